@@ -16,13 +16,13 @@ from typing import Protocol
 from redrive.backoff import fixed
 from redrive.core.context import Simulation, simulated
 from redrive.ledger import open_ledger
-from redrive.partitions.authority import Authority
-from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
-from redrive.partitions.partition import Partition
-from redrive.partitions.policy import Policy, Terms
-from redrive.partitions.record import Lease, Selection, Verdict
-from redrive.partitions.register import Register
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.key import Partition
+from redrive.partitions.model import Lease, Selection, Verdict
+from redrive.partitions.queries import Register
+from redrive.partitions.retry_schedule import Policy, Terms
 from redrive.testing import FakeClock
 
 RETRY = 30

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from benchmarks.interval import Interval
 from benchmarks.partitioned.fill import CUSTOMERS, SINCE, filled
 from redrive.ledger import open_ledger
-from redrive.partitions.authority import Authority
-from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
-from redrive.partitions.policy import Terms
-from redrive.partitions.record import Selection, Verdict
-from redrive.partitions.register import Register
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.model import Selection, Verdict
+from redrive.partitions.queries import Register
+from redrive.partitions.retry_schedule import Terms
 
 T = TypeVar("T")
 SAID: Any = {"actor": "bench", "because": "a benchmark"}

@@ -5,8 +5,8 @@ import sys
 
 from benchmarks.apart import tell
 from redrive.ledger import open_ledger
-from redrive.partitions.record import Selection
-from redrive.partitions.register import Register
+from redrive.partitions.model import Selection
+from redrive.partitions.queries import Register
 
 
 def measured(url: str) -> float:

@@ -68,7 +68,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "batch.rich_progress": frozenset(("rich",)),
     "commands": frozenset(("cronsim", "sqlalchemy")),
     "partitions": frozenset(("sqlalchemy",)),
-    "partitions.parquet": frozenset(("pyarrow",)),
+    "partitions.raw.parquet": frozenset(("pyarrow",)),
     "app": frozenset(("sqlalchemy",)),
     "ops": frozenset(("sqlalchemy",)),
     "cli": frozenset(("typer", "rich")),

@@ -12,11 +12,11 @@ from playwright.sync_api import Locator, Page, expect
 from redrive import App
 from redrive.console.heat import NOTHING, Square, square
 from redrive.ops.operator import Operator
-from redrive.partitions.authority import Authority
-from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
-from redrive.partitions.policy import Terms
-from redrive.partitions.record import Decision, Verdict
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.model import Decision, Verdict
+from redrive.partitions.retry_schedule import Terms
 from tests.console.looks import faint, sideways, unlabelled
 
 TODAY = date(2026, 1, 31)

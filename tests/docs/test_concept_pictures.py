@@ -10,7 +10,7 @@ import pytest
 
 from redrive.batch.report import Status as ItemStatus
 from redrive.ledger.state import Shown
-from redrive.partitions.record import Status as PartitionStatus
+from redrive.partitions.model import Status as PartitionStatus
 
 ROOT = Path(__file__).parents[2]
 LIFE_CYCLES = (ROOT / "docs" / "concepts" / "life-cycles.md").read_text(encoding="utf-8")

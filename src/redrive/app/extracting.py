@@ -13,10 +13,9 @@ from .ledgered import Ledgered
 if TYPE_CHECKING:
     from ..core.outage import Parking
     from ..engine.retry import RetryLike
-    from ..partitions.dataset import Dataset
-    from ..partitions.datasets import Datasets
-    from ..partitions.extraction import Extract
-    from ..partitions.finding import Check
+    from ..partitions.datasets.definition import Extract
+    from ..partitions.datasets.registry import Dataset, Datasets
+    from ..partitions.model import Check
     from ..storage.store import Store
     from ..worker.tasks import BackgroundTask
     from ..worker.work_source import WorkSource
@@ -78,7 +77,7 @@ class Extracting(Ledgered):
         found = self._datasets
         if found is not None:
             return found
-        from ..partitions.datasets import Datasets  # noqa: PLC0415  # brings SQLAlchemy
+        from ..partitions.datasets.registry import Datasets  # noqa: PLC0415  # brings SQLAlchemy
 
         with self._lock:
             if self._datasets is None:
@@ -90,8 +89,7 @@ class Extracting(Ledgered):
         chosen = [] if self._datasets is None else self._datasets.chosen(only)
         if not chosen:
             return []
-        from ..partitions.firing import Firing  # noqa: PLC0415
-        from ..partitions.tending import Tending  # noqa: PLC0415
+        from ..partitions.work.tasks import Firing, Tending  # noqa: PLC0415
 
         scheduled: list[BackgroundTask] = []
         if any(extraction.cron is not None for extraction in chosen):
@@ -103,6 +101,6 @@ class Extracting(Ledgered):
         chosen = [] if self._datasets is None else self._datasets.chosen(only)
         if not chosen:
             return []
-        from ..partitions.runner import PartitionRunner  # noqa: PLC0415
+        from ..partitions.work.runner import PartitionRunner  # noqa: PLC0415
 
         return [PartitionRunner(chosen, max_running=threads, parking=self._parking)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from redrive import App
 from redrive.ops import Operator
-from redrive.partitions.register import Register
+from redrive.partitions.queries import Register
 
 from . import shop, traffic
 from .scene import Figures, Scene

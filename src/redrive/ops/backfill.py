@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from ..core.text import pluralise
 from ..errors import NotAllowed
-from ..partitions.partition import Day
+from ..partitions.key import Day
 from .datasets import extraction, label, terms_of
 from .imported import meant
 from .source import ledger_of
 from .sweep import Applied, Sweep, count_sweeps, of_stored
 
 if TYPE_CHECKING:
-    from ..partitions.grid import Grid
-    from ..partitions.progress import Progress
-    from ..partitions.record import Source
+    from ..partitions.control.progress import Progress
+    from ..partitions.control.sweeps import Grid
+    from ..partitions.model import Source
     from .source import Operated
 
 PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
@@ -61,7 +61,7 @@ def grid(
     app: Operated, source: str, query: str, customers: Collection[str] | None, since: Day, until: Day | None, /, *, newest: bool
 ) -> Grid:
     """The range. ValueError: reversed, without customers, or nobody here knows them."""
-    from ..partitions.grid import Grid  # noqa: PLC0415  # not needed for a look
+    from ..partitions.control.sweeps import Grid  # noqa: PLC0415  # not needed for a look
 
     if customers is None:
         known = extraction(app, source, query)
@@ -80,7 +80,7 @@ def strangers(app: Operated, asked: Grid, /) -> dict[str, str]:
     They may be new, or misspelt, and then every day of theirs would fail. ValueError: the app knows
     its customers, and they are not among them.
     """
-    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     registered = extraction(app, asked.source, asked.query_name)
     everyone = [] if registered is None else registered.everyone()
@@ -112,7 +112,7 @@ def written(app: Operated, sweep_id: int, /) -> Sweep:
 
 def steps(app: Operated, sweep_id: int, /) -> Iterator[Applied]:
     """Queue what was picked, step by step, until all are queued, or one has to wait for workers."""
-    from ..partitions.control import Control  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.control.plane import Control  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     control = Control(ledger_of(app), terms_of(app))
     while True:
@@ -134,7 +134,7 @@ def count_backfills(app: Operated, acts: Collection[str], /) -> int:
 
 def reported(app: Operated, sweep_id: int, /) -> BackfillReport | None:
     """One of them; None: there is none of that number. NotAllowed: it is over dead letters."""
-    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     ledger = ledger_of(app)
     stored = ledger.sweeps.get(sweep_id)

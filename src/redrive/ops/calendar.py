@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from ..partitions.partition import Day, day
-from ..partitions.record import Lane, Shade
+from ..partitions.key import Day, day
+from ..partitions.model import Lane, Shade
 from .customers import customer_counts
 from .selection import EASTMOST
 from .source import ledger_of
@@ -85,7 +85,7 @@ def calendar(
     app: Operated, since: Day | None, until: Day | None, /, *, source: str | None = None, query: str | None = None
 ) -> Calendar:
     """The calendar of these days; without them of the last eight weeks. Raw data is not checked."""
-    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     ledger = ledger_of(app)
     last = (ledger.now() + EASTMOST).date() if until is None else day("until", until)

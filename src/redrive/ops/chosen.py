@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..partitions.record import Lane, Selection
+from ..partitions.model import Lane, Selection
 
 if TYPE_CHECKING:
-    from ..partitions.grid import Grid
-    from ..partitions.picked import Picked
+    from ..partitions.control.sweeps import Grid
+    from ..partitions.store.frozen_selection import Picked
 
 
 @dataclass(frozen=True, slots=True)

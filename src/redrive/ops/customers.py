@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .datasets import extractions
 
 if TYPE_CHECKING:
-    from ..partitions.extraction import Extraction
+    from ..partitions.datasets.definition import Extraction
     from .source import Operated
 
 FRESH = 60.0

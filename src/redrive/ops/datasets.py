@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
 from ..app import App
-from ..partitions.policy import Terms
+from ..partitions.retry_schedule import Terms
 from .imported import meant
 from .source import ledger_of
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
 
     from ..commands.cron import Cron
-    from ..partitions.dataset import Dataset
-    from ..partitions.extraction import Extraction
-    from ..partitions.record import Selection
+    from ..partitions.datasets.definition import Extraction
+    from ..partitions.datasets.registry import Dataset
+    from ..partitions.model import Selection
     from .source import Operated
 
 Named: TypeAlias = "Dataset | str"
@@ -42,7 +42,7 @@ def cron_of(app: Operated, source: str, query: str, /) -> Cron | None:
 
     None: it has none, or none is known.
     """
-    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     known = extraction(app, source, query)
     if known is not None:
@@ -75,7 +75,7 @@ def terms_of(app: Operated, /) -> list[Terms]:
 
 def known(app: Operated, /) -> list[tuple[str, str]]:
     """Every dataset that there is: registered, or with partitions."""
-    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     return sorted({*(one.dataset for one in terms_of(app)), *Register(ledger_of(app)).datasets()})
 

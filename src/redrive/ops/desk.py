@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..partitions.partition import Day, Partition, named
-from ..partitions.policy import share as part
-from ..partitions.record import Act, Explanation, Facts, Selection, Shade, Source
+from ..partitions.key import Day, Partition, named
+from ..partitions.model import Act, Explanation, Facts, Selection, Shade, Source
+from ..partitions.retry_schedule import share as part
 from . import backfill, calendar, lookup, lost, steering
 from .backfill import BackfillReport
 from .calendar import Calendar
@@ -21,8 +21,8 @@ from .steering import Chosen, Steer
 from .sweep import Sweep
 
 if TYPE_CHECKING:
-    from ..partitions.control import Control
-    from ..partitions.register import Register
+    from ..partitions.control.plane import Control
+    from ..partitions.queries import Register
     from .source import Operated
 
 __all__ = ["Act", "Chosen", "Desk", "Explanation", "Facts", "Source"]
@@ -147,11 +147,11 @@ class Desk:
         return key
 
     def _register(self) -> Register:
-        from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+        from ..partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
         return Register(ledger_of(self._app))
 
     def _control(self) -> Control:
-        from ..partitions.control import Control  # noqa: PLC0415  # the same
+        from ..partitions.control.plane import Control  # noqa: PLC0415  # the same
 
         return Control(ledger_of(self._app), terms_of(self._app))

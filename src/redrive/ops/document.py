@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
-from ..partitions.partition import Partition
+from ..partitions.key import Partition
 
 
 def document(value: Any, /) -> Any:

@@ -16,7 +16,7 @@ from .imported import meant
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..ledger.tail import Happened
-    from ..partitions.troubled import Troubled
+    from ..partitions.store.overview import Troubled
 
 OVERLAP = timedelta(seconds=5)
 """What was written in a transaction that ended later than another's may be older than what was read already."""
@@ -57,7 +57,7 @@ def journal(
 ) -> list[Happening]:
     """The last so many, the newest first. Of partitions what was rejected, and is not mended yet."""
     from ..ledger.tail import EVENTS, tail  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..partitions.troubled import troubled  # noqa: PLC0415  # the same
+    from ..partitions.store.overview import troubled  # noqa: PLC0415  # the same
 
     known = sorted((*EVENTS, REJECTED))
     for name in events:

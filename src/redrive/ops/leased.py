@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from ..ledger.partition_tables import work
-from ..partitions.register import Register
-from ..partitions.rows import chunks
+from ..partitions.queries import Register
+from ..partitions.store.rows import chunks
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-    from ..partitions.record import Selection
+    from ..partitions.model import Selection
 
 LISTED = 100
 """So many are named, one by one."""

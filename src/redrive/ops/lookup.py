@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ..partitions.partition import Day, Partition, day
-from ..partitions.record import Explanation, Facts, Marker, Run, Selection, Shade
+from ..partitions.key import Day, Partition, day
+from ..partitions.model import Explanation, Facts, Marker, Run, Selection, Shade
 from .datasets import terms_of
 from .lost import RawState, raw_states
 from .source import ledger_of
 
 if TYPE_CHECKING:
-    from ..partitions.register import Register
+    from ..partitions.queries import Register
     from .source import Operated
 
 __all__ = ["Explained", "Facts", "History", "Marker", "Run", "counts", "explained", "failures", "history"]
@@ -51,7 +51,7 @@ class Explained:
 
 def history(app: Operated, partition: Partition, /) -> History | None:
     """None: nothing is stored of it."""
-    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     register = Register(ledger_of(app))
     facts = register.get(partition)
@@ -62,7 +62,7 @@ def history(app: Operated, partition: Partition, /) -> History | None:
 
 def explained(app: Operated, partition: Partition, /) -> Explained:
     """Always something: what nobody has asked for is explained too."""
-    from ..partitions.register import Register  # noqa: PLC0415  # the same
+    from ..partitions.queries import Register  # noqa: PLC0415  # the same
 
     register = Register(ledger_of(app))
     dataset = (partition.source, partition.query_name)

@@ -11,10 +11,10 @@ from ..errors import Damaged, NotAllowed, StorageError
 from .datasets import extractions
 
 if TYPE_CHECKING:
-    from ..partitions.extraction import Extraction
-    from ..partitions.partition import Partition
-    from ..partitions.record import Facts, Selection, Shade
-    from ..partitions.register import Register
+    from ..partitions.datasets.definition import Extraction
+    from ..partitions.key import Partition
+    from ..partitions.model import Facts, Selection, Shade
+    from ..partitions.queries import Register
     from .source import Operated
 
 READABLE: tuple[Shade, ...] = ("success", "refresh_failed")
@@ -91,7 +91,7 @@ def lost(app: Operated, register: Register, selection: Selection, /, *, after: i
 
 def missing(extraction: Extraction, partition: Partition, run_id: str, /) -> str | None:
     """What is wrong with the files of a run; None: they are there."""
-    from ..partitions.raw import raw  # noqa: PLC0415  # storage: not before it is looked at
+    from ..partitions.raw.files import raw  # noqa: PLC0415  # storage: not before it is looked at
 
     try:
         raw(extraction.store(), partition, run_id)

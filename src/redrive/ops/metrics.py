@@ -51,7 +51,7 @@ def readings(ledger: Ledger, /) -> Iterator[Measurement]:
     """What the counts say, kind by kind, and who works. Reads a few rows for each kind, however many jobs there are."""
     from ..ledger import audit, counts, find, overview, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..ledger.state import PRIORITIES, QUARANTINE  # noqa: PLC0415  # likewise
-    from ..partitions.register import Register  # noqa: PLC0415  # likewise
+    from ..partitions.queries import Register  # noqa: PLC0415  # likewise
 
     now = ledger.now()
     with ledger.reading() as connection:

@@ -11,8 +11,8 @@ from .lost import missing, side_by_side
 from .source import ledger_of
 
 if TYPE_CHECKING:
-    from ..partitions.extraction import Extraction
-    from ..partitions.partition import Partition
+    from ..partitions.datasets.definition import Extraction
+    from ..partitions.key import Partition
     from ..storage.store import Store
     from .source import Operated
 
@@ -29,8 +29,8 @@ def missing_raw(app: Operated, act: str, ids: Sequence[int], /) -> dict[int, tup
     Raises:
         NotAllowed: The raw store cannot be asked.
     """
-    from ..partitions.rows import chunks, read  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..partitions.runs import to_validate  # noqa: PLC0415
+    from ..partitions.store.queries import to_validate  # noqa: PLC0415
+    from ..partitions.store.rows import chunks, read  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     runs: dict[int, str] = {}
     with ledger_of(app).reading() as connection:
@@ -56,7 +56,7 @@ def missing_raw(app: Operated, act: str, ids: Sequence[int], /) -> dict[int, tup
 
 def _in_store(extraction: Extraction, partition: Partition, run_id: str | None, *, any_run: bool) -> str | None:
     """Why a partition has no raw data in its store; None: it has."""
-    from ..partitions.place import manifest_of  # noqa: PLC0415  # not before a store is asked
+    from ..partitions.raw.layout import manifest_of  # noqa: PLC0415  # not before a store is asked
 
     store = extraction.store()
     if run_id is None:
@@ -70,6 +70,6 @@ def _in_store(extraction: Extraction, partition: Partition, run_id: str | None, 
 
 
 def _has_any_run(store: Store, partition: Partition) -> bool:
-    from ..partitions.place import MANIFEST, runs_of  # noqa: PLC0415  # the same
+    from ..partitions.raw.layout import MANIFEST, runs_of  # noqa: PLC0415  # the same
 
     return any(store.exists(f"{folder}/{MANIFEST}") for folder in store.folders(runs_of(partition)))

@@ -18,8 +18,8 @@ from .source import ledger_of
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-    from ..partitions.extraction import Extraction
-    from ..partitions.partition import Partition
+    from ..partitions.datasets.definition import Extraction
+    from ..partitions.key import Partition
     from .source import Operated
 
 GRACE = timedelta(seconds=60)
@@ -32,7 +32,7 @@ NAMED = 3
 
 def rollups(ledger: Ledger, /) -> Iterator[Finding]:
     """The calendar against the rows."""
-    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     wrong = Register(ledger).imbalance()
     if wrong:
@@ -43,7 +43,7 @@ def rollups(ledger: Ledger, /) -> Iterator[Finding]:
 
 def paused(ledger: Ledger, /) -> Iterator[Finding]:
     """Sources whose partitions are not started."""
-    from ..partitions.register import Register  # noqa: PLC0415  # the same
+    from ..partitions.queries import Register  # noqa: PLC0415  # the same
 
     for one in Register(ledger).sources():
         if one.paused:
@@ -69,7 +69,7 @@ def leases(ledger: Ledger, /) -> Iterator[Finding]:
 
 def given_up(ledger: Ledger, /) -> Iterator[Finding]:
     """Partitions that gave up: no worker retries them until a person does."""
-    from ..partitions.register import Register  # noqa: PLC0415  # the same
+    from ..partitions.queries import Register  # noqa: PLC0415  # the same
 
     counts = {label(*name): shades.get("terminal", 0) for name, shades in Register(ledger).counts().items()}
     most = sorted((pair for pair in counts.items() if pair[1]), key=lambda pair: -pair[1])
@@ -109,7 +109,7 @@ def _in_force(ledger: Ledger, source: str, query: str) -> list[tuple[Partition, 
     from sqlalchemy import select  # noqa: PLC0415  # the same
 
     from ..ledger.partition_tables import partition  # noqa: PLC0415
-    from ..partitions.partition import Partition  # noqa: PLC0415
+    from ..partitions.key import Partition  # noqa: PLC0415
 
     of = partition.c
     query_ = select(of.source, of.customer_id, of.query_name, of.logical_date, of.current_raw_id).where(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ..core.seconds import positive, whole_number
 from ..errors import NotAllowed
-from ..partitions.policy import share as part
-from ..partitions.record import Selection
+from ..partitions.model import Selection
+from ..partitions.retry_schedule import share as part
 from . import dead
 from .chosen import Partitions, Wish
 from .datasets import checked, label, terms_of, zone_of
@@ -21,9 +21,9 @@ from .selection import acted_on, not_future
 from .source import ledger_of
 
 if TYPE_CHECKING:
-    from ..partitions.grid import Grid
-    from ..partitions.partition import Partition
-    from ..partitions.picked import Picked
+    from ..partitions.control.sweeps import Grid
+    from ..partitions.key import Partition
+    from ..partitions.store.frozen_selection import Picked
     from .source import Operated
 
 PickingAct: TypeAlias = Literal["retry", "reprocess", "revalidate"]
@@ -33,7 +33,7 @@ LISTED = 100
 
 def picked(app: Operated, act: PickingAct, selection: Selection, wish: Wish, /) -> Plan:
     """Plan to have these tried again. ValueError: nothing is selected, or what has not come, or what is not there."""
-    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from .leased import leased  # noqa: PLC0415
 
     ledger = ledger_of(app)
@@ -76,7 +76,7 @@ def of_picked(
 
 def ranged(app: Operated, grid: Grid, wish: Wish, /) -> Plan:
     """Plan a backfill. ValueError: of days that have not come. NotAllowed: another one has some of these partitions."""
-    from ..partitions.register import Register  # noqa: PLC0415  # the same
+    from ..partitions.queries import Register  # noqa: PLC0415  # the same
 
     ledger = ledger_of(app)
     not_future(grid.until, ledger.now(), zone_of(app, grid.source, grid.query_name))
@@ -118,7 +118,7 @@ def begun(
     halt_on: float | None = None, without_raw: bool = False, accept_drift: bool = False,
 ) -> int:  # fmt: skip
     """Write the plan down as a sweep; its number. Drift: they are no longer as planned. NotAllowed: a rail."""
-    from ..partitions.control import Control  # noqa: PLC0415  # the same
+    from ..partitions.control.plane import Control  # noqa: PLC0415  # the same
 
     about = plan.partitions
     assert about is not None

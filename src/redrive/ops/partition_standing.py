@@ -67,7 +67,7 @@ class Partitioned:
 def partitioned(connection: Connection, now: datetime, grace: timedelta, /) -> Partitioned:
     """How they stand now, but for the datasets' counts: a bounded look at the queue."""
     from ..ledger.overview import Some  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..partitions.glance import glance  # noqa: PLC0415  # the same
+    from ..partitions.store.overview import glance  # noqa: PLC0415  # the same
 
     seen = glance(connection, now - grace)
     paused = tuple(PausedSource(one.name, _why(one.until, one.actor, one.because)) for one in seen.resting)
@@ -76,7 +76,7 @@ def partitioned(connection: Connection, now: datetime, grace: timedelta, /) -> P
 
 def dataset_lines(connection: Connection, now: datetime, /) -> tuple[DatasetLine, ...]:
     """Every dataset, from the calendar's counts; those with something wrong first."""
-    from ..partitions.troubled import standings  # noqa: PLC0415  # the same
+    from ..partitions.store.overview import standings  # noqa: PLC0415  # the same
 
     counted = standings(connection, since=(now - SPAN).date(), lately=now - LATELY, most=COUNTED)
     lines = []
@@ -92,7 +92,7 @@ def _why(until: datetime | None, actor: str, because: str) -> str:
 
 def paused_by(until: datetime | None, actor: str, /) -> str:
     """Who paused a source, and how the pause ends: by a person, at a time, or by itself after an outage."""
-    from ..partitions.rows import POLICY  # noqa: PLC0415  # the same
+    from ..partitions.store.rows import POLICY  # noqa: PLC0415  # the same
 
     if until is None:
         return f"by {actor}, until it is unpaused"

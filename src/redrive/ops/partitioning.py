@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..core.lazy import deferred
 
 if TYPE_CHECKING:
-    from ..partitions.partition import Day
-    from ..partitions.record import Lane, Selection
+    from ..partitions.key import Day
+    from ..partitions.model import Lane, Selection
     from . import backfill, chosen, datasets, desk, partition_plan, selection
     from .chosen import Wish
     from .datasets import Named
@@ -137,8 +137,8 @@ class Partitioning:
         self, act: PickingAct, dataset: Named | Selection, since: Day | None, until: Day | None,
         customers: Collection[str] | None, wish: Wish,
     ) -> Plan:  # fmt: skip
-        from ..partitions.partition import day  # noqa: PLC0415
-        from ..partitions.record import Selection  # noqa: PLC0415
+        from ..partitions.key import day  # noqa: PLC0415
+        from ..partitions.model import Selection  # noqa: PLC0415
 
         if isinstance(dataset, Selection):
             if since is not None or customers is not None:

@@ -66,7 +66,7 @@ def _found(store: Store, source: str, ledger: Ledger) -> Iterator[Finding]:
 
 def _folders(store: Store, source: str) -> dict[str, tuple[str, bool]]:
     """Of each folder of a run its run, and whether its manifest was seen."""
-    from ..partitions.place import encoded  # noqa: PLC0415  # not before it is wanted
+    from ..partitions.raw.layout import encoded  # noqa: PLC0415  # not before it is wanted
 
     found: dict[str, tuple[str, bool]] = {}
     for path in islice(store.files(encoded(source)), LISTED):
@@ -77,12 +77,12 @@ def _folders(store: Store, source: str) -> dict[str, tuple[str, bool]]:
 
 
 def _states(ledger: Ledger, runs: set[str]) -> Mapping[str, str]:
-    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     return Register(ledger).states(sorted(runs))
 
 
 def _manifest() -> str:
-    from ..partitions.place import MANIFEST  # noqa: PLC0415  # the same
+    from ..partitions.raw.layout import MANIFEST  # noqa: PLC0415  # the same
 
     return MANIFEST

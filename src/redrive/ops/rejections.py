@@ -11,7 +11,7 @@ from .datasets import label, meaning
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-    from ..partitions.troubled import Troubled
+    from ..partitions.store.overview import Troubled
 
 LOOKED = 30
 """Of each dataset the last so many are looked at; how many there are in all the overview counts."""
@@ -60,7 +60,7 @@ def rejections(
     limit: int = 100,
 ) -> list[Rejection]:
     """What was judged last comes first. dataset: only of this one, such as crm/orders."""
-    from ..partitions.troubled import troubled  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.store.overview import troubled  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     only = None if dataset is None else meaning(dataset)
     if dataset is not None and only is None:

@@ -14,7 +14,7 @@ from .source import ledger_of
 if TYPE_CHECKING:
     from ..commands.cron import Cron
     from ..ledger.look import Firing
-    from ..partitions.fired import Fired
+    from ..partitions.store.schedule_runs import Fired
     from .source import Operated
 
 LOOKED_AT = 10
@@ -70,7 +70,7 @@ def schedules(app: Operated, /) -> list[Schedule]:
 
 def _of_datasets(app: Operated, now: datetime) -> list[Schedule]:
     """Schedules of the app's datasets, and of those that only the ledger knows."""
-    from ..partitions.register import Register  # noqa: PLC0415  # the same
+    from ..partitions.queries import Register  # noqa: PLC0415  # the same
     from .datasets import cron_from, extractions  # noqa: PLC0415
 
     stored = Register(ledger_of(app)).schedules()
@@ -89,7 +89,7 @@ def of_dataset(
     /,
 ) -> Schedule:
     """The schedule of one dataset. Pure."""
-    from ..partitions.fresh import due  # noqa: PLC0415  # the same
+    from ..partitions.work.tasks import due  # noqa: PLC0415  # the same
     from .datasets import label  # noqa: PLC0415
 
     waiting = [] if stored is None else due(cron, stored.fired_at, now - GRACE, most=MOST_MISSED)

@@ -10,8 +10,8 @@ from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 from ..core.seconds import whole_number
-from ..partitions.partition import Day, Partition, day, span
-from ..partitions.record import Lane, Selection, Shade
+from ..partitions.key import Day, Partition, day, span
+from ..partitions.model import Lane, Selection, Shade
 
 __all__ = ["Lane", "Selection", "Standing", "acted_on", "day", "not_future", "selected", "short", "words_of"]
 Standing: TypeAlias = Literal["pending", "success", "failed", "refresh_failed", "terminal"]

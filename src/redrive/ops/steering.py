@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from ..core.seconds import whole_number
 from ..errors import NotAllowed, StorageError
-from ..partitions.partition import Partition
-from ..partitions.record import Act, Facts, Run, Selection
+from ..partitions.key import Partition
+from ..partitions.model import Act, Facts, Run, Selection
 from .datasets import checked, extraction
 from .selection import acted_on
 from .source import ledger_of
 
 if TYPE_CHECKING:
-    from ..partitions.control import Control
-    from ..partitions.extraction import Extraction
+    from ..partitions.control.plane import Control
+    from ..partitions.datasets.definition import Extraction
     from .source import Operated
 
 Steer: TypeAlias = Literal["mark_terminal", "clear_terminal", "pause", "unpause"]
@@ -44,7 +44,7 @@ class Chosen:
 
 def chosen(app: Operated, act: Steer, selection: Selection, most: int, /) -> Chosen:
     """Those that match. ValueError: nothing is selected, or too much."""
-    from ..partitions.register import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     ledger = ledger_of(app)
     checked(app, acted_on(selection, ledger.now()))
@@ -82,8 +82,8 @@ def steered(control: Control, what: Chosen, /, *, actor: str, because: str, gran
 
 def rolled_back(app: Operated, partition: Partition, run_id: str | None, /, *, actor: str, because: str) -> Facts:
     """Move authority back, after every byte of what readers will get was compared with its manifest."""
-    from ..partitions.authority import Authority  # noqa: PLC0415  # the same
-    from ..partitions.register import Register  # noqa: PLC0415
+    from ..partitions.control.verdicts import Authority  # noqa: PLC0415  # the same
+    from ..partitions.queries import Register  # noqa: PLC0415
 
     ledger = ledger_of(app)
     register = Register(ledger)
@@ -120,7 +120,7 @@ def _earlier(facts: Facts, runs: Sequence[Run], run_id: str | None) -> Run:
 
 
 def _verified(known: Extraction, partition: Partition, run: Run) -> None:
-    from ..partitions.raw import raw  # noqa: PLC0415  # storage: not before it is looked at
+    from ..partitions.raw.files import raw  # noqa: PLC0415  # storage: not before it is looked at
 
     digest = None if run.verdict is None else run.verdict.manifest
     try:

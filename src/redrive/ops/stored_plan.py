@@ -17,8 +17,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import Drift
-from ..partitions.partition import Partition
-from ..partitions.record import Selection
+from ..partitions.key import Partition
+from ..partitions.model import Selection
 from .chosen import Wish
 from .document import document
 from .partition_plan import of_grid, of_picked
@@ -145,13 +145,13 @@ def _body(stored: StoredPlan) -> dict[str, Any]:
 def _read(body: dict[str, Any], path: str) -> StoredPlan:
     wish = Wish(**body["wish"])
     if "grid" in body:
-        from ..partitions.grid import Grid  # noqa: PLC0415  # not needed for the others
+        from ..partitions.control.sweeps import Grid  # noqa: PLC0415  # not needed for the others
 
         of = body["grid"]
         grid = Grid.of(of["source"], of["query_name"], of["customers"], of["since"], of["until"], newest=of["newest"])
         plan = of_grid(grid, wish, body["left"], body["readable"], body["total"])
     else:
-        from ..partitions.picked import Picked  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+        from ..partitions.store.frozen_selection import Picked  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
         found = Picked(
             act=body["act"], ids=_ids(body["ids"]), digest=body["digest"],

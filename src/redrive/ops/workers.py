@@ -99,7 +99,7 @@ def workers(ledger: Ledger, /, *, quiet: float = QUIET) -> Workers:
     """Who works, or did."""
     from ..ledger import look  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..ledger import workers as stored  # noqa: PLC0415  # the same
-    from ..partitions.held import held as extracted  # noqa: PLC0415  # the same
+    from ..partitions.store.overview import held as extracted  # noqa: PLC0415  # the same
 
     now = ledger.now()
     with ledger.reading() as connection:

@@ -6,42 +6,42 @@ from ..core.lazy import lazily
 
 TYPE_CHECKING = False  # as in the root: typing's own would cost 10 ms
 if TYPE_CHECKING:
-    from .checks import drop as drop
-    from .checks import freshness as freshness
-    from .checks import not_null as not_null
-    from .checks import row_count as row_count
-    from .checks import schema as schema
-    from .checks import unique as unique
-    from .dataset import Dataset as Dataset
-    from .extraction import Extract as Extract
-    from .finding import Check as Check
-    from .finding import Finding as Finding
-    from .gap import Gap as Gap
-    from .partition import Day as Day
-    from .partition import Partition as Partition
-    from .raw import File as File
-    from .raw import Raw as Raw
-    from .reading import Reading as Reading
-    from .sink import Sink as Sink
+    from .datasets.checks import drop as drop
+    from .datasets.checks import freshness as freshness
+    from .datasets.checks import not_null as not_null
+    from .datasets.checks import row_count as row_count
+    from .datasets.checks import schema as schema
+    from .datasets.checks import unique as unique
+    from .datasets.definition import Extract as Extract
+    from .datasets.registry import Dataset as Dataset
+    from .key import Day as Day
+    from .key import Partition as Partition
+    from .model import Check as Check
+    from .model import Finding as Finding
+    from .raw.files import File as File
+    from .raw.files import Raw as Raw
+    from .raw.writer import Sink as Sink
+    from .reader import Gap as Gap
+    from .reader import Reading as Reading
 
 _HOMES = {
-    "Check": "finding",
-    "Dataset": "dataset",
-    "Day": "partition",
-    "Extract": "extraction",
-    "File": "raw",
-    "Finding": "finding",
-    "Gap": "gap",
-    "Partition": "partition",
-    "Raw": "raw",
-    "Reading": "reading",
-    "Sink": "sink",
-    "drop": "checks",
-    "freshness": "checks",
-    "not_null": "checks",
-    "row_count": "checks",
-    "schema": "checks",
-    "unique": "checks",
+    "Check": "model",
+    "Dataset": "datasets.registry",
+    "Day": "key",
+    "Extract": "datasets.definition",
+    "File": "raw.files",
+    "Finding": "model",
+    "Gap": "reader",
+    "Partition": "key",
+    "Raw": "raw.files",
+    "Reading": "reader",
+    "Sink": "raw.writer",
+    "drop": "datasets.checks",
+    "freshness": "datasets.checks",
+    "not_null": "datasets.checks",
+    "row_count": "datasets.checks",
+    "schema": "datasets.checks",
+    "unique": "datasets.checks",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604  # the names are listed once, above
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import date
+from typing import Any, Literal, Self, TypeAlias
 
 from ..core.context import clock_around
 from ..core.text import pluralise
-from ..errors import Damaged
+from ..errors import Damaged, Incomplete
 from ..storage.store import Store
-from .gap import Gap, gap
-from .partition import Day, Partition, days, named, span
-from .raw import File, Raw, raw
-from .reading import Reading
-from .record import Facts
-from .register import Register
+from .key import Day, Partition, days, named, span
+from .model import Facts
+from .queries import Register
+from .raw.files import File, Raw, raw
 
 AT_ONCE = 8
 """Manifests that are looked at side by side."""
@@ -73,3 +74,97 @@ class Reader:
             told = f"the manifest says {pluralise(found.row_count, 'row')}, but {accepted} accepted; it was changed"
             return Gap(key, "lost", f"current run {facts.current_run_id}: {told}")
         return found
+
+
+class Reading:
+    """Accepted data of a range of days, and the gaps. Threads may share it.
+
+    It describes the moment of reading. Runs do not change.
+
+    Attributes:
+        files: The files, ordered by day.
+        missing: The gaps.
+    """
+
+    def __init__(self, files: Sequence[File], missing: Sequence[Gap]) -> None:
+        self.files: Sequence[File] = tuple(files)
+        """In the order of their days."""
+        self.missing: Sequence[Gap] = tuple(missing)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield the rows of all files: JSON Lines, or Parquet with pyarrow.
+
+        Yields:
+            The rows.
+        """
+        for file in self.files:
+            yield from file.read()
+
+    def complete(self) -> Self:
+        """Return this reading if no day is missing.
+
+        Returns:
+            The reading itself.
+
+        Raises:
+            Incomplete: A day is missing. Its `gaps` list all of them.
+        """
+        if not self.missing:
+            return self
+        first = self.missing[0]
+        why = ", ".join(f"{many} {reason.replace('_', ' ')}" for reason, many in Counter(one.why for one in self.missing).items())
+        days = pluralise(len(self.missing), "day is", "days are")
+        raise Incomplete(f"{days} missing ({why}); first {first.partition}: {first.detail}", gaps=list(self.missing))
+
+    def __repr__(self) -> str:
+        return f"<Reading: {pluralise(len(self.files), 'file')}, {pluralise(len(self.missing), 'day')} missing>"
+
+
+Why: TypeAlias = Literal["never_run", "running", "failed", "terminal", "paused", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A day without data. Immutable: threads may share it.
+
+    Attributes:
+        partition: The partition.
+        why: `"never_run"`, `"running"`, `"failed"`, `"terminal"` (gave up), `"paused"` or `"lost"`
+            (accepted, but its files are gone or changed).
+        detail: Explanation.
+    """
+
+    partition: Partition
+    why: Why
+    detail: str
+
+
+def gap(partition: Partition, facts: Facts | None, /, *, today: date) -> Gap:
+    """Why there is nothing to read."""
+    if facts is None:
+        future = partition.logical_date > today
+        return Gap(
+            partition, "never_run", "the day is in the future" if future else "not queued so far by a schedule or a backfill"
+        )
+    if facts.running:
+        return Gap(partition, "running", f"run {facts.run_id} is running{_last(facts)}")
+    if facts.terminal is not None:
+        return Gap(partition, "terminal", f"gave up: {facts.terminal}{_last(facts)}")
+    if facts.paused is not None:
+        return Gap(partition, "paused", f"paused: {facts.paused}{_last(facts)}")
+    if facts.status == "failed":
+        return Gap(partition, "failed", f"{_next(facts)}{_last(facts)}")
+    return Gap(partition, "never_run", _next(facts))
+
+
+def _next(facts: Facts) -> str:
+    if facts.next_at is None:
+        return "not retried automatically"
+    return f"queued in lane {facts.lane}, due {facts.next_at.isoformat(timespec='seconds')}"
+
+
+def _last(facts: Facts) -> str:
+    if facts.last_verdict != "rejected":
+        return ""
+    said = (facts.error or "").strip().partition("\n")[0]
+    return f"; attempt {facts.attempt_count} was rejected: {facts.reason or 'no reason given'}" + (f" ({said})" if said else "")

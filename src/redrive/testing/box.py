@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from ..commands.job import Job
     from ..ledger.record import Lease
     from ..ledger.state import State
-    from ..partitions.stepped import Stepped
     from ..worker.job_type import JobType
     from ..worker.outcome import Outcome
+    from .partitions import Stepped
 
 LEASE = 8.0
 MOST = 10_000
@@ -177,7 +177,7 @@ class Sandbox:
 
     def _steps(self) -> Stepped | None:
         if self._stepped is None and len(self._app.datasets):
-            from ..partitions.stepped import Stepped  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+            from .partitions import Stepped  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
             self._stepped = Stepped(self._app.ledger, list(self._app.datasets), _awaited)
         return self._stepped

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.partitions.register import Register
+from redrive.partitions.queries import Register
 from tests.conformance.ledger.conftest import postgres_ledger, postgres_made
 from tests.ledgers import sqlite_ledger
 from tests.servers.buckets import options

@@ -11,13 +11,12 @@ from typing import Any
 from redrive.errors import Damaged
 from redrive.ledger import Ledger, open_ledger
 from redrive.partitions import Partition
-from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
-from redrive.partitions.place import MANIFEST, folder_of
-from redrive.partitions.raw import raw
-from redrive.partitions.reader import Reader
-from redrive.partitions.reading import Reading
-from redrive.partitions.register import Register
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.queries import Register
+from redrive.partitions.raw.files import raw
+from redrive.partitions.raw.layout import MANIFEST, folder_of
+from redrive.partitions.reader import Reader, Reading
 from redrive.storage import Store
 from tests.acceptance.crash.oracle import connection, rows
 from tests.zygote import Zygote

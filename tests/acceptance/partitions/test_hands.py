@@ -15,8 +15,8 @@ from redrive import App
 from redrive.ledger.tables import worker as worker_table
 from redrive.ops import Operator
 from redrive.partitions import Partition, Sink
-from redrive.partitions.control import Control
-from redrive.partitions.register import Register
+from redrive.partitions.control.plane import Control
+from redrive.partitions.queries import Register
 from tests.acceptance.partitions.world import SINCE, backfill, counts, told, until
 
 

@@ -15,9 +15,9 @@ from redrive import App, RetryPolicy, current, journal, retry
 from redrive.errors import Again
 from redrive.journal import Record
 from redrive.partitions import Finding, Partition, Raw, Sink
-from redrive.partitions.control import Control
-from redrive.partitions.record import Selection
-from redrive.partitions.register import Register
+from redrive.partitions.control.plane import Control
+from redrive.partitions.model import Selection
+from redrive.partitions.queries import Register
 from tests.acceptance.partitions.world import SINCE, UNTIL, backfill, counts, told, until
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from redrive import App, RetryPolicy
 from redrive.partitions import row_count
-from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
-from redrive.partitions.register import Register
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.queries import Register
 
 AT_ONCE = RetryPolicy(max_attempts=3, backoff_base=0.0, backoff_max=0.0, jitter=0.0)
 CUSTOMERS = ("acme", "globex", "initech")

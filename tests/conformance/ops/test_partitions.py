@@ -13,12 +13,12 @@ from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
 from redrive.ops.operator import Operator
 from redrive.ops.selection import Selection, selected
-from redrive.partitions.authority import Authority
-from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
-from redrive.partitions.partition import Partition
-from redrive.partitions.policy import Policy, Terms
-from redrive.partitions.record import Verdict
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.key import Partition
+from redrive.partitions.model import Verdict
+from redrive.partitions.retry_schedule import Policy, Terms
 from tests.conformance.partitions.world import DAY, World
 
 ALL = Selection(source="crm", query_name="orders")

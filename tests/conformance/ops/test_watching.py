@@ -13,7 +13,7 @@ from redrive.commands.cron import Cron
 from redrive.commands.schedule import Schedule, firing
 from redrive.ledger import Ledger, NewJob
 from redrive.ops.operator import Operator
-from redrive.partitions.firing import Firing
+from redrive.partitions.work.tasks import Firing
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import SECRET, TIMEOUT, die
 from tests.conformance.partitions.world import World

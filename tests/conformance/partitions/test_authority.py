@@ -10,9 +10,9 @@ import pytest
 from redrive.backoff import fixed
 from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
-from redrive.partitions.grid import Grid
-from redrive.partitions.policy import Policy
-from redrive.partitions.record import Lease, Selection, Verdict
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.model import Lease, Selection, Verdict
+from redrive.partitions.retry_schedule import Policy
 from tests.conformance.partitions.world import SAID, World
 
 

@@ -9,8 +9,8 @@ from sqlalchemy import select
 
 from redrive.ledger.partition_tables import source, work
 from redrive.ledger.setback import set_back
-from redrive.partitions.record import Lease, Return
-from redrive.partitions.tending import Tending
+from redrive.partitions.model import Lease, Return
+from redrive.partitions.work.tasks import Tending
 
 from .world import World
 
@@ -84,7 +84,7 @@ def test_a_source_that_an_outage_paused_is_probed_and_one_that_a_person_paused_i
 
 def tend(tending: Tending, world: World, monkeypatch: pytest.MonkeyPatch, *, at: float) -> None:
     """Do the chore once, at this time on the monotonic clock."""
-    monkeypatch.setattr("redrive.partitions.control.monotonic", lambda: at)
+    monkeypatch.setattr("redrive.partitions.control.plane.monotonic", lambda: at)
     tending.do(world.ledger.now())
 
 

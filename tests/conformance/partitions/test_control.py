@@ -11,10 +11,11 @@ from redrive.backoff import fixed
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
 from redrive.ledger.bury import bury
-from redrive.partitions import authority, register
-from redrive.partitions.control import Control
-from redrive.partitions.policy import Policy, Terms
-from redrive.partitions.record import Lease, Selection
+from redrive.partitions import queries
+from redrive.partitions.control import verdicts
+from redrive.partitions.control.plane import Control
+from redrive.partitions.model import Lease, Selection
+from redrive.partitions.retry_schedule import Policy, Terms
 from tests.conformance.partitions.world import DAY, SAID, World
 from tests.conformance.worker.world import heard
 
@@ -37,7 +38,7 @@ def test_only_the_control_plane_has_a_way_from_failed_to_pending(world: World) -
     """Roles are objects: what one may not do, it cannot call."""
     verbs = {"claim", "begin", "step", "clear_terminal", "unpause", "backfill", "fire"}
     assert verbs <= set(dir(Control))
-    for role in (Lease, authority.Authority, register.Register):
+    for role in (Lease, verdicts.Authority, queries.Register):
         assert not {name for name in dir(role) if not name.startswith("_")} & verbs
     assert not set(vars(Control)) & {"judge", "rollback"}
 

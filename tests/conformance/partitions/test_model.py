@@ -18,9 +18,9 @@ from redrive.backoff import fixed
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.tables import METADATA
-from redrive.partitions.partition import Partition
-from redrive.partitions.policy import Policy
-from redrive.partitions.record import Facts, Lease, Return, Selection
+from redrive.partitions.key import Partition
+from redrive.partitions.model import Facts, Lease, Return, Selection
+from redrive.partitions.retry_schedule import Policy
 from tests.conformance.partitions.world import DAY, SAID, World
 
 FULL = os.environ.get("REDRIVE_FULL") == "1"

@@ -15,10 +15,10 @@ from redrive import App, Blocked, Parking, retry
 from redrive.backoff import fixed
 from redrive.ledger import Ledger
 from redrive.partitions import Partition, Sink
-from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
-from redrive.partitions.policy import Policy, Terms
-from redrive.partitions.record import Lease, Return, Verdict
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.model import Lease, Return, Verdict
+from redrive.partitions.retry_schedule import Policy, Terms
 from tests.partition_runner import SteppedRunner, stepped_runner
 
 from .world import DAY, SAID, World

@@ -11,10 +11,9 @@ import sqlalchemy
 from sqlalchemy import event
 
 from redrive.ledger import Ledger
-from redrive.partitions import ranges
-from redrive.partitions.held import held
-from redrive.partitions.record import Selection
-from redrive.partitions.troubled import troubled
+from redrive.partitions.control import sweeps
+from redrive.partitions.model import Selection
+from redrive.partitions.store.overview import held, troubled
 from tests.conformance.partitions.world import DAY, SAID, World
 
 SIZE = 300_000 if os.environ.get("REDRIVE_FULL") == "1" else 20_000
@@ -134,7 +133,7 @@ def test_a_tick_does_not_read_the_sweeps_that_were(full: World) -> None:
     full.control.tick()
     full.register.progress(sweep)
     with full.ledger.connections.read.use() as session:
-        assert ranges.cancelled(session.core) == [], "nothing is left of it"
+        assert sweeps.cancelled(session.core) == [], "nothing is left of it"
     swept = [(text, given) for text, given in seen if "redrive_sweep.state = '" in text]
     assert swept
     with full.ledger.connections.write.use() as session:

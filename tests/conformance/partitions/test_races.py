@@ -15,7 +15,7 @@ from sqlalchemy import insert, update
 from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.now import now_on
 from redrive.ledger.partition_tables import partition, run
-from redrive.partitions.record import Verdict
+from redrive.partitions.model import Verdict
 from tests.conformance.partitions.world import SAID, World
 
 FULL = os.environ.get("REDRIVE_FULL") == "1"

@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from redrive.ledger import Ledger
-from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
-from redrive.partitions.policy import Terms
-from redrive.partitions.rates import LEAST, Bucket, Rates
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.rate_limits import LEAST, Bucket, Rates
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.retry_schedule import Terms
 
 from .world import DAY, SAID, World
 

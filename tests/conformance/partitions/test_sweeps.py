@@ -8,8 +8,8 @@ import pytest
 
 from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
-from redrive.partitions.grid import Grid
-from redrive.partitions.record import Selection
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.model import Selection
 from tests.conformance.partitions.world import DAY, SAID, World
 
 

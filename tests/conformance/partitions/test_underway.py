@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from redrive.partitions import underway
+from redrive.partitions.store import overview
 from tests.conformance.partitions.world import DAY, World
 
 OF = ("crm", "orders")
@@ -31,7 +31,7 @@ def test_what_waits_and_what_runs_is_counted_by_day_and_lane(world: World) -> No
 
 @pytest.mark.req("O-4")
 def test_a_look_is_bounded_however_much_there_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(underway, "LOOKED_AT", 80)
+    monkeypatch.setattr(overview, "LOOKED_AT", 80)
     world.backfill(30)
     world.reject(*world.claim(30))
     (day,) = world.register.under_way([OF], DAY, DAY).values()

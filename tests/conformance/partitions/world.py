@@ -13,13 +13,13 @@ from redrive.backoff import fixed
 from redrive.ledger import Ledger
 from redrive.ledger import audit as audit_of
 from redrive.ledger.partition_tables import partition, run, verdict, work
-from redrive.partitions.authority import Authority
-from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
-from redrive.partitions.partition import Partition
-from redrive.partitions.policy import Policy, Terms
-from redrive.partitions.record import Facts, Judged, Lease, Return, Run, Selection, Verdict
-from redrive.partitions.register import Register
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.key import Partition
+from redrive.partitions.model import Facts, Judged, Lease, Return, Run, Selection, Verdict
+from redrive.partitions.queries import Register
+from redrive.partitions.retry_schedule import Policy, Terms
 from tests.conformance.ledger.world import pass_time
 
 DAY = date(2026, 3, 1)

@@ -10,8 +10,8 @@ import pytest
 
 from redrive.ledger import Ledger
 from redrive.ledger.record import Entry
-from redrive.partitions.grid import Grid
-from redrive.partitions.partition import Partition
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.key import Partition
 from tests.conformance.partitions.world import DAY, World
 
 ODD = "Zoë, Söhne/Co"

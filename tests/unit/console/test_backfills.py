@@ -11,10 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from redrive import App
-from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
-from redrive.partitions.partition import day
-from redrive.partitions.policy import Terms
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.key import day
+from redrive.partitions.retry_schedule import Terms
 from tests.conformance.partitions.world import World
 
 from .browser import client

@@ -16,11 +16,11 @@ from redrive.console import asgi
 from redrive.console.nav import NAV
 from redrive.ledger import NewJob
 from redrive.ledger.limits import MAX_PAYLOAD
-from redrive.partitions.authority import Authority
-from redrive.partitions.control import Control
-from redrive.partitions.grid import Grid
-from redrive.partitions.policy import Terms
-from redrive.partitions.record import Verdict
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.sweeps import Grid
+from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.model import Verdict
+from redrive.partitions.retry_schedule import Terms
 from tests.unit.console.browser import HERE, let_in
 
 ODD = """x' "><script>alert(1)</script><img src=y onerror=alert(2)><a href="javascript:alert(3)">{{ 7*7 }}"""

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from redrive.ops.selection import Selection, not_future, selected, short
-from redrive.partitions.partition import Partition
+from redrive.partitions.key import Partition
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 

@@ -10,10 +10,10 @@ import pytest
 
 from redrive import App, RetryPolicy, backoff, retry
 from redrive.partitions import Dataset, Partition, Sink, row_count
-from redrive.partitions.authority import Authority
-from redrive.partitions.control import Control
+from redrive.partitions.control.plane import Control
+from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.datasets.validator import Validator
 from redrive.partitions.reader import Reader
-from redrive.partitions.validator import Validator
 from redrive.storage import Store
 from redrive.storage.memory import Memory
 

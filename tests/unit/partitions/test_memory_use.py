@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from redrive.partitions import not_null, row_count, unique
-from redrive.partitions.raw import raw
-from redrive.partitions.sink import Writing
-from redrive.partitions.validator import Validator
+from redrive.partitions.datasets.validator import Validator
+from redrive.partitions.raw.files import raw
+from redrive.partitions.raw.writer import Writing
 from redrive.storage import Store
 from redrive.storage.local import Local
 

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.errors import Again, Blocked, Denied, Stop, Unavailable
-from redrive.partitions.age import age_limit, is_requested
-from redrive.partitions.pace import after_loss, after_rejection, after_return, draw, meaning, pause_of
-from redrive.partitions.pardon import requeued_in
-from redrive.partitions.policy import Policy, Terms
+from redrive.partitions.control.max_age import age_limit, is_requested
+from redrive.partitions.control.source_health import requeued_in
+from redrive.partitions.retry_schedule import Policy, Terms, after_loss, after_rejection, after_return, draw, meaning, pause_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 POLICY = Policy()

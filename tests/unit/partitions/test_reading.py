@@ -9,8 +9,8 @@ import pytest
 
 from redrive.errors import Incomplete
 from redrive.partitions import Gap, Reading
-from redrive.partitions.gap import gap
-from redrive.partitions.record import Facts
+from redrive.partitions.model import Facts
+from redrive.partitions.reader import gap
 
 from .written import KEY, written
 

@@ -8,7 +8,7 @@ from redrive import App
 from redrive.errors import Blocked
 from redrive.ops import Operator
 from redrive.partitions import Partition, Sink
-from redrive.partitions.register import Register
+from redrive.partitions.queries import Register
 from redrive.testing import sandbox
 
 DAY = "2025-12-29"

@@ -7,8 +7,8 @@ from datetime import date, datetime, timezone
 from typing import Any
 
 from redrive.partitions import Partition, Raw
-from redrive.partitions.raw import raw
-from redrive.partitions.sink import Writing
+from redrive.partitions.raw.files import raw
+from redrive.partitions.raw.writer import Writing
 from redrive.storage import Store
 from redrive.storage.memory import Memory
 

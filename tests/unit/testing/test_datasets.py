@@ -15,7 +15,7 @@ from redrive import App, current, journal
 from redrive.errors import Again, Blocked, Stop
 from redrive.journal import Record
 from redrive.partitions import Partition, Sink, row_count
-from redrive.partitions.register import Register
+from redrive.partitions.queries import Register
 from redrive.testing import sandbox
 from redrive.testing.box import Sandbox
 
@@ -174,7 +174,7 @@ def test_a_worker_that_dies(app: App, box: Sandbox) -> None:
 
 
 def test_one_that_cannot_say_its_customers_does_not_hold_up_others(app: App, box: Sandbox) -> None:
-    from redrive.partitions.firing import Firing
+    from redrive.partitions.work.tasks import Firing
 
     def nobody() -> list[str]:
         raise ConnectionError("who knows")

@@ -1,0 +1,1 @@
+"""Datasets: what an app registers, and the checks of their data."""

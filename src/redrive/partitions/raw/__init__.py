@@ -1,0 +1,1 @@
+"""Raw data: the files of one run in a store, and their manifest."""

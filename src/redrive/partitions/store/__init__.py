@@ -1,0 +1,1 @@
+"""The tables of partitions: rows, changes and queries, inside an open transaction."""

@@ -1,0 +1,1 @@
+"""Extraction in a worker: runner, attempts, background tasks and log records."""

@@ -1,0 +1,175 @@
+"""The validator: one verdict from many checks, also from those that raise; data it cannot read is not accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from redrive.errors import LedgerUnavailable, Stop, Unavailable
+from redrive.partitions import Check, Finding, Raw, not_null, row_count, schema, unique
+from redrive.partitions.datasets.validator import Validator
+from redrive.partitions.model import Verdict
+from redrive.partitions.raw.files import File, raw
+from redrive.partitions.raw.layout import folder_of
+from redrive.partitions.raw.writer import Writing
+from redrive.storage import Store
+from redrive.storage.memory import Memory
+
+from ..written import KEY, NOW, written
+
+ROWS = [{"id": 1}, {"id": 2}]
+
+
+def judged(*checks: Check, rows: list[dict[str, Any]] = ROWS) -> Verdict:
+    return Validator("crm/orders", "3", checks).judge(written(rows))
+
+
+def no_negative_ids(raw: Raw) -> bool:
+    return all(row["id"] >= 0 for row in raw.rows())
+
+
+@pytest.mark.req("P-13")
+def test_accepted() -> None:
+    verdict = judged(row_count(min=1), unique("id"), no_negative_ids)
+    assert (verdict.decision, verdict.reason, verdict.message, verdict.final) == ("accepted", None, None, False)
+    assert (verdict.validator, verdict.version, verdict.record_count, verdict.run_id) == ("crm/orders", "3", 2, "r-1")
+    assert verdict.checks == (
+        {"name": "row_count", "ok": True, "value": 2, "limit": {"min": 1}, "detail": "2 rows; at least 1 wanted"},
+        {"name": "unique(id)", "ok": True, "value": 0, "limit": 0, "detail": ""},
+        {"name": "no_negative_ids", "ok": True, "value": None, "limit": None, "detail": ""},
+    )
+    assert verdict.manifest == written(ROWS).manifest.digest
+
+
+def test_a_check_that_could_not_use_the_ledger_gives_no_verdict() -> None:
+    def compare(_raw: Raw) -> bool:
+        raise LookupError("no figures") from LedgerUnavailable("away")
+
+    with pytest.raises(LookupError):
+        judged(row_count(min=1), compare)
+
+
+@pytest.mark.req("P-13")
+def test_rejected_with_what_was_measured() -> None:
+    verdict = judged(row_count(min=5), unique("id"), not_null("name"))
+    assert (verdict.decision, verdict.reason, verdict.final) == ("rejected", "row_count", False)
+    assert (
+        verdict.message == "row_count: 2 rows; at least 5 wanted; not_null(name): name is missing in 2 of 2 rows, first in row 1"
+    )
+    assert [(one["name"], one["ok"]) for one in verdict.checks] == [
+        ("row_count", False),
+        ("unique(id)", True),
+        ("not_null(name)", False),
+    ]
+
+
+def test_data_that_does_not_fit_is_final() -> None:
+    verdict = judged(row_count(min=5), schema({"id": str}))
+    assert (verdict.reason, verdict.final) == ("schema", True)
+
+
+def test_no_checks_accept() -> None:
+    assert judged().decision == "accepted"
+
+
+def test_a_check_that_raises_rejects_and_says_so() -> None:
+    def broken(raw: Raw) -> bool:
+        return next(raw.rows())["placed_on"] <= "2026"  # type: ignore[no-any-return]
+
+    verdict = judged(broken, row_count(min=1))
+    assert (verdict.decision, verdict.reason, verdict.final) == ("rejected", "broken", False)
+    assert verdict.message == "broken: the check raised KeyError: 'placed_on'"
+    assert verdict.checks[1]["ok"], "the others were asked all the same"
+
+
+def test_a_check_may_say_that_it_is_no_use() -> None:
+    def closed(raw: Raw) -> bool:
+        raise Stop("the customer has left")
+
+    assert judged(closed).message == "closed: the customer has left"
+    assert judged(closed).final
+
+
+@pytest.mark.parametrize("answer", [None, 1, "yes", [True]])
+def test_a_check_that_gives_no_answer(answer: Any) -> None:
+    verdict = judged(lambda raw: answer)
+    assert verdict.message is not None
+    assert f"it returned {type(answer).__name__}, and a check returns True, False or a Finding" in verdict.message
+
+
+def test_what_a_check_measured_is_kept_as_json_and_never_long() -> None:
+    verdict = judged(lambda raw: Finding(False, value=object, limit=list(range(1000)), detail="x" * 5000))
+    (row,) = verdict.checks
+    assert row["value"] == "<class 'object'>"
+    assert len(row["limit"]) == len(row["detail"]) == 1000
+
+
+def test_secrets_stay_out() -> None:
+    assert "hunter2" not in str(judged(lambda raw: Finding(False, detail="password=hunter2")))
+
+
+def damaged_store() -> tuple[Store, Raw]:
+    store = Store(Memory("m"))
+    run = Writing(store, KEY, "r-1")
+    run.sink.rows(ROWS)
+    run.end(NOW)
+    return store, raw(store, KEY, "r-1")
+
+
+@pytest.mark.parametrize("check", [unique("id"), no_negative_ids], ids=["rows", "own"])
+def test_damaged_data_is_rejected(check: Check) -> None:
+    store, found = damaged_store()
+    store.write(f"{folder_of(KEY, 'r-1')}/rows.jsonl", b'{"id":1}\n{"id":3}\n')
+    verdict = Validator("v", "1", [check]).judge(found)
+    assert (verdict.decision, verdict.reason) == ("rejected", "damaged")
+    assert verdict.message is not None
+    assert "its bytes were changed" in verdict.message
+
+
+@pytest.mark.parametrize("check", [unique("id"), no_negative_ids], ids=["rows", "own"])
+def test_a_store_that_is_away_is_no_verdict(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(self: File) -> Iterator[dict[str, Any]]:
+        raise Unavailable("the lake is away", path="x", backend="m")
+        yield {}
+
+    monkeypatch.setattr(File, "read", away)
+    with pytest.raises(Unavailable):
+        judged(check)
+
+
+def test_rows_that_are_none_reject() -> None:
+    store = Store(Memory("m"))
+    run = Writing(store, KEY, "r-1")
+    with run.sink.open("a.csv", rows=1) as file:
+        file.write(b"a\n")
+    run.end(NOW)
+    verdict = Validator("v", "1", [unique("id")]).judge(raw(store, KEY, "r-1"))
+    assert verdict.message is not None
+    assert "rows() reads JSON Lines and Parquet; 'a.csv' is neither" in verdict.message
+
+
+def test_rows_are_read_once_for_all_checks_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    before = File.open
+    monkeypatch.setattr(File, "open", lambda self: opened.append(self.name) or before(self))  # type: ignore[func-returns-value]
+    assert judged(unique("id"), not_null("id"), schema({"id": int})).decision == "accepted"
+    assert opened == ["rows.jsonl"]
+
+
+async def later(raw: Raw) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("check", "says"),
+    [
+        ("row_count", "a check is a function of what a run wrote"),
+        (row_count, r"row_count makes a check, and is none itself: row_count\(...\)"),
+        (later, "the check later is async"),
+    ],
+)
+def test_what_is_no_check(check: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        Validator("crm/orders", "1", [check])

@@ -1,0 +1,207 @@
+"""What an attempt's end means: charged, final, given back, or nothing."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from redrive import App, retry
+from redrive.core.fault import Fault
+from redrive.core.outage import Parking
+from redrive.errors import Again, Blocked, Damaged, LeaseLost, LedgerRemoved, LedgerUnavailable, Stop, Unavailable
+from redrive.partitions.model import Lease, Return, Verdict
+from redrive.partitions.work.attempt import Done, Held, ended
+
+from ..written import KEY
+
+NOW = datetime(2026, 2, 1, 3, tzinfo=timezone.utc)
+LEASE = Lease(1, KEY, 3, "r-3", "retry", "retry", 2, None, None, None, None, 0, NOW + timedelta(minutes=1))
+
+
+@dataclass
+class Response:
+    status_code: int
+    headers: dict[str, str]
+
+
+def held(**told: Any) -> Held:
+    app = App("sqlite:///never-opened.db", stores={"raw": {"type": "memory"}})
+    app.dataset("crm", "orders", raw="raw", checks=[], customers=[], version="2", **told)(lambda partition, out: None)
+    (one,) = app.datasets
+    return Held(one, LEASE)
+
+
+def end(
+    error: BaseException, *, stopping: bool = False, lost: bool = False, uncharged: int = 0, **told: Any
+) -> Verdict | Return | None:
+    one = held(**told)
+    one.lost = lost
+    one.lease = replace(one.lease, uncharged=uncharged)
+    return ended(Done(one, None, error, 1.0), NOW, Parking(uncharged=20), stopping=stopping)
+
+
+def charged(error: BaseException, **told: Any) -> Verdict:
+    found = end(error, **told)
+    assert isinstance(found, Verdict)
+    return found
+
+
+def given_back(error: BaseException, **told: Any) -> Return:
+    found = end(error, **told)
+    assert isinstance(found, Return)
+    return found
+
+
+def test_an_ordinary_error_is_a_rejection() -> None:
+    found = charged(ConnectionError("no answer"))
+    assert (found.run_id, found.decision, found.reason, found.final) == ("r-3", "rejected", "ConnectionError", False)
+    assert (found.validator, found.version) == ("crm/orders", "2")
+    assert found.message is not None
+    assert found.message.startswith("ConnectionError: no answer")
+
+
+def test_stop_is_final() -> None:
+    assert charged(Stop("the customer has left")).final
+
+
+def test_data_that_fits_no_schema_is_final() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    with pytest.raises(pydantic.ValidationError) as wrong:
+        pydantic.TypeAdapter(int).validate_python("x")
+    assert (charged(wrong.value).reason, charged(wrong.value).final) == ("schema", True)
+    assert not charged(ValueError("bad")).final
+
+
+def test_not_ready_is_not_charged() -> None:
+    found = given_back(Again("the report is not there yet", after=60, free=True))
+    assert (found.cause, found.after) == ("not_ready", 60)
+    assert charged(Again("odd", after=60)).after == 60
+
+
+def test_a_rate_limit_is_not_charged() -> None:
+    httpx2 = pytest.importorskip("httpx2")
+    response = httpx2.Response(429, headers={"retry-after": "120"}, request=httpx2.Request("GET", "https://crm"))
+    found = given_back(httpx2.HTTPStatusError("slow down", request=response.request, response=response))
+    assert (found.cause, found.after) == ("rate_limited", 120)
+
+
+@pytest.mark.req("P-10")
+def test_a_refused_credential_is_charged_unless_others_are_refused_too() -> None:
+    httpx2 = pytest.importorskip("httpx2")
+    response = httpx2.Response(401, request=httpx2.Request("GET", "https://crm"))
+    found = charged(httpx2.HTTPStatusError("who are you", request=response.request, response=response))
+    assert (found.shared, found.final, found.signature is not None) == (True, False, True)
+    assert charged(Unavailable("the lake is away", path="x", backend="raw")).shared
+    blocked = charged(Blocked("the bill is not paid", until=NOW + timedelta(hours=1)))
+    assert (blocked.shared, blocked.after) == (True, 3600)
+    assert not charged(ConnectionError("no answer")).shared
+
+
+@pytest.mark.req("P-10")
+def test_a_block_of_the_whole_source_is_declared() -> None:
+    found = given_back(Blocked("maintenance", until=NOW + timedelta(hours=1), systemic=True))
+    assert (found.cause, found.after, found.signature) == ("systemic", 3600, "Blocked: maintenance")
+
+
+@pytest.mark.req("P-10")
+def test_attempts_that_are_not_charged_are_bounded() -> None:
+    throttled = retry(on=lambda error: Fault("throttled", 7))
+    assert given_back(ValueError("busy"), retry=throttled, uncharged=19).cause == "rate_limited"
+    assert charged(ValueError("busy"), retry=throttled, uncharged=20).charged
+    assert given_back(Blocked("maintenance", systemic=True), uncharged=19).cause == "systemic"
+    assert charged(Blocked("maintenance", systemic=True), uncharged=20).charged
+    assert charged(ConnectionError("no answer"), uncharged=20).charged
+    assert given_back(Again("not there yet", free=True), uncharged=1000).cause == "not_ready", "asked for by the extraction"
+
+
+def caused_by_ledger(error: BaseException) -> BaseException:
+    error.__cause__ = LedgerUnavailable("too many connections")
+    return error
+
+
+@pytest.mark.req("P-10")
+@pytest.mark.parametrize(
+    "error",
+    [
+        LedgerUnavailable("away", sent=True),
+        LedgerRemoved("the file was removed"),
+        caused_by_ledger(ConnectionError("no answer")),
+        caused_by_ledger(Unavailable("the lake is away", path="x", backend="raw")),
+        caused_by_ledger(Again("later", after=60)),
+        caused_by_ledger(SystemExit(1)),
+        ExceptionGroup("tasks", [LedgerUnavailable("away")]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_fault_of_the_ledger_is_neither_the_partitions_nor_the_sources(error: BaseException) -> None:
+    permanent = retry(on=lambda _error: Fault("permanent"))
+    rules: tuple[dict[str, Any], ...] = ({}, {"retry": permanent})
+    for options in rules:
+        waits = []
+        for uncharged in (0, 1, 19):
+            found = given_back(error, uncharged=uncharged, **options)
+            assert (found.cause, found.signature) == ("ledger", None)
+            waits.append(found.after)
+        assert waits == [1.0, 2.0, 60.0]
+        bounded = charged(error, uncharged=20, **options)
+        assert (bounded.charged, bounded.signature, bounded.shared, bounded.final) == (True, None, False, False)
+
+
+def test_what_an_extraction_decides_holds_while_the_ledger_is_away() -> None:
+    assert charged(caused_by_ledger(Stop("the customer has left"))).final
+    assert charged(caused_by_ledger(Blocked("the bill is not paid"))).shared
+    assert given_back(caused_by_ledger(Again("not there yet", free=True))).cause == "not_ready"
+
+
+def test_a_rule_that_catches_all_says_nothing_of_the_source() -> None:
+    assert charged(KeyError("bug"), retry=retry(on=Exception)).signature is None
+    assert charged(ConnectionError("no answer"), retry=retry(on=Exception)).signature is not None
+    assert charged(KeyError("declared"), retry=retry(on=KeyError)).signature is not None
+
+
+def test_rules_of_the_dataset() -> None:
+    rules = retry(on=(lambda error: Fault("permanent") if "closed" in str(error) else None, ValueError))
+    assert charged(ValueError("closed account"), retry=rules).final
+    assert not charged(ValueError("odd"), retry=rules).final
+    assert charged(KeyError("odd"), retry=rules).final is False, "what nobody knows may be mended"
+    throttled = retry(on=lambda error: Fault("throttled", 7))
+    assert given_back(ValueError("busy"), retry=throttled).after == 7
+
+    def broken(error: Exception) -> bool:
+        raise RuntimeError
+
+    assert not charged(ValueError("odd"), retry=retry(on=broken)).final
+
+
+def test_a_worker_that_stops() -> None:
+    assert given_back(CancelledError(), stopping=True).cause == "stopped"
+    assert charged(CancelledError()).reason == "CancelledError"
+
+
+def test_a_lease_that_was_lost_is_nothing() -> None:
+    assert end(LeaseLost("gone"), lost=True) is None
+    assert end(CancelledError(), lost=True) is None
+    assert charged(LeaseLost("of somebody else's")).decision == "rejected"
+
+
+class Evil(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_error_that_cannot_be_looked_at() -> None:
+    found = charged(Evil())
+    assert (found.reason, found.final) == ("Evil", False)
+
+
+def test_damaged_data_and_the_end_of_the_process_are_rejections() -> None:
+    assert charged(Damaged("gone", path="x", backend="raw")).reason == "damaged"
+    assert charged(SystemExit(3)).reason == "SystemExit"
+
+
+def test_secrets_stay_out() -> None:
+    assert "hunter2" not in str(charged(ValueError("password=hunter2")))
