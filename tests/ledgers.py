@@ -14,7 +14,7 @@ import psycopg
 import sqlalchemy
 
 from redrive.ledger import Ledger, open_ledger
-from redrive.ledger.tables import VERSION_TABLE
+from redrive.ledger.db.tables import VERSION_TABLE
 
 # Most tests write in few tables, and to truncate one that is empty takes 6 ms of work like any other.
 EMPTY = f"""

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from redrive.ledger import crashpoint
+from redrive.ledger import failpoint
 from tests.servers.process import die_with_parent
 
 ROOT = Path(__file__).parents[1]
@@ -122,7 +122,7 @@ def warm() -> Zygote:
 def arm(setting: str) -> None:
     """What importing redrive does where the variable is set: here it was imported before."""
     if setting:
-        nothing, point = crashpoint.crash_point, crashpoint.armed(setting)
+        nothing, point = failpoint.crash_point, failpoint.armed(setting)
         for module in list(sys.modules.values()):
             if getattr(module, "crash_point", None) is nothing:
                 vars(module)["crash_point"] = point

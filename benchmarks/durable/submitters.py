@@ -68,8 +68,8 @@ class SamePostgres:
         import psycopg
 
         from redrive.ledger import open_ledger
-        from redrive.ledger.postgres.literal import blobs, texts
-        from redrive.ledger.postgres.submit import SUBMIT_PLAIN
+        from redrive.ledger.store.postgres.arrays import blobs, texts
+        from redrive.ledger.store.postgres.submit import SUBMIT_PLAIN
 
         open_ledger(url, migrate=True).close()
         self.connections = [psycopg.connect(url, autocommit=True, prepare_threshold=0) for _ in range(SUBMITTERS)]

@@ -53,7 +53,7 @@ def may_import(importer: str, imported: str) -> bool:
 # What a part may import from outside the standard library: the packages of its extras. By module where only one may.
 FOREIGN: dict[str, frozenset[str]] = {
     "ledger": frozenset(("sqlalchemy", "alembic", "psycopg")),
-    "ledger.caller": frozenset(("sqlalchemy", "psycopg", "psycopg2")),
+    "ledger.db.caller_transaction": frozenset(("sqlalchemy", "psycopg", "psycopg2")),
     "native": frozenset(
         ("azure", "boto3", "botocore", "google", "grpc", "httpx", "httpx2", "pyarrow", "requests", "tenacity", "urllib3")
     ),

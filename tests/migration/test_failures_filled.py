@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive.ledger import NewJob, open_ledger, schema
+from redrive.ledger import NewJob, open_ledger
+from redrive.ledger.db import schema
 from redrive.ops.operator import Operator
 
 

@@ -16,9 +16,10 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from redrive.ledger import Ledger, NewJob, open_ledger, schema
-from redrive.ledger.session import Session
-from redrive.ledger.tables import HEAD, METADATA, VERSION_TABLE
+from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.ledger.db import schema
+from redrive.ledger.db.session import Session
+from redrive.ledger.db.tables import HEAD, METADATA, VERSION_TABLE
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
 
@@ -153,7 +154,7 @@ def test_programs_that_start_together_migrate_once(url: str) -> None:
 @pytest.mark.req("L-1")
 def test_a_migration_that_fails_leaves_nothing(url: str, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     session.core.execute(sqlalchemy.text("CREATE TABLE theirs (n INTEGER)"))
-    monkeypatch.setattr("redrive.ledger.schema.crash_point", lambda _name: 1 / 0)
+    monkeypatch.setattr("redrive.ledger.db.schema.crash_point", lambda _name: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         open_ledger(url, migrate=True)
     assert tables(session) == {"theirs"}

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ..batch.store.ledger import LedgerItems
     from ..core.outage import Parking
     from ..journal.record import Sink
+    from ..ledger.jobs.spill import LeaveBehind
     from ..ledger.ledger import Ledger
-    from ..ledger.spill import LeaveBehind
     from ..messages.source import Source
     from ..worker.job_type import JobType
     from ..worker.tasks import BackgroundTask
@@ -227,7 +227,7 @@ class App(Listening, Idempotent, Extracting):
         Returns:
             The function to pass as `spill=`.
         """
-        from ..ledger.spill import LeaveBehind  # noqa: PLC0415
+        from ..ledger.jobs.spill import LeaveBehind  # noqa: PLC0415
 
         return LeaveBehind(lambda: self.ledger, kind, key)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..commands.job import Job
     from ..commands.registry import Registry
     from ..engine.retry import RetryLike
-    from ..ledger.caller import Transaction
+    from ..ledger.db.caller_transaction import Transaction
 
 
 class Commanded(Ledgered):

@@ -16,7 +16,7 @@ from .ledgered import Ledgered
 if TYPE_CHECKING:
     from ..idempotency.claim import ClaimContext
     from ..idempotency.once import TransactionalDecorator
-    from ..ledger.caller import Transaction
+    from ..ledger.db.caller_transaction import Transaction
 
 F = TypeVar("F", bound=Callable[..., Any])
 DAY = timedelta(days=1)

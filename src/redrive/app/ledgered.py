@@ -23,7 +23,7 @@ class Ledgered:
 
         installed()
         if isinstance(ledger, str):
-            from ..ledger.address import parse  # noqa: PLC0415
+            from ..ledger.db.address import parse  # noqa: PLC0415
 
             parse(ledger)  # a wrong address is said here, not at three in the morning
         elif ledger is not None and not hasattr(ledger, "submit"):
@@ -39,7 +39,7 @@ class Ledgered:
     @property
     def url(self) -> str:
         """Where the ledger is, or will be, without its password."""
-        from ..ledger.address import parse  # noqa: PLC0415
+        from ..ledger.db.address import parse  # noqa: PLC0415
 
         return parse(self._url()).shown if isinstance(self._given, str | None) else self._given.url
 
@@ -74,7 +74,7 @@ class Ledgered:
         with self._lock:
             if self._ledger is None:
                 if isinstance(self._given, str | None):
-                    from ..ledger.address import parse  # noqa: PLC0415
+                    from ..ledger.db.address import parse  # noqa: PLC0415
                     from ..ledger.open import open_ledger  # noqa: PLC0415
 
                     url = self._url()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import sqlalchemy
 
     from ..engine.retry import RetryLike
-    from ..ledger.caller import Transaction
+    from ..ledger.db.caller_transaction import Transaction
     from ..messages.event import Event
     from ..messages.inbox import Inbox
     from ..messages.source import Source

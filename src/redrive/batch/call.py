@@ -19,7 +19,7 @@ from ..errors import BadReport
 from ..journal.bus import emit, is_wanted
 from ..journal.redaction import redact_text
 from ..journal.sinks.logging import DEBUG, INFO
-from ..ledger.crashpoint import crash_point
+from ..ledger.failpoint import crash_point
 from . import decision
 from .decision import BatchState
 from .report import ItemStatus, Report, check_report, invalid_report_message

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import sqlalchemy.ext.asyncio
 
     from ..ledger.aio import AsyncLedger
-    from ..ledger.caller import Transaction
+    from ..ledger.db.caller_transaction import Transaction
     from ..ledger.record import NewJob, Submitted
     from .terms import Terms
 

@@ -13,9 +13,9 @@ from ..core.key import Key, KeyOf
 from ..core.seconds import real, whole_number
 from ..engine.retry import RetryLike
 from ..engine.settings import Settings
-from ..ledger.limits import MAX_KIND
-from ..ledger.limits import name as printable
 from ..ledger.record import NewJob
+from ..ledger.validation import MAX_KIND
+from ..ledger.validation import name as printable
 from ..worker.job_type import Execution, durable_settings, execution_of, qualified_name
 from .cron import Cron
 from .envelope import VERSION, Envelope

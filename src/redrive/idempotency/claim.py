@@ -23,7 +23,7 @@ from .lease import (
 from .record import KeyId
 
 if TYPE_CHECKING:
-    from ..ledger.statement import Runner
+    from ..ledger.db.compiled import Runner
     from .keys import Keys
     from .record import BeginResult
 

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple, TypeAlias
 
-from ..ledger.moment import micros
+from ..ledger.db.types import micros
 from .record import BeginResult
 
 MIN_RETRY_SECONDS = 1.0

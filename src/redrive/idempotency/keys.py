@@ -21,10 +21,10 @@ from sqlalchemy import Connection
 from ..core.key import KeyLike
 from ..core.lock import LOCK
 from ..errors import LeaseLost, LedgerUnavailable
-from ..ledger.crashpoint import crash_point
+from ..ledger.db.compiled import Runner
+from ..ledger.failpoint import crash_point
 from ..ledger.ledger import Ledger
-from ..ledger.limits import payload
-from ..ledger.statement import Runner
+from ..ledger.validation import payload
 from . import maintenance
 from .decision import KeyRow, decide, retry_at
 from .lease_renewer import LeaseRenewer

@@ -21,7 +21,7 @@ from ..journal.sinks.logging import INFO
 from .record import BeginResult, KeyId
 
 if TYPE_CHECKING:
-    from ..ledger.statement import Runner
+    from ..ledger.db.compiled import Runner
     from .keys import Keys
 
 FreesKey: TypeAlias = Callable[[BaseException], bool]

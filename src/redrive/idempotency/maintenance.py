@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, and_, delete, or_, select, tuple_
 
 from ..errors import NotAllowed
 from ..ledger import audit
-from ..ledger.now import now_on
-from ..ledger.session import Session
-from ..ledger.tables import key as table
+from ..ledger.db.clock import now_on
+from ..ledger.db.session import Session
+from ..ledger.db.tables import key as table
 from .record import KeyId, KeyRecord, Status
 
 _RECORD_COLUMNS = (

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from ..core.key import Key, KeyLike
-from ..ledger.limits import MAX_KEY, name
+from ..ledger.validation import MAX_KEY, name
 
 Status: TypeAlias = Literal["processing", "completed", "failed"]
 Outcome: TypeAlias = Literal["fresh", "completed", "failed", "busy", "conflict"]

@@ -9,7 +9,8 @@ from .open import open_ledger
 
 if TYPE_CHECKING:
     from .aio import AsyncLedger as AsyncLedger
-    from .caller import Transaction as Transaction
+    from .db.caller_transaction import Transaction as Transaction
+    from .db.schema import include_name as include_name
     from .ledger import Ledger as Ledger
     from .record import Attempt as Attempt
     from .record import DeadLetter as DeadLetter
@@ -21,13 +22,12 @@ if TYPE_CHECKING:
     from .record import Submitted as Submitted
     from .record import Tally as Tally
     from .record import Turn as Turn
-    from .schema import include_name as include_name
 
 _HOMES = {
     "AsyncLedger": "aio",
-    "Transaction": "caller",
+    "Transaction": "db.caller_transaction",
     "Ledger": "ledger",
-    "include_name": "schema",
+    "include_name": "db.schema",
     **dict.fromkeys(
         ("Attempt", "DeadLetter", "Entry", "Job", "Lease", "NewJob", "Settlement", "Submitted", "Tally", "Turn"), "record"
     ),

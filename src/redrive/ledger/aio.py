@@ -9,8 +9,8 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from . import limits
-from .gathering import Entry
+from . import validation
+from .jobs.group_commit import Entry
 from .ledger import Ledger
 from .record import NewJob, Submitted
 
@@ -76,7 +76,7 @@ class AsyncLedger:
             if not hasattr(tx, "run_sync"):
                 raise TypeError(f"tx must be an AsyncConnection or an AsyncSession here, not {type(tx).__name__}")
             return await tx.run_sync(lambda connection: self.ledger.submit_many(given, tx=connection))  # type: ignore[no-any-return]
-        checked = [limits.checked(job, self.ledger.max_payload) for job in given]
+        checked = [validation.checked(job, self.ledger.max_payload) for job in given]
         if not checked:
             return []
         loop = asyncio.get_running_loop()

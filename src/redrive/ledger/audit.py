@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, insert, select
 
-from .limits import words
-from .now import now_on
+from .db.clock import now_on
+from .db.session import Session
+from .db.tables import audit
 from .record import Entry
-from .session import Session
-from .tables import audit
+from .validation import words
 
 FIRST = "0" * 64
 LOCK = 0x7265647269766532

@@ -15,28 +15,45 @@ from sqlalchemy import Connection
 from ..core.lazy import deferred
 from ..core.seconds import Seconds, dated_duration, seconds
 from ..errors import LeaseLost, LedgerUnavailable
-from . import counts, find, hidden, limits
-from .address import Address, parse
-from .caller import Driven, Transaction, runner, same_database
-from .connections import Connections
-from .crashpoint import crash_point
-from .gathering import Gathering, distinct
-from .hot import Demand, Hot
-from .now import now_on
+from . import validation
+from .db.address import Address, parse
+from .db.caller_transaction import Driven, Transaction, runner, same_database
+from .db.clock import now_on
+from .db.compiled import Many
+from .db.connections import Connections
+from .db.session import NO_LIMIT
+from .failpoint import crash_point
+from .jobs import secret_names
+from .jobs.group_commit import Gathering, distinct
+from .jobs.sweeps import Sweeps
+from .notify import Bell, Wake
+from .queries import jobs as find
 from .record import Attempt, DeadLetter, Entry, Job, Lease, NewJob, Settlement, Submitted, Tally, Turn, new_token
-from .session import NO_LIMIT
 from .state import PRIORITIES, QUARANTINE, State, Status
-from .statement import Many
-from .sweeps import Sweeps
-from .wake import Bell, Wake
+from .stats import counters
+from .store.protocol import Demand, Hot
 
 if TYPE_CHECKING:
-    from . import audit, failures, letters, prune, reap, recount, schema, workers
-    from .letters import Sorted
-    from .workers import Worker
+    from . import audit
+    from .db import schema
+    from .jobs import dead_letters as letters
+    from .jobs import lease_recovery as reap
+    from .jobs import retention as prune
+    from .jobs import workers
+    from .jobs.dead_letters import Sorted
+    from .jobs.workers import Worker
+    from .stats import failures, recount
 else:  # most programs need few of them, and each builds its statements when it is imported
     audit, failures, letters, prune, reap, recount, schema, workers = deferred(
-        __package__, "audit", "failures", "letters", "prune", "reap", "recount", "schema", "workers"
+        __package__,
+        "audit",
+        "stats.failures",
+        "jobs.dead_letters",
+        "jobs.retention",
+        "jobs.lease_recovery",
+        "stats.recount",
+        "db.schema",
+        "jobs.workers",
     )
 
 LEASE = 60.0
@@ -69,7 +86,7 @@ class Ledger:
     @classmethod
     def opened(cls, url: str, /, *, migrate: bool = False, max_payload: int | None = None) -> Self:
         """Open a ledger. See `open_ledger`."""
-        return cls(parse(url), migrate=migrate, max_payload=limits.MAX_PAYLOAD if max_payload is None else max_payload)
+        return cls(parse(url), migrate=migrate, max_payload=validation.MAX_PAYLOAD if max_payload is None else max_payload)
 
     def beside(self) -> Ledger:
         """Return the same ledger with its own connections, so that its calls do not queue behind
@@ -95,7 +112,7 @@ class Ledger:
     def hide(self, names: Collection[str], /) -> None:
         """Store names of secret fields in the ledger. Every program that opens it hides them."""
         with self._write.use() as session:
-            hidden.remember(session, names)
+            secret_names.remember(session, names)
 
     # ---- submit ----
 
@@ -112,7 +129,7 @@ class Ledger:
         if tx is not None:
             return self.submit_many((job,), tx=tx)[0]
         self._write.outside()  # whoever writes for all would wait for this thread, and this thread for it
-        return self.gathering.submit((limits.checked(job, self.max_payload),))[0]
+        return self.gathering.submit((validation.checked(job, self.max_payload),))[0]
 
     def submit_many(self, jobs: Iterable[NewJob], /, *, tx: Transaction | None = None) -> list[Submitted]:
         """Submit many jobs: all of them or none.
@@ -124,7 +141,7 @@ class Ledger:
         Returns:
             The jobs that the keys have now, in the same order.
         """
-        checked = [limits.checked(job, self.max_payload) for job in jobs]
+        checked = [validation.checked(job, self.max_payload) for job in jobs]
         if not checked:
             return []
         if tx is not None:
@@ -208,8 +225,8 @@ class Ledger:
         if alone and starts:
             raise ValueError(f"starts: {len(starts)} leases together with alone=True; start them by a turn before it")
         most = sum(kinds.values()) if total is None else total
-        limits.name("worker", worker, limits.MAX_KIND)
-        limits.settlements(settlements, self.max_payload)
+        validation.name("worker", worker, validation.MAX_KIND)
+        validation.settlements(settlements, self.max_payload)
         most = min(most, 1) if alone else most
         drawn = new_token() if token is None else token
         demand = Demand(kinds, worker, dated_duration("lease", lease), most, start, alone, drawn, start_last, starts)
@@ -286,7 +303,7 @@ class Ledger:
             LeaseLost: A settlement came too late. It changed nothing and was counted.
         """
         given = [settlements] if isinstance(settlements, Settlement) else list(settlements)
-        limits.settlements(given, self.max_payload)
+        validation.settlements(given, self.max_payload)
         if not given:
             return
         if tx is not None:
@@ -305,7 +322,7 @@ class Ledger:
         """Count settlements that were rejected inside a caller's transaction."""
         with self._write.use() as session, session.transaction("settle"):
             for one in settlements:
-                counts.add(session, {one.kind: {"late": 1}})
+                counters.add(session, {one.kind: {"late": 1}})
 
     def reap(self, *, limit: int = BATCH, trusts: Callable[[datetime], bool] | None = None) -> list[int]:
         """Take back expired leases. Workers do this regularly.
@@ -472,7 +489,7 @@ class Ledger:
             A tally for each job type.
         """
         with self._read.use() as session:
-            return counts.counts(session.core)
+            return counters.counts(session.core)
 
     def imbalance(self) -> list[str]:
         """Check that no job is lost or counted twice. Reads every row.
@@ -481,7 +498,7 @@ class Ledger:
             The problems. Empty if there are none.
         """
         with self.reading() as connection:
-            return counts.imbalance(connection) + failures.imbalance(connection)
+            return counters.imbalance(connection) + failures.imbalance(connection)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -564,7 +581,7 @@ class Ledger:
         regularly.
         """
         with self._write.use() as session:
-            return counts.fold(session) + failures.fold(session)
+            return counters.fold(session) + failures.fold(session)
 
     def recount(self, *, actor: str, because: str) -> dict[str, dict[str, int]]:
         """Correct the counters from the rows, after rows were changed by hand. Reads every row.

@@ -13,7 +13,7 @@ from operator import itemgetter
 from random import Random
 from typing import Any, NamedTuple
 
-from .moment import moment
+from .db.types import moment
 from .state import STATES, Shown, State, Status, shown
 
 

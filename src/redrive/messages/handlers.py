@@ -14,9 +14,9 @@ from ..core.codec import Codec, codec, outline
 from ..core.key import Key
 from ..core.seconds import whole_number
 from ..engine.settings import Settings
-from ..ledger.limits import MAX_KIND
-from ..ledger.limits import name as check_printable
 from ..ledger.record import Lease
+from ..ledger.validation import MAX_KIND
+from ..ledger.validation import name as check_printable
 from ..worker.job_type import (
     Execution,
     JobType,

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from ..journal.bus import emit
-from ..ledger import limits
-from ..ledger.arrival import Arriving
-from ..ledger.gathering import distinct
+from ..ledger import validation
+from ..ledger.db.compiled import Many
+from ..ledger.events import Arriving
+from ..ledger.jobs.group_commit import distinct
 from ..ledger.ledger import Ledger
 from ..ledger.record import NewJob
-from ..ledger.statement import Many
 from ..worker.job_type import JobType
 from .event import Event
 from .handlers import Handlers
@@ -55,7 +55,7 @@ class Inbox:
             False if the event is a duplicate.
         """
         stored = StoredEvent.from_event(event)
-        limits.payload("payload", stored.payload, self.ledger.max_payload)
+        validation.payload("payload", stored.payload, self.ledger.max_payload)
         return self.store([self.incoming(stored)], tx=tx)[0]
 
     def incoming(self, stored: StoredEvent, /) -> Arriving:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, select
 
-from ..ledger.tables import event
+from ..ledger.db.tables import event
 
 MAX_EVENTS_READ = 200
 """The newest events that `latest_by_source` reads. Its cost does not grow with the table."""

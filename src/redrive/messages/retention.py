@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, delete, select
 
-from ..ledger.tables import event
+from ..ledger.db.tables import event
 from .inbox import Inbox
 
 BATCH_SIZE = 1000

@@ -13,9 +13,8 @@ from ..core.codec import codec, from_bytes, misfit, to_bytes
 from ..core.context import ids_around
 from ..core.correlation_ids import MAX_ID_CHARS, shorten_id
 from ..core.key import Key
-from ..ledger import limits
-from ..ledger.arrival import Arriving, Part
-from ..ledger.origin import SOURCE, SOURCE_ID
+from ..ledger import validation
+from ..ledger.events import SOURCE, SOURCE_ID, Arriving, Part
 from ..ledger.record import Lease, NewJob
 from .event import MAX_ID_BYTES, NO_HEADERS, Event, trusted_event
 
@@ -146,13 +145,13 @@ class StoredEvent(NamedTuple):
         prefix = f"event:{_escape_source(source)}:{key_part}:"
         parts = tuple([Part(name, f"{prefix}{name}:v1", attempts) for name, attempts in handlers])
         for part in parts:
-            if len(part.key) * 4 > limits.MAX_KEY:
-                limits.name("key", part.key, limits.MAX_KEY)
+            if len(part.key) * 4 > validation.MAX_KEY:
+                validation.name("key", part.key, validation.MAX_KEY)
         if headers or origin is not None or ids_around():
-            limits.beside("headers", headers)
+            validation.beside("headers", headers)
             ids, job_headers = self.ids(), self.job_headers()
             texts = self._json_texts(ids, job_headers)
-            event_headers = limits.mapping("headers", headers)
+            event_headers = validation.mapping("headers", headers)
         else:
             event_headers = None
             ids, job_headers, texts = self._without_headers()
@@ -173,9 +172,9 @@ class StoredEvent(NamedTuple):
     def _json_texts(self, ids: Mapping[str, str], job_headers: Mapping[str, str]) -> JsonTexts:
         other_ids = {name: value for name, value in ids.items() if name not in OWN_IDS}
         return (
-            limits.mapping("ids", ids),
-            limits.mapping("ids", other_ids),
-            limits.mapping("headers", job_headers),
+            validation.mapping("ids", ids),
+            validation.mapping("ids", other_ids),
+            validation.mapping("headers", job_headers),
         )
 
     def _without_headers(self) -> tuple[dict[str, str], dict[str, str], JsonTexts]:

@@ -71,7 +71,7 @@ def decisions(
 def verified(ledger: Ledger, anchor: str | None = None, /, *more: str) -> Chain:
     """Follow the whole chain. anchor: what an earlier verification said the last entry was; more: others, from a file."""
     from ..ledger import audit  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..ledger.session import NO_LIMIT  # noqa: PLC0415  # likewise
+    from ..ledger.db.session import NO_LIMIT  # noqa: PLC0415  # likewise
 
     noted = []
     for given in (*more, *(() if anchor is None else (anchor,))):

@@ -140,10 +140,10 @@ def listed(ledger: Ledger, selection: Selection, status: Status | None, /, *, be
 
 def counted(ledger: Ledger, selection: Selection, status: Status | None, /) -> int:
     """How many match, counted up to one more than MOST_COUNTED."""
-    from ..ledger import glance  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import lists  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
-        return glance.count_letters(
+        return lists.count_letters(
             connection, most=MOST_COUNTED + 1, status=status, kind=selection.kind, reason=selection.reason,
             error=selection.error, died=(selection.since, selection.until), source=selection.source,
         )  # fmt: skip
@@ -176,10 +176,10 @@ def grouped(ledger: Ledger, selection: Selection, status: Status | None, /) -> l
 
 
 def _some(ledger: Ledger, selection: Selection, status: Status | None, /, **page: Any) -> list[Letter]:
-    from ..ledger import glance  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import lists  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
-        return glance.letters(
+        return lists.letters(
             connection, ids=selection.ids or None, status=status, kind=selection.kind, reason=selection.reason,
             error=selection.error, died=(selection.since, selection.until), source=selection.source, **page,
         )  # fmt: skip

@@ -96,11 +96,11 @@ def _access(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Find
 
 
 def _grants(ledger: Ledger) -> Iterator[Finding]:
-    from ..ledger import hidden  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..ledger.tables import hidden_name  # noqa: PLC0415  # the same
+    from ..ledger.db.tables import hidden_name  # noqa: PLC0415  # the same
+    from ..ledger.jobs import secret_names  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
-        roles = hidden.roles_without(connection)
+        roles = secret_names.roles_without(connection)
     if roles:
         table = hidden_name.name
         says = (
@@ -113,7 +113,7 @@ def _grants(ledger: Ledger) -> Iterator[Finding]:
 
 
 def _keys(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
-    from ..ledger import overview as stored  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import overview as stored  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     before = ledger.now() - timedelta(seconds=GRACE)
     with ledger.reading() as connection:
@@ -148,7 +148,7 @@ def _skew(ledger: Ledger, clock: Clock, _reported: Reported) -> Iterator[Finding
 
 
 def _growth(ledger: Ledger, _clock: Clock, reported: Reported) -> Iterator[Finding]:
-    from ..ledger import overview as stored  # noqa: PLC0415  # the same
+    from ..ledger.queries import overview as stored  # noqa: PLC0415  # the same
 
     growing = {one.kind for one in reported if one.name == "dead letters growing"}
     now: datetime = ledger.now()

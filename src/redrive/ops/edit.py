@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 def replayed(ledger: Ledger, letter_id: int, payload: bytes, /, *, actor: str, because: str, max_replays: int | None) -> int:
     """Give a dead letter a new job with this payload; the job's id. NotAllowed, or ValueError for the payload, says why not."""
-    from ..ledger import letters, limits  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger import validation  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.jobs import dead_letters  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     found = ledger.dead_letters(ids=(letter_id,), limit=1)
     if not found:
         raise NotAllowed(f"dead letter {letter_id} not found")
-    limits.payload("payload", payload, ledger.max_payload)
+    validation.payload("payload", payload, ledger.max_payload)
     _checked(found[0].payload, payload)
     with ledger.connections.write.use() as session:
-        done = letters.replay(
+        done = dead_letters.replay(
             session, [letter_id], actor=actor, because=because, max_replays=max_replays, edits={letter_id: payload}
         )
     ledger.ring()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..core.text import pluralise
 
 if TYPE_CHECKING:
-    from ..ledger.erase import Known
+    from ..ledger.jobs.erase import Known
     from ..ledger.ledger import Ledger
 
 
@@ -60,8 +60,8 @@ class Erasure:
 
 def planned(ledger: Ledger, user: str, /) -> Erasure:
     """What is known of a user: whatever has them in its key, or as the correlation id `user_id`."""
-    from ..ledger.erase import known  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..ledger.session import NO_LIMIT  # noqa: PLC0415  # likewise
+    from ..ledger.db.session import NO_LIMIT  # noqa: PLC0415  # likewise
+    from ..ledger.jobs.erase import known  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     if not user.strip():
         raise ValueError("whose data? --user is empty")
@@ -80,7 +80,7 @@ def planned(ledger: Ledger, user: str, /) -> Erasure:
 
 def erased(ledger: Ledger, plan: Erasure, /, *, actor: str, because: str) -> tuple[str, ...]:
     """Carry it out; places where something stays. Recorded in the audit log, without the user's name."""
-    from ..ledger.erase import compact, erase  # noqa: PLC0415  # likewise
+    from ..ledger.jobs.erase import compact, erase  # noqa: PLC0415  # likewise
 
     with ledger.connections.write.use() as session:
         erase(session, plan.found, plan.user, actor=actor, because=because)

@@ -91,7 +91,7 @@ def replayed(
         ValueError: A name is not a handler of events of this type. Nothing is changed then.
         NotAllowed: There is no such event, or there are several.
     """
-    from ..ledger.redo import redo  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.jobs.rerun import redo  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     ledger = ledger_of(app)
     one = _one(ledger, event_id, source)
@@ -156,7 +156,7 @@ def _registered(app: Operated, type_: str) -> list[str]:
 
 def _has_handled(ledger: Ledger, type_: str, name: str) -> bool:
     """Whether a handler of this name had one of the recent events of this type."""
-    from ..ledger import find  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import jobs  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     recent = _found(ledger, type_=type_, limit=RECENT)
     try:
@@ -164,7 +164,7 @@ def _has_handled(ledger: Ledger, type_: str, name: str) -> bool:
     except ValueError:  # a name that no handler can have
         return False
     with ledger.reading() as connection:
-        return bool(find.by_keys(connection, keys))
+        return bool(jobs.by_keys(connection, keys))
 
 
 def _begun(ledger: Ledger, one: EventRow, handler: str, *, actor: str, because: str) -> str:
@@ -217,11 +217,12 @@ def _event(one: EventRow) -> ReceivedEvent:
 
 
 def _handled(ledger: Ledger, one: EventRow) -> list[Handled]:
-    from ..ledger import counts, find  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import jobs as find  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.stats import counters  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
         keys = []
-        for kind in counts.counts(connection):
+        for kind in counters.counts(connection):
             try:
                 keys.append((kind, str(Key("event", one.source, one.event_id, kind))))
             except ValueError:  # the name of a kind that is no handler's

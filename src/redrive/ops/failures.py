@@ -12,9 +12,9 @@ from .trend import HOURS, SLOTS, Trend, trend
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from ..ledger.failure_slots import Counted
-    from ..ledger.failures import Group
     from ..ledger.ledger import Ledger
+    from ..ledger.stats.failure_slots import Counted
+    from ..ledger.stats.failures import Group
 
 LOOKED = 500
 """Groups that are looked at for a time that has an end."""
@@ -65,9 +65,9 @@ def failures(
     limit: int = 100,
 ) -> list[Failure]:
     """What fails most now first; then what has most dead letters. since, until: only what was seen in this time."""
-    from ..ledger import failure_slots as slots  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..ledger import failures as stored  # noqa: PLC0415  # the same
-    from ..ledger.failed import slot_of  # noqa: PLC0415  # the same
+    from ..ledger.stats import failure_slots as slots  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.stats import failures as stored  # noqa: PLC0415  # the same
+    from ..ledger.stats.failure_deltas import slot_of  # noqa: PLC0415  # the same
 
     now = slot_of(ledger.now())
     with ledger.reading() as connection:
@@ -86,7 +86,7 @@ def failures(
 
 def _between(connection: Connection, groups: list[Group], since: int, until: int, now: int) -> list[Group]:
     """Those that were seen between two slots of ten minutes. A group may have been seen only before and after."""
-    from ..ledger import failure_slots as slots  # noqa: PLC0415  # likewise
+    from ..ledger.stats import failure_slots as slots  # noqa: PLC0415  # likewise
 
     hours = min(max(now - since, 0) // SLOTS + 1, REMEMBERED)
     counted = slots.by_group(connection, now, hours, [(group.kind, group.signature) for group in groups])
@@ -97,10 +97,10 @@ def _between(connection: Connection, groups: list[Group], since: int, until: int
 
 def failure(ledger: Ledger, kind: str, signature: str, /, *, limit: int = 50) -> FailureReport | None:
     """One of them; None: nothing failed like this, as far as anybody remembers."""
-    from ..ledger import failure_slots as slots  # noqa: PLC0415  # likewise
-    from ..ledger import failures as stored  # noqa: PLC0415  # likewise
-    from ..ledger import glance  # noqa: PLC0415  # likewise
-    from ..ledger.failed import slot_of  # noqa: PLC0415  # likewise
+    from ..ledger.queries import lists  # noqa: PLC0415  # likewise
+    from ..ledger.stats import failure_slots as slots  # noqa: PLC0415  # likewise
+    from ..ledger.stats import failures as stored  # noqa: PLC0415  # likewise
+    from ..ledger.stats.failure_deltas import slot_of  # noqa: PLC0415  # likewise
 
     moment = ledger.now()
     now = slot_of(moment)
@@ -109,7 +109,7 @@ def failure(ledger: Ledger, kind: str, signature: str, /, *, limit: int = 50) ->
         if found is None:
             return None
         counted = slots.by_group(connection, now, HOURS, [(kind, signature)])
-        letters = tuple(glance.letters(connection, status="pending", kind=kind, signature=signature, limit=limit, newest=True))
+        letters = tuple(lists.letters(connection, status="pending", kind=kind, signature=signature, limit=limit, newest=True))
     return FailureReport(_failure(found, counted.get((kind, signature), []), now), letters, moment)
 
 

@@ -63,10 +63,10 @@ class JobReport:
 
 def listed(ledger: Ledger, /, *, state: Shown | None = None, kind: str | None = None, limit: int = 100) -> list[JobLine]:
     """Those in a state by its name: waiting ones in the order they are due, ended ones the last first. None: the newest first."""
-    from ..ledger import glance  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import lists  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
-        return [_line(row) for row in glance.jobs(connection, state, kind=kind, limit=limit)]
+        return [_line(row) for row in lists.jobs(connection, state, kind=kind, limit=limit)]
 
 
 def shown(ledger: Ledger, job_id: int, /) -> JobReport | None:
@@ -93,7 +93,7 @@ def shown(ledger: Ledger, job_id: int, /) -> JobReport | None:
 
 
 def _parked(ledger: Ledger) -> Mapping[str, str]:
-    from ..ledger import overview  # noqa: PLC0415  # likewise
+    from ..ledger.queries import overview  # noqa: PLC0415  # likewise
 
     with ledger.reading() as connection:
         return overview.parked(connection)

@@ -15,7 +15,7 @@ from .imported import meant
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-    from ..ledger.tail import Happened
+    from ..ledger.queries.journal import Happened
     from ..partitions.store.overview import Troubled
 
 OVERLAP = timedelta(seconds=5)
@@ -56,7 +56,7 @@ def journal(
     ledger: Ledger, /, *, kind: str | None = None, events: Collection[str] = (), since: datetime | None = None, limit: int = 100
 ) -> list[Happening]:
     """The last so many, the newest first. Of partitions what was rejected, and is not mended yet."""
-    from ..ledger.tail import EVENTS, tail  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries.journal import EVENTS, tail  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..partitions.store.overview import troubled  # noqa: PLC0415  # the same
 
     known = sorted((*EVENTS, REJECTED))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
-from ..ledger.partition_tables import work
+from ..ledger.db.partition_tables import work
 from ..partitions.queries import Register
 from ..partitions.store.rows import chunks
 

@@ -87,12 +87,14 @@ class Status:
 
 def status(ledger: Ledger, /) -> Status:
     """How it stands now. Reads every live job, and none that has ended."""
-    from ..ledger import counts, overview, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..ledger.tables import HEAD  # noqa: PLC0415  # the same
+    from ..ledger.db.tables import HEAD  # noqa: PLC0415  # the same
+    from ..ledger.jobs import workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import overview  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.stats import counters  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     now = ledger.now()
     with ledger.reading() as connection:
-        tallies = counts.counts(connection)
+        tallies = counters.counts(connection)
         live = overview.standing(connection, now)
         seen = workers.workers(connection)
         parked = overview.parked(connection)
@@ -138,7 +140,7 @@ class Migrated:
 
 def migrate(source: str | None, /) -> Migrated:
     """Make the tables, or bring them up to this code. SchemaMismatch where they are newer, or another program's."""
-    from ..ledger.tables import HEAD  # noqa: PLC0415  # SQLAlchemy: not before a ledger is wanted
+    from ..ledger.db.tables import HEAD  # noqa: PLC0415  # SQLAlchemy: not before a ledger is wanted
 
     before = _revision(source)
     with opened(source, migrate=True) as ledger:
@@ -147,7 +149,7 @@ def migrate(source: str | None, /) -> Migrated:
 
 def _revision(source: str | None) -> str | None:
     from ..errors import LedgerError  # noqa: PLC0415
-    from ..ledger.tables import HEAD  # noqa: PLC0415
+    from ..ledger.db.tables import HEAD  # noqa: PLC0415
 
     try:
         with opened(source):

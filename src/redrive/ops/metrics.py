@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ..journal.sinks.prometheus import PrometheusExporter
+    from ..ledger.jobs.workers import Worker
     from ..ledger.ledger import Ledger
-    from ..ledger.workers import Worker
 
 SILENT = timedelta(seconds=60)
 """A worker that was not seen for so long is counted as silent."""
@@ -49,14 +49,17 @@ class Standing:
 
 def readings(ledger: Ledger, /) -> Iterator[Measurement]:
     """What the counts say, kind by kind, and who works. Reads a few rows for each kind, however many jobs there are."""
-    from ..ledger import audit, counts, find, overview, workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger import audit  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.jobs import workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import jobs, overview  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..ledger.state import PRIORITIES, QUARANTINE  # noqa: PLC0415  # likewise
+    from ..ledger.stats import counters  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..partitions.queries import Register  # noqa: PLC0415  # likewise
 
     now = ledger.now()
     with ledger.reading() as connection:
         parked = overview.parked(connection)
-        for kind, tally in counts.counts(connection).items():
+        for kind, tally in counters.counts(connection).items():
             for state, many in (("waiting", tally.ready), ("running", tally.leased), ("dead", tally.dead)):
                 yield Measurement(named.JOBS, many, (kind, state))
             for metric, many in (
@@ -67,7 +70,7 @@ def readings(ledger: Ledger, /) -> Iterator[Measurement]:
                 (named.PARKED, int(kind in parked)),
             ):
                 yield Measurement(metric, many, (kind,))
-            due = find.next_due(connection, [kind], (*PRIORITIES, QUARANTINE)) if tally.ready else None
+            due = jobs.next_due(connection, [kind], (*PRIORITIES, QUARANTINE)) if tally.ready else None
             waited = 0.0 if due is None else max(0.0, (now - due).total_seconds())
             yield Measurement(named.OLDEST, waited, (kind,))
         yield from _workers(workers.present(connection), now)

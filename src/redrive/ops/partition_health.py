@@ -56,7 +56,7 @@ def leases(ledger: Ledger, /) -> Iterator[Finding]:
     """Extractions with an expired lease that no worker recovered."""
     from sqlalchemy import func, select  # noqa: PLC0415  # the same
 
-    from ..ledger.partition_tables import work  # noqa: PLC0415
+    from ..ledger.db.partition_tables import work  # noqa: PLC0415
 
     over = ledger.now() - GRACE
     with ledger.reading() as connection:
@@ -108,7 +108,7 @@ def _in_force(ledger: Ledger, source: str, query: str) -> list[tuple[Partition, 
     """The oldest of them, which rules for old files take first, and the newest."""
     from sqlalchemy import select  # noqa: PLC0415  # the same
 
-    from ..ledger.partition_tables import partition  # noqa: PLC0415
+    from ..ledger.db.partition_tables import partition  # noqa: PLC0415
     from ..partitions.key import Partition  # noqa: PLC0415
 
     of = partition.c

@@ -12,7 +12,7 @@ from .moments import utc
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from ..ledger.overview import Some
+    from ..ledger.queries.overview import Some
 
 SPAN = timedelta(days=366)
 """Days that are counted: what is older was looked at by somebody, or `redrive state inspect` has it."""
@@ -66,7 +66,7 @@ class Partitioned:
 
 def partitioned(connection: Connection, now: datetime, grace: timedelta, /) -> Partitioned:
     """How they stand now, but for the datasets' counts: a bounded look at the queue."""
-    from ..ledger.overview import Some  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries.overview import Some  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..partitions.store.overview import glance  # noqa: PLC0415  # the same
 
     seen = glance(connection, now - grace)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from .dead import Selection, pending
 
 if TYPE_CHECKING:
+    from ..ledger.jobs.sweep import Act
     from ..ledger.ledger import Ledger
-    from ..ledger.sweep import Act
     from .chosen import Partitions
 
 

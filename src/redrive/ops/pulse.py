@@ -20,14 +20,16 @@ def pulse(ledger: Ledger, /) -> str:
     """
     from sqlalchemy import func, select  # noqa: PLC0415  # not before a ledger is open
 
-    from ..ledger import counts, hidden, overview  # noqa: PLC0415  # likewise
-    from ..ledger.partition_tables import work  # noqa: PLC0415  # likewise
-    from ..ledger.tables import audit, sweep, worker  # noqa: PLC0415  # likewise
+    from ..ledger.db.partition_tables import work  # noqa: PLC0415  # likewise
+    from ..ledger.db.tables import audit, sweep, worker  # noqa: PLC0415  # likewise
+    from ..ledger.jobs import secret_names  # noqa: PLC0415  # likewise
+    from ..ledger.queries import overview  # noqa: PLC0415  # likewise
+    from ..ledger.stats import counters  # noqa: PLC0415  # likewise
 
     with ledger.reading() as connection:
-        hidden.learn(connection)  # a worker may have brought names of secret fields since the console started
+        secret_names.learn(connection)  # a worker may have brought names of secret fields since the console started
         found = [
-            sorted(counts.counts(connection).items()),
+            sorted(counters.counts(connection).items()),
             sorted(overview.parked(connection).items()),
             connection.execute(select(func.max(audit.c.number))).scalar(),
             connection.execute(select(sweep.c.id, sweep.c.made, sweep.c.skipped).where(sweep.c.state == "running")).all(),

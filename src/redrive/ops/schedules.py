@@ -13,7 +13,7 @@ from .source import ledger_of
 
 if TYPE_CHECKING:
     from ..commands.cron import Cron
-    from ..ledger.look import Firing
+    from ..ledger.queries.gauges import Firing
     from ..partitions.store.schedule_runs import Fired
     from .source import Operated
 
@@ -58,12 +58,13 @@ class Schedule:
 
 def schedules(app: Operated, /) -> list[Schedule]:
     """Return all schedules by name. Those of commands are known by their runs, which are jobs."""
-    from ..ledger import counts, look  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import gauges  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.stats import counters  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     ledger = ledger_of(app)
     now = ledger.now()
     with ledger.reading() as connection:
-        found = look.firings(connection, sorted(counts.counts(connection)), LOOKED_AT)
+        found = gauges.firings(connection, sorted(counters.counts(connection)), LOOKED_AT)
     made = [_schedule(kind, firings, now) for kind, firings in found.items()]
     return sorted([*made, *_of_datasets(app, now)], key=lambda one: one.kind)
 

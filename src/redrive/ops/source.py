@@ -14,7 +14,7 @@ from ..errors import LedgerError
 from ..journal.redaction import redact_text
 from ..journal.redaction.addresses import redact_address, strip_address_secrets
 from ..journal.redaction.values import keep_address_secret
-from ..ledger.address import parse
+from ..ledger.db.address import parse
 from ..ledger.open import open_ledger
 from .imported import Unreadable, imported
 from .settings import known

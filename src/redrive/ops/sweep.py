@@ -16,9 +16,9 @@ from .defaults import MOST_COUNTED
 from .plan import Plan
 
 if TYPE_CHECKING:
+    from ..ledger.jobs.sweep import Act, Item, Step
+    from ..ledger.jobs.sweep import Sweep as Stored
     from ..ledger.ledger import Ledger
-    from ..ledger.sweep import Act, Item, Step
-    from ..ledger.sweep import Sweep as Stored
 
 PAGE = 1000
 """Items of a sweep that are read at once."""

@@ -16,7 +16,7 @@ from .standing import KindLine
 from .trend import MANY, QUIET_SLOTS, Trend
 
 if TYPE_CHECKING:
-    from ..ledger.overview import Some
+    from ..ledger.queries.overview import Some
 
 GRACE = 60.0
 """Seconds for which overdue jobs and leases are no problem: workers look now and then."""

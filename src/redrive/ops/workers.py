@@ -10,8 +10,8 @@ from .defaults import QUIET
 from .presence import nobody
 
 if TYPE_CHECKING:
+    from ..ledger.jobs.workers import Worker
     from ..ledger.ledger import Ledger
-    from ..ledger.workers import Worker
 
 MOST = 500
 """Jobs in hands that are looked at, and partitions."""
@@ -97,14 +97,14 @@ class Workers:
 
 def workers(ledger: Ledger, /, *, quiet: float = QUIET) -> Workers:
     """Who works, or did."""
-    from ..ledger import look  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..ledger import workers as stored  # noqa: PLC0415  # the same
+    from ..ledger.jobs import workers as stored  # noqa: PLC0415  # the same
+    from ..ledger.queries import gauges  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..partitions.store.overview import held as extracted  # noqa: PLC0415  # the same
 
     now = ledger.now()
     with ledger.reading() as connection:
         seen = stored.workers(connection)
-        held = look.held(connection, MOST)
+        held = gauges.held(connection, MOST)
         extracting = extracted(connection, MOST)
     hands: dict[str, list[InHand]] = {}
     for one in held:

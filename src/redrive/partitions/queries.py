@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import exists, func, select
 
-from ..ledger.now import now_on
-from ..ledger.partition_tables import TROUBLE, partition, rollup, run, work
-from ..ledger.statement import number
+from ..ledger.db.clock import now_on
+from ..ledger.db.compiled import number
+from ..ledger.db.partition_tables import TROUBLE, partition, rollup, run, work
 from .control import backfill, explain, progress, source_health, sweeps
 from .control.progress import GridPlan, Progress
 from .control.sweeps import Grid

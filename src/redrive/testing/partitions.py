@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from ..core.outage import Parking
+from ..ledger.db.partition_tables import source, work
+from ..ledger.db.tables import sweep
 from ..ledger.ledger import Ledger
-from ..ledger.partition_tables import source, work
-from ..ledger.tables import sweep
 from ..partitions.control.plane import Control
 from ..partitions.control.source_health import Outages
 from ..partitions.control.sweeps import ACTS

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from ..ledger.arrival import Arriving, Received
+from ..ledger.events import Arriving, Received
 
 MAX_WAIT_SECONDS = 0.1
 """How long events may wait for capacity, where jobs are short."""

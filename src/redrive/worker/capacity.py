@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple, TypeVar
 
-from ..ledger.limited import Limit
+from ..ledger.jobs.limits import Limit
 from ..ledger.record import Lease, lease_name
 from .job_type import JobType
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from ..ledger.setback import JOB_LEASE, LEAST, TOLERANCE
+from ..ledger.jobs.clock_setback import JOB_LEASE, LEAST, TOLERANCE
 
 HEARTBEAT_WAIT_SECONDS = 4.0
 """Time in which a live worker sends another heartbeat: twice its interval."""

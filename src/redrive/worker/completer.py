@@ -12,10 +12,10 @@ from typing import Any
 from ..core.text import safe_str
 from ..journal.bus import emit, is_success_wanted, is_wanted
 from ..journal.sinks.logging import level_of
-from ..ledger import letters
+from ..ledger.jobs import dead_letters
 from ..ledger.ledger import Ledger
-from ..ledger.limits import settlements
 from ..ledger.record import Lease, Settlement
+from ..ledger.validation import settlements
 from .attempt import AttemptResult
 from .outcome import (
     Outcome,
@@ -193,7 +193,7 @@ class Completer:
         with suppress(Exception):  # a record without the id is better than no record
             if new:
                 with self._ledger.reading() as connection:
-                    ids |= letters.numbers(connection, new)
+                    ids |= dead_letters.numbers(connection, new)
         for lease, record, fields in records:
             dead_id = ids.get(lease.job_id)
             emit(record, fields | {"dlq_id": None if dead_id is None else str(dead_id)})

@@ -19,14 +19,14 @@ from typing import Any
 
 from ..errors import LedgerError, LedgerRemoved
 from ..journal.bus import emit
-from ..ledger import limited
-from ..ledger.arrival import Arriving, Grant, Received
-from ..ledger.connections import MOST
-from ..ledger.crashpoint import crash_point
-from ..ledger.hot import Demand
-from ..ledger.kinds import Parked
+from ..ledger.db.connections import MOST
+from ..ledger.events import Arriving, Grant, Received
+from ..ledger.failpoint import crash_point
+from ..ledger.jobs import limits as limited
+from ..ledger.jobs.parking import Parked
 from ..ledger.ledger import Ledger
 from ..ledger.record import Lease, Settlement, Turn, lease_name
+from ..ledger.store.protocol import Demand
 from .arrivals import ArrivalQueue
 from .attempt import AttemptContext, AttemptResult
 from .capacity import Capacity, ClaimRequest, InFlight

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from queue import SimpleQueue
 
 from ..core.event_loop_thread import EventLoopThread
-from ..ledger.crashpoint import crash_point
+from ..ledger.failpoint import crash_point
 from ..ledger.ledger import Ledger
 from ..ledger.record import Lease, lease_name
 from .attempt import AttemptContext, AttemptResult, run_async, run_sync

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 from ..journal.bus import emit
-from ..ledger import pardon
+from ..ledger.jobs import refunds
 from ..ledger.ledger import Ledger
 from ..ledger.record import new_token
 
@@ -75,7 +75,7 @@ class LostClaims:
         if not self._until_by_token or now < self._next_release:
             return False
         with self._ledger.connections.write.use() as session:
-            released = pardon.undelivered(session, self._worker, self._until_by_token.keys())
+            released = refunds.undelivered(session, self._worker, self._until_by_token.keys())
         self._until_by_token = {
             token: until for token, until in self._until_by_token.items() if until > now
         }

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 from ..core.clock import SYSTEM
 from ..journal.bus import emit
-from ..ledger import failures, kinds, pardon, prune, workers
-from ..ledger.bury import bury
-from ..ledger.kinds import Parked
+from ..ledger.db.clock import now_on
+from ..ledger.jobs import parking, refunds, retention, workers
+from ..ledger.jobs.clock_setback import JOB_LEASE, LEAST, TOLERANCE, set_back
+from ..ledger.jobs.dead_workers import bury
+from ..ledger.jobs.parking import Parked
 from ..ledger.ledger import Ledger
-from ..ledger.now import now_on
 from ..ledger.record import Lease, Settlement
-from ..ledger.setback import JOB_LEASE, LEAST, TOLERANCE, set_back
+from ..ledger.stats import failures
 from .capacity import InFlight
 from .clocks import Clocks, Reading, step
 from .process import is_gone
@@ -228,7 +229,7 @@ class Maintenance:
     def revoke_crashes(self, leases: list[Lease] | list[Settlement], /) -> None:
         """Correct lost leases that count as crashes of this worker, which is alive."""
         with self._ledger.connections.write.use() as session:
-            pardon.alive(session, self._name, leases)
+            refunds.alive(session, self._name, leases)
 
     def _expire_leases_of_dead_workers(self) -> None:
         """Recover the jobs of dead workers of this machine without waiting for their leases to
@@ -270,7 +271,7 @@ class Maintenance:
     def _refresh_parked(self) -> None:
         with self._ledger.connections.read.use() as session:
             started_at = monotonic()
-            parked = kinds.parked(session)
+            parked = parking.parked(session)
             seconds = monotonic() - started_at
         self._events.on_parked(parked)
         if not self._ledger.connections.on_sqlite:
@@ -284,7 +285,7 @@ class Maintenance:
             return
         started_at = monotonic()
         with self._ledger.connections.write.use() as session:
-            pruned = prune.prune(session, self._retention_seconds, PRUNE_BATCH)
+            pruned = retention.prune(session, self._retention_seconds, PRUNE_BATCH)
         if max(pruned) >= PRUNE_BATCH:
             # There are more. Pruning uses at most a twentieth of this thread's time.
             ended_at = monotonic()

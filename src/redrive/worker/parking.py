@@ -13,8 +13,9 @@ from typing import cast
 
 from ..core.outage import WINDOW, End, Outage, Parking, Recent, Verdict, is_charged
 from ..journal.bus import emit
-from ..ledger import kinds, pardon
-from ..ledger.kinds import Parked
+from ..ledger.jobs import parking as kinds
+from ..ledger.jobs import refunds as pardon
+from ..ledger.jobs.parking import Parked
 from ..ledger.ledger import Ledger
 from ..ledger.record import Lease
 from .attempt import AttemptResult

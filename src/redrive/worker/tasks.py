@@ -11,8 +11,8 @@ from typing import Protocol, runtime_checkable
 
 from ..journal.bus import emit
 from ..ledger import audit
+from ..ledger.jobs.sweep import LETTERS
 from ..ledger.ledger import Ledger
-from ..ledger.sweep import LETTERS
 from .arrivals import ArrivalQueue
 
 SWEEP_IDLE_SECONDS = 1.0

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from redrive.ledger.crashpoint import POINTS
+from redrive.ledger.failpoint import POINTS
 from tests.servers.postgres import postgres_server
 from tests.servers.process import ServerMissing
 from tests.zygote import Zygote

@@ -24,7 +24,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> Step:
         nonlocal moved
         moved += int(seconds * 1e9)
 
-    monkeypatch.setattr("redrive.ledger.now.time.time_ns", lambda: real() + moved)
+    monkeypatch.setattr("redrive.ledger.db.clock.time.time_ns", lambda: real() + moved)
     return set_by
 
 

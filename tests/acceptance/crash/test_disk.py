@@ -11,7 +11,7 @@ import pytest
 
 from redrive.errors import LeaseLost, LedgerUnavailable
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.sqlite import connect
+from redrive.ledger.db import sqlite
 
 from .oracle import connection, rows
 
@@ -49,7 +49,7 @@ def test_another_writer_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_another_writer_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     url = f"sqlite:///{tmp_path}/ledger.db"
     with open_ledger(url, migrate=True) as ledger:
         ledger.submit(NewJob("plain", "before"))

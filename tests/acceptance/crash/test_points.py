@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.ledger.crashpoint import POINTS
+from redrive.ledger.failpoint import POINTS
 from tests.zygote import ROOT, Zygote
 
 from .cell import NOWHERE, play

@@ -6,8 +6,10 @@ import pytest
 from sqlalchemy import text
 
 from redrive.errors import SchemaMismatch
-from redrive.ledger import NewJob, hidden, open_ledger, schema
-from redrive.ledger.tables import HEAD, VERSION_TABLE
+from redrive.ledger import NewJob, open_ledger
+from redrive.ledger.db import schema
+from redrive.ledger.db.tables import HEAD, VERSION_TABLE
+from redrive.ledger.jobs import secret_names
 
 from .oracle import connection, prepare, rows
 
@@ -32,7 +34,7 @@ def test_a_new_worker_on_an_older_schema_is_refused_until_it_is_migrated(url: st
     with monkeypatch.context() as then:
         then.setattr(schema, "HEAD", "0001")
         then.setattr(schema.migrate, "__defaults__", ("0001",))
-        then.setattr(hidden, "learn", lambda _: None)  # of a table that came later
+        then.setattr(secret_names, "learn", lambda _: None)  # of a table that came later
         open_ledger(url, migrate=True).close()
     with pytest.raises(SchemaMismatch, match=r"older \(revision 0001\) than this code .* upgrade it with"):
         open_ledger(url)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redrive.ledger import open_ledger
-from redrive.ledger.crashpoint import MESSAGE_POINTS
+from redrive.ledger.failpoint import MESSAGE_POINTS
 
 from .market import Market
 

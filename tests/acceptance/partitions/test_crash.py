@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from redrive.ledger.crashpoint import RUN_POINTS
+from redrive.ledger.failpoint import RUN_POINTS
 from tests.acceptance.crash.still import still
 
 from .lake import Lake

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import update
 
 from redrive import App
-from redrive.ledger.tables import worker as worker_table
+from redrive.ledger.db.tables import worker as worker_table
 from redrive.ops import Operator
 from redrive.partitions import Partition, Sink
 from redrive.partitions.control.plane import Control

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.ledger.crashpoint import WORKER_POINTS
+from redrive.ledger.failpoint import WORKER_POINTS
 
 from .shift import Shift, died
 

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import Engine, select
 
 from redrive import App
-from redrive.ledger.crashpoint import BATCH_POINTS
-from redrive.ledger.tables import item
+from redrive.ledger.db.tables import item
+from redrive.ledger.failpoint import BATCH_POINTS
 from redrive.ops.operator import Operator
 from tests.conformance.batch.world import dies, tiles, upload
 

@@ -59,7 +59,7 @@ def test_ctrl_c_during_a_wait_loses_no_count(app: App, url: str, engine: Engine,
 def _waiting(app: App) -> set[str]:
     from sqlalchemy import select
 
-    from redrive.ledger.tables import item
+    from redrive.ledger.db.tables import item
 
     with app.ledger.reading() as connection:
         return set(connection.execute(select(item.c.item).where(item.c.attempts == 1, item.c.status == "open")).scalars())

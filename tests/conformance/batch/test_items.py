@@ -17,7 +17,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from redrive import App
 from redrive.batch import Items, TableItems
 from redrive.batch.store.protocol import AcknowledgingItems, ManyItems, SparingItems
-from redrive.ledger.tables import item
+from redrive.ledger.db.tables import item
 from redrive.testing import ItemsConformance
 from tests.conformance.batch.world import METADATA, TILES, engine_at, filled, plain_table_items, table_items, tiles
 

@@ -14,7 +14,7 @@ from sqlalchemy import Column, Engine, Integer, MetaData, Table, Text, insert, s
 
 from redrive import App
 from redrive.batch import Items, ItemStatus, Report, Settings, TableItems, retrying
-from redrive.ledger import crashpoint
+from redrive.ledger import failpoint
 from redrive.testing import instant
 
 METADATA = MetaData()
@@ -137,9 +137,9 @@ def _armed(at: str, target: Callable[..., object], arguments: tuple[object, ...]
         name, _, nth = at.partition(":")
         INSIDE[name] = int(nth or 1)
     else:
-        point = crashpoint.armed(at)
+        point = failpoint.armed(at)
         for module in list(sys.modules.values()):
-            if getattr(module, "crash_point", None) is crashpoint.crash_point and module is not crashpoint:
+            if getattr(module, "crash_point", None) is failpoint.crash_point and module is not failpoint:
                 module.crash_point = point  # type: ignore[attr-defined]  # the variable is read when it is imported: too early here
     target(*arguments)
 

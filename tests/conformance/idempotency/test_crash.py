@@ -7,7 +7,7 @@ import sqlalchemy
 from sqlalchemy import Connection, text
 
 from redrive import App
-from redrive.ledger.crashpoint import KEY_POINTS, STATUS
+from redrive.ledger.failpoint import KEY_POINTS, STATUS
 from tests.conformance.idempotency.world import aged, dies, effect_table, effects, here
 
 INSIDE = ["inside.before_effect", "inside.after_effect"]

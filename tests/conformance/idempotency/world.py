@@ -15,8 +15,8 @@ from sqlalchemy import text, update
 
 from redrive import App, Key
 from redrive.idempotency.record import KeyId
-from redrive.ledger import crashpoint
-from redrive.ledger.tables import key as table
+from redrive.ledger import failpoint
+from redrive.ledger.db.tables import key as table
 
 KEY = Key("billing", "ann", "o-1", "charge")
 AT = KeyId.of(KEY)
@@ -77,11 +77,11 @@ def _armed(at: str, target: Callable[..., object], arguments: tuple[object, ...]
     if at.startswith("inside."):
         INSIDE.append(at)
     else:
-        point = crashpoint.armed(at)
+        point = failpoint.armed(at)
         for module in list(sys.modules.values()):
-            if getattr(module, "crash_point", None) is crashpoint.crash_point and module is not crashpoint:
+            if getattr(module, "crash_point", None) is failpoint.crash_point and module is not failpoint:
                 module.crash_point = point  # type: ignore[attr-defined]  # the variable is read when it is imported: too early here
-        crashpoint.crash_point = point  # for modules that are imported later
+        failpoint.crash_point = point  # for modules that are imported later
     target(*arguments)
 
 

@@ -17,9 +17,9 @@ from psycopg.rows import dict_row
 from sqlalchemy.orm import Session
 
 from redrive.errors import LeaseLost, LedgerError, LedgerUnavailable
-from redrive.ledger import Ledger, NewJob, open_ledger, schema
-from redrive.ledger.connections import MOST
-from redrive.ledger.sqlite import connect
+from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.ledger.db import schema, sqlite
+from redrive.ledger.db.connections import MOST
 from tests.conformance.ledger.world import KIND, claim, keys, new, rows, tally
 from tests.ledgers import sqlite_ledger
 
@@ -266,7 +266,7 @@ def test_threads_that_have_all_the_connections_can_have_one_more(on_postgres: Le
 
 @pytest.mark.req("L-5")
 def test_a_ledger_opens_inside_of_the_callers_own_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "BUSY_SECONDS", 1.0)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 1.0)
     url = sqlite_ledger(tmp_path)
     made = engine(url)
     with open_ledger(url), Session(made) as session:  # as any program before this one has left the file
@@ -279,7 +279,7 @@ def test_a_ledger_opens_inside_of_the_callers_own_transaction(tmp_path: Path, mo
 
 
 def test_a_submit_without_tx_beside_an_open_write_names_tx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     url = sqlite_ledger(tmp_path)
     made = engine(url)
     with open_ledger(url) as ledger, Session(made) as session:

@@ -13,7 +13,7 @@ import pytest
 
 from redrive.errors import LedgerError
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.sqlite import connect
+from redrive.ledger.db import sqlite
 from tests.ledgers import sqlite_ledger
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -46,7 +46,7 @@ def codes(children: list[int]) -> list[int]:
 
 @pytest.mark.req("L-11")
 def test_children_forked_while_threads_write_can_write(shared: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connect, "BUSY_SECONDS", 5.0)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 5.0)
     stop = threading.Event()
     written: list[str] = []
 

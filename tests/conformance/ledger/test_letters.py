@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy
 
 from redrive.ledger import DeadLetter, Ledger
-from redrive.ledger.tables import audit
+from redrive.ledger.db.tables import audit
 from tests.conformance.ledger.world import KIND, claim, keys, new, pass_time, session, tally
 
 

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from redrive.errors import LeaseLost
 from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.ledger.db.tables import METADATA
 from redrive.ledger.record import Lease, Settlement, lease_name
-from redrive.ledger.tables import METADATA
 from tests.conformance.ledger.model import Model
 from tests.conformance.ledger.world import KIND, pass_time, session, tally
 

@@ -19,8 +19,8 @@ import pytest
 from redrive import App
 from redrive.errors import LedgerError, LedgerRemoved, LedgerUnavailable, SchemaMismatch
 from redrive.ledger import NewJob, open_ledger
-from redrive.ledger.sqlite import connect as sqlite
-from redrive.ledger.tables import HEAD
+from redrive.ledger.db import sqlite
+from redrive.ledger.db.tables import HEAD
 from redrive.ops.pulse import pulse
 
 
@@ -158,7 +158,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         extra = {"alembic": "ledger", "psycopg": "postgres"}[missing]
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, missing, None)
-            for module in ("redrive.ledger.postgres.connect", "importlib.util"):
+            for module in ("redrive.ledger.db.postgres", "importlib.util"):
                 patch.setattr(f"{module}.find_spec", lambda name: None if sys.modules.get(name, 1) is None else name)
             with pytest.raises(LedgerError, match=rf'pip install "redrive\[{extra}\]"'):
                 open_ledger(url)

@@ -17,7 +17,7 @@ import pytest
 
 from redrive.errors import LeaseLost
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.prune import pruned
+from redrive.ledger.jobs.retention import pruned
 from redrive.ledger.record import Lease, Settlement
 from tests.conformance.ledger.world import KIND, claim, new, pass_time, session, tally
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from redrive.ledger import Lease, Ledger, NewJob, Settlement
-from redrive.ledger.overview import standing
+from redrive.ledger.queries.overview import standing
 
 POSSIBLE = {
     ("idle", "queued"),

@@ -9,7 +9,7 @@ import pytest
 
 from redrive import correlate
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.limits import MAX_BESIDE
+from redrive.ledger.validation import MAX_BESIDE
 from tests.conformance.ledger.world import KIND, claim, keys, new, pass_time, tally
 
 EAST, WEST = (timezone(timedelta(hours=hours)) for hours in (12, -12))

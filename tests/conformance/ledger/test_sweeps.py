@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
+from redrive.ledger.jobs.sweep import STEP, Canary, Sweep, share
+from redrive.ledger.jobs.sweeps import Sweeps
 from redrive.ledger.state import DEAD, DONE
-from redrive.ledger.sweep import STEP, Canary, Sweep, share
-from redrive.ledger.sweeps import Sweeps
 from tests.conformance.ledger.test_letters import die
 from tests.conformance.ledger.world import claim, pass_time, tally
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from redrive.ledger import AsyncLedger, Ledger, NewJob
-from redrive.ledger.gathering import MOST, Entry, Gathering
+from redrive.ledger.jobs.group_commit import MOST, Entry, Gathering
 from redrive.ledger.record import Submitted
 from tests.conformance.ledger.world import KIND, claim, new, tally
 

@@ -10,10 +10,10 @@ from typing import Any
 import sqlalchemy
 
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.moment import Moment
+from redrive.ledger.db.session import Session
+from redrive.ledger.db.tables import METADATA
+from redrive.ledger.db.types import Moment
 from redrive.ledger.record import Lease, Tally
-from redrive.ledger.session import Session
-from redrive.ledger.tables import METADATA
 
 KIND = "mail"
 WORKER = "w1"

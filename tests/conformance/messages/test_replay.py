@@ -15,7 +15,7 @@ from redrive import App, Event, RetryPolicy
 from redrive.cli.root import app as cli
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
-from redrive.ledger.tables import event as events
+from redrive.ledger.db.tables import event as events
 from redrive.ops import Operator
 
 ONCE = RetryPolicy.disabled()

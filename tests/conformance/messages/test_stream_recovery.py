@@ -10,7 +10,8 @@ import pytest
 import redis
 
 from redrive import Event
-from redrive.ledger import Ledger, kinds
+from redrive.ledger import Ledger
+from redrive.ledger.jobs import parking
 from redrive.ledger.record import NewJob
 from redrive.messages.inbox import Inbox
 from redrive.messages.redis.consumer_group import ConsumerGroup
@@ -175,7 +176,7 @@ def test_retries_of_one_handler_do_not_stop_reading(
         reading.do(NOW)
         assert ledger.counts()["book"].submitted == 5, "so much is due: the stream keeps the rest"
         with ledger.connections.write.use() as session:
-            kinds.park(session, "book", signature="TimeoutError", reason="the service is away", seconds=3600)
+            parking.park(session, "book", signature="TimeoutError", reason="the service is away", seconds=3600)
     reading.do(NOW)
     assert ledger.counts()["book"].submitted == 6
 

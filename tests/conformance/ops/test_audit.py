@@ -12,7 +12,7 @@ import sqlalchemy
 from sqlalchemy import delete, update
 
 from redrive.ledger import Ledger
-from redrive.ledger.tables import audit
+from redrive.ledger.db.tables import audit
 from redrive.ops.operator import Operator
 
 

@@ -14,9 +14,9 @@ import pytest
 from redrive.core.context import IDS
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
-from redrive.ledger import sweep as stored
-from redrive.ledger.crashpoint import VARIABLE
-from redrive.ledger.sweep import STEP
+from redrive.ledger.failpoint import VARIABLE
+from redrive.ledger.jobs import sweep as stored
+from redrive.ledger.jobs.sweep import STEP
 from redrive.ops.document import document
 from redrive.ops.operator import Operator
 from redrive.ops.sweep import Applied
@@ -172,7 +172,8 @@ def test_many_are_done_in_whole_steps(ledger: Ledger, ann: Operator, monkeypatch
 
 PROGRAM = """
 import sys
-from redrive.ledger import open_ledger, sweep
+from redrive.ledger import open_ledger
+from redrive.ledger.jobs import sweep
 from redrive.ops.operator import Operator
 sweep.STEP = 2
 url, act = sys.argv[1:]

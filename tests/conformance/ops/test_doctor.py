@@ -14,8 +14,9 @@ import sqlalchemy
 from redrive import App
 from redrive.core.clock import SYSTEM, SystemClock
 from redrive.errors import LedgerError
-from redrive.ledger import Ledger, NewJob, kinds
-from redrive.ledger.tables import VERSION_TABLE, audit, dead, job, key, tally
+from redrive.ledger import Ledger, NewJob
+from redrive.ledger.db.tables import VERSION_TABLE, audit, dead, job, key, tally
+from redrive.ledger.jobs import parking
 from redrive.ops import doctor
 from redrive.ops.finding import Finding, Health
 from redrive.ops.operator import Operator
@@ -270,7 +271,7 @@ def test_a_parked_kind_is_named_with_its_reason(ledger: Ledger, ann: Operator) -
     ledger.beat("w1", {"kinds": ["mail"]})
     ledger.submit_many([NewJob("mail", f"k{each}") for each in range(3)])
     with ledger.connections.write.use() as session:
-        kinds.park(session, "mail", signature="Timeout", reason="12 jobs failed for one reason: Timeout", seconds=60)
+        parking.park(session, "mail", signature="Timeout", reason="12 jobs failed for one reason: Timeout", seconds=60)
     found = only(ann.doctor())
     assert (found.name, found.severity, found.count) == ("parked", "critical", 3)
     assert "12 jobs failed for one reason: Timeout" in found.says
@@ -315,7 +316,7 @@ def test_doctor_reports_every_problem_of_the_overview(ledger: Ledger, ann: Opera
     ledger.submit_many([NewJob("crm", "a"), *(NewJob("sms", f"k{each}") for each in range(12))])
     ledger.settle([lease.dead("attempts") for lease in ledger.claim({"sms": 12}, worker="w1")])
     with ledger.connections.write.use() as session:
-        kinds.park(session, "crm", signature="Timeout", reason="Timeout", seconds=60)
+        parking.park(session, "crm", signature="Timeout", reason="Timeout", seconds=60)
     pass_time(ledger, 120)
     ledger.beat("w1", {"kinds": ["mail", "sms", "crm"], "threads": 1})
     seen = [(one.name, one.severity, one.says, one.since) for one in ann.overview().findings]

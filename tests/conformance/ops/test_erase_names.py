@@ -13,8 +13,8 @@ from sqlalchemy import Table, insert, select
 
 from redrive import App, Event, Stop, correlate, retry
 from redrive.ledger import Ledger
-from redrive.ledger import partition_tables as parts
-from redrive.ledger.tables import METADATA, audit, hidden_name, kind, worker
+from redrive.ledger.db import partition_tables as parts
+from redrive.ledger.db.tables import METADATA, audit, hidden_name, kind, worker
 from redrive.ops import Operator
 from redrive.ops.erase import erased, planned
 

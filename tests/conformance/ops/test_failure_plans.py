@@ -10,9 +10,9 @@ import sqlalchemy
 from sqlalchemy import Connection, event, insert
 
 from redrive.ledger import Ledger
-from redrive.ledger.failed import SLOT
-from redrive.ledger.failure_slots import by_group, by_kind
-from redrive.ledger.failure_tables import failure_slot
+from redrive.ledger.db.failure_tables import failure_slot
+from redrive.ledger.stats.failure_deltas import SLOT
+from redrive.ledger.stats.failure_slots import by_group, by_kind
 from tests.conformance.ledger.world import session
 
 GROUPS, SLOTS = 500, 20

@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy
 
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.failed import LONGEST
-from redrive.ledger.failure_tables import failure, failure_slot
-from redrive.ledger.failures import REMEMBERED, forget, imbalance
-from redrive.ledger.tables import dead
+from redrive.ledger.db.failure_tables import failure, failure_slot
+from redrive.ledger.db.tables import dead
+from redrive.ledger.stats.failure_deltas import LONGEST
+from redrive.ledger.stats.failures import REMEMBERED, forget, imbalance
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time, session
 from tests.conformance.ops.world import SECRET, TIMEOUT, die

@@ -10,7 +10,7 @@ import sqlalchemy
 
 from redrive import App, Event
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.look import ENOUGH
+from redrive.ledger.queries.gauges import ENOUGH
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import die
@@ -90,12 +90,12 @@ def test_what_is_wrong_comes_first(ledger: Ledger, ann: Operator) -> None:
 
 @pytest.mark.req("O-4")
 def test_parked_kinds_and_leases_that_nobody_took_back(ledger: Ledger, ann: Operator) -> None:
-    from redrive.ledger import kinds
+    from redrive.ledger.jobs import parking
 
     ledger.submit(NewJob("mail", "a"))
     ledger.claim({"mail": 1}, worker="gone", lease=5)
     with ledger.connections.write.use() as session:
-        kinds.park(session, "sms", signature="s", reason="503 of the gateway", seconds=60)
+        parking.park(session, "sms", signature="s", reason="503 of the gateway", seconds=60)
     ledger.submit(NewJob("sms", "b"))
     pass_time(ledger, 120)
     ledger.beat("w1", {"kinds": ["mail", "sms"]})

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.bury import bury
+from redrive.ledger.jobs.dead_workers import bury
 from redrive.ops import rejections
 from redrive.ops.operator import Operator
 from tests.conformance.partitions.world import DAY, SAID, World

@@ -10,7 +10,7 @@ import sqlalchemy
 from redrive import App
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.tables import HEAD, kind
+from redrive.ledger.db.tables import HEAD, kind
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import SECRET

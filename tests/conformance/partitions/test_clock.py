@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from redrive.ledger.partition_tables import source, work
-from redrive.ledger.setback import set_back
+from redrive.ledger.db.partition_tables import source, work
+from redrive.ledger.jobs.clock_setback import set_back
 from redrive.partitions.model import Lease, Return
 from redrive.partitions.work.tasks import Tending
 

@@ -10,7 +10,7 @@ import pytest
 from redrive.backoff import fixed
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
-from redrive.ledger.bury import bury
+from redrive.ledger.jobs.dead_workers import bury
 from redrive.partitions import queries
 from redrive.partitions.control import verdicts
 from redrive.partitions.control.plane import Control

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from redrive.backoff import fixed
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger, open_ledger
-from redrive.ledger.tables import METADATA
+from redrive.ledger.db.tables import METADATA
 from redrive.partitions.key import Partition
 from redrive.partitions.model import Facts, Lease, Return, Selection
 from redrive.partitions.retry_schedule import Policy

@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import insert, update
 
 from redrive.ledger import Ledger, open_ledger
-from redrive.ledger.now import now_on
-from redrive.ledger.partition_tables import partition, run
+from redrive.ledger.db.clock import now_on
+from redrive.ledger.db.partition_tables import partition, run
 from redrive.partitions.model import Verdict
 from tests.conformance.partitions.world import SAID, World
 

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from redrive.backoff import fixed
 from redrive.ledger import Ledger
 from redrive.ledger import audit as audit_of
-from redrive.ledger.partition_tables import partition, run, verdict, work
+from redrive.ledger.db.partition_tables import partition, run, verdict, work
 from redrive.partitions.control.plane import Control
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.control.verdicts import Authority

@@ -11,11 +11,12 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from redrive.ledger import Ledger, NewJob, limited, open_ledger
-from redrive.ledger.hot import Demand
-from redrive.ledger.limited import Limit
+from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.ledger.jobs import limits
+from redrive.ledger.jobs.clock_setback import set_back
+from redrive.ledger.jobs.limits import Limit
 from redrive.ledger.record import Lease, new_token
-from redrive.ledger.setback import set_back
+from redrive.ledger.store.protocol import Demand
 from redrive.worker.clocks import HEARTBEAT_WAIT_SECONDS, Clocks
 from redrive.worker.worker import Worker
 from tests.conformance.ledger.world import pass_time, session
@@ -31,7 +32,7 @@ def nothing(_lease: Lease) -> None: ...
 def rated(ledger: Ledger, most: int = 5) -> list[Lease]:
     demand = Demand({"mail": most}, "w", 60.0, most, token=new_token())
     with session(ledger) as held:
-        return limited.claim(held, ledger.connections.hot, demand, {"mail": Limit(rate=1.0)}).leases
+        return limits.claim(held, ledger.connections.hot, demand, {"mail": Limit(rate=1.0)}).leases
 
 
 @pytest.mark.req("L-9")
@@ -78,7 +79,7 @@ def test_leases_of_a_dead_worker_end_in_time_after_the_clock_is_set_back(shared:
 def test_a_running_worker_goes_on_when_its_clock_is_set_back(on_sqlite: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     moved = threading.Event()
     real = time.time_ns
-    monkeypatch.setattr("redrive.ledger.now.time.time_ns", lambda: real() - (HOUR * 10**9 if moved.is_set() else 0))
+    monkeypatch.setattr("redrive.ledger.db.clock.time.time_ns", lambda: real() - (HOUR * 10**9 if moved.is_set() else 0))
     began, gate = threading.Event(), threading.Event()
 
     def first(lease: Lease) -> None:

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import update
 
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.now import now_on
-from redrive.ledger.tables import worker as workers
-from redrive.ledger.workers import REMEMBERED
+from redrive.ledger.db.clock import now_on
+from redrive.ledger.db.tables import worker as workers
+from redrive.ledger.jobs.workers import REMEMBERED
 from redrive.worker.process import process_identity
 from redrive.worker.worker import Worker
 

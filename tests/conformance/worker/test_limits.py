@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from redrive.core.outage import Parking
 from redrive.ledger import Lease, Ledger, open_ledger
-from redrive.ledger.hot import Demand
-from redrive.ledger.limited import BURST, Limit, claim, filled
+from redrive.ledger.jobs.limits import BURST, Limit, claim, filled
+from redrive.ledger.store.protocol import Demand
 from redrive.worker import dispatcher
 from redrive.worker.options import WorkerOptions
 from redrive.worker.worker import Worker

@@ -15,9 +15,9 @@ from redrive import RetryPolicy
 from redrive.core.outage import Parking
 from redrive.errors import LedgerUnavailable
 from redrive.ledger import Lease, Ledger, NewJob, Settlement, Turn, open_ledger
-from redrive.ledger.arrival import Arriving, Part
+from redrive.ledger.db.tables import job as job_table
+from redrive.ledger.events import Arriving, Part
 from redrive.ledger.state import LEASED
-from redrive.ledger.tables import job as job_table
 from redrive.worker.arrivals import Arrival
 from redrive.worker.dispatcher import Dispatcher
 from redrive.worker.maintenance import Maintenance

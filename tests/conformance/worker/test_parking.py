@@ -19,8 +19,9 @@ from redrive import RetryPolicy
 from redrive.core.clock import SYSTEM
 from redrive.core.outage import End, Parking
 from redrive.errors import LedgerUnavailable
-from redrive.ledger import Lease, Ledger, NewJob, kinds, open_ledger, pardon
-from redrive.ledger.tables import job as job_table
+from redrive.ledger import Lease, Ledger, NewJob, open_ledger
+from redrive.ledger.db.tables import job as job_table
+from redrive.ledger.jobs import parking, refunds
 from redrive.worker.parking import ParkedTypes
 from redrive.worker.worker import Worker
 
@@ -124,7 +125,7 @@ def test_a_worker_gives_back_what_it_charged_before_another_recognised_the_outag
     with Worker(ledger, [kind("mail", Service(), policy=SLOW)], parking=Parking(first=60)) as worker:
         until(lambda: all(ledger.attempts(one) for one in ids))
         with ledger.connections.write.use() as session:
-            kinds.park(session, "mail", signature="ConnectionError", reason="of another worker", seconds=60)
+            parking.park(session, "mail", signature="ConnectionError", reason="of another worker", seconds=60)
         until(lambda: "mail" in worker.status.parked)
         until(lambda: [job.attempts for one in ids if (job := ledger.get(one))] == [1, 0, 0, 0, 0, 0])
     assert [attempt.reason for one in ids for attempt in ledger.attempts(one)] == ["failed"] + ["parked"] * 5
@@ -135,18 +136,18 @@ def test_attempts_are_given_back_at_a_later_look_if_the_first_write_fails(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = submit(ledger, "mail", 6)
-    give_back, failures = pardon.give_back, ["database is locked"]
+    give_back, failures = refunds.give_back, ["database is locked"]
 
     def fail_once(*arguments: Any, **options: Any) -> Any:
         if failures:
             raise LedgerUnavailable(failures.pop())
         return give_back(*arguments, **options)
 
-    monkeypatch.setattr(pardon, "give_back", fail_once)
+    monkeypatch.setattr(refunds, "give_back", fail_once)
     with Worker(ledger, [kind("mail", Service(), policy=SLOW)], parking=Parking(first=60)):
         until(lambda: all(ledger.attempts(one) for one in ids))
         with ledger.connections.write.use() as session:
-            kinds.park(session, "mail", signature="ConnectionError", reason="of another worker", seconds=60)
+            parking.park(session, "mail", signature="ConnectionError", reason="of another worker", seconds=60)
         until(lambda: [job.attempts for one in ids if (job := ledger.get(one))] == [1, 0, 0, 0, 0, 0])
     assert failures == []
 
@@ -160,7 +161,7 @@ def test_attempts_of_locked_jobs_are_given_back_when_they_are_unlocked(postgres_
             with other.begin() as connection:
                 connection.execute(select(job_table.c.id).where(job_table.c.id == ids[1]).with_for_update())
                 with ledger.connections.write.use() as session:
-                    kinds.park(session, "mail", signature="ConnectionError", reason="of another worker", seconds=60)
+                    parking.park(session, "mail", signature="ConnectionError", reason="of another worker", seconds=60)
                 until(lambda: [job.attempts for one in ids if (job := ledger.get(one))] == [1, 1, 0, 0, 0, 0])
             until(lambda: [job.attempts for one in ids if (job := ledger.get(one))] == [1, 0, 0, 0, 0, 0])
 
@@ -180,8 +181,8 @@ def test_attempts_of_more_jobs_than_a_statement_has_parameters_are_given_back(le
     with ledger.connections.write.use() as session:
         if session.sqlite:
             session.raw.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
-        kinds.park(session, "mail", signature="503", reason="of another worker", seconds=60)
-        parked = kinds.parked(session)
+        parking.park(session, "mail", signature="503", reason="of another worker", seconds=60)
+        parked = parking.parked(session)
     parked_types.refresh(parked)
     found = ledger.get(job_id)
     assert found is not None
@@ -317,14 +318,14 @@ def test_a_probe_that_fails_for_its_own_reason_is_charged_and_does_not_lengthen_
     ledger.submit_many(new)
     poison = ledger.submit_many([NewJob("mail", "shop:bob:bad:mail:v1", priority=-2)])[0]
     with ledger.connections.write.use() as session:
-        kinds.park(session, "mail", signature="ConnectionError", reason="a test", seconds=0.3)
+        parking.park(session, "mail", signature="ConnectionError", reason="a test", seconds=0.3)
     probes: list[int] = []
 
     def work(lease: Lease) -> None:
         if "bad" not in lease.key:
             raise ConnectionError("no answer")
         with ledger.connections.read.use() as session:
-            probes.append(kinds.parked(session)["mail"].probes)
+            probes.append(parking.parked(session)["mail"].probes)
         raise KeyError("a bug")
 
     with heard() as records, Worker(ledger, [kind("mail", work)], parking=Parking(first=0.3, longest=60)):
@@ -339,7 +340,7 @@ def test_a_probe_that_fails_for_its_own_reason_is_charged_and_does_not_lengthen_
 def test_a_probe_given_back_at_the_end_of_its_worker_is_followed_at_once(ledger: Ledger, execution: str) -> None:
     submit(ledger, "mail", 2)
     with ledger.connections.write.use() as session:
-        kinds.park(session, "mail", signature="ConnectionError", reason="a test", seconds=0)
+        parking.park(session, "mail", signature="ConnectionError", reason="a test", seconds=0)
     began, release = threading.Event(), threading.Event()
 
     def block(_lease: Lease) -> None:
@@ -355,10 +356,10 @@ def test_a_probe_given_back_at_the_end_of_its_worker_is_followed_at_once(ledger:
         with Worker(ledger, [kind("mail", run, execution)], parking=Parking(first=60, longest=600), drain=0.1):
             assert began.wait(60)
             with ledger.connections.read.use() as session:
-                parked = kinds.parked(session)["mail"]
+                parked = parking.parked(session)["mail"]
             assert (parked.probes, parked.probe_at > ledger.now()) == (1, True), "the next probe waits for this one"
     finally:
         release.set()
     with ledger.connections.read.use() as session:
-        parked = kinds.parked(session)["mail"]
+        parked = parking.parked(session)["mail"]
     assert (parked.probes, parked.probe_at <= ledger.now()) == (0, True)

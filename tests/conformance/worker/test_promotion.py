@@ -13,7 +13,7 @@ import pytest
 
 from redrive.errors import LedgerUnavailable
 from redrive.ledger import Lease, NewJob, open_ledger
-from redrive.ledger import wake as wake_module
+from redrive.ledger import notify as wake_module
 from redrive.worker.worker import Worker
 from tests.servers.postgres import postgres_cluster
 from tests.servers.process import ServerMissing

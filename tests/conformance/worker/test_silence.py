@@ -15,10 +15,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from redrive.errors import LedgerUnavailable
-from redrive.ledger import Ledger, NewJob, open_ledger, schema
-from redrive.ledger.erase import Known
-from redrive.ledger.postgres.connect import TIMEOUTS, connect
-from redrive.ledger.postgres.watch import Watch
+from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.ledger.db import schema
+from redrive.ledger.db.postgres import TIMEOUTS, connect
+from redrive.ledger.db.silence_watch import Watch
+from redrive.ledger.jobs.erase import Known
 from redrive.ops import audit, erase
 from redrive.worker.worker import Worker
 from tests.servers.relay import Relay
@@ -80,8 +81,8 @@ ACTS: dict[str, Callable[[Ledger], object]] = {
 @pytest.mark.parametrize("act", ACTS)
 def test_maintenance_outlasts_the_bound_of_a_statement(postgres_ledger: str, monkeypatch: pytest.MonkeyPatch, act: str) -> None:
     """Whole tables are read or rewritten: `statement_timeout` and the watch are for submit, claim, settle and heartbeats."""
-    monkeypatch.setattr("redrive.ledger.postgres.connect.MARGIN", 0.0, raising=False)
-    monkeypatch.setattr("redrive.ledger.postgres.watch.LOOK", 0.05)
+    monkeypatch.setattr("redrive.ledger.db.postgres.MARGIN", 0.0, raising=False)
+    monkeypatch.setattr("redrive.ledger.db.silence_watch.LOOK", 0.05)
     bounded = f"{postgres_ledger}?options=-c%20statement_timeout%3D300ms"
     with open_ledger(bounded) as ledger, psycopg.connect(postgres_ledger) as other, ThreadPoolExecutor(1) as threads:
         other.execute("LOCK TABLE redrive_job, redrive_audit, redrive_key IN ACCESS EXCLUSIVE MODE")

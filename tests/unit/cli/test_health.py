@@ -97,7 +97,7 @@ def test_tables_are_made_and_brought_up(tmp_path: Path) -> None:
     assert call("ledger", "migrate", "--ledger", url, width=300)[1].startswith(f"Made the ledger {url}, revision ")
     assert call("ledger", "migrate", "--ledger", url, width=300)[1].startswith("Nothing to do: ")
     from redrive.ledger import open_ledger
-    from redrive.ledger.schema import migrate
+    from redrive.ledger.db.schema import migrate
 
     with open_ledger(url) as ledger, ledger.connections.write.use() as session:
         migrate(session, "0001", shown=url)
@@ -212,7 +212,7 @@ def test_commands_that_look_do_not_create_the_ledger_of_an_app(
 
 def test_doctor_does_not_upgrade_the_ledger_of_an_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from redrive.ledger import open_ledger
-    from redrive.ledger.schema import migrate
+    from redrive.ledger.db.schema import migrate
 
     file = app_without_ledger(tmp_path, monkeypatch)
     assert call("ledger", "migrate", "looked_shop:app")[0] == 0

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.bury import bury
+from redrive.ledger.jobs.dead_workers import bury
 from tests.conformance.partitions.world import World
 from tests.unit.cli.command import call
 from tests.unit.cli.conftest import LONG, SECRET

@@ -15,7 +15,7 @@ from redrive import App, Event
 from redrive.console import asgi
 from redrive.console.nav import NAV
 from redrive.ledger import NewJob
-from redrive.ledger.limits import MAX_PAYLOAD
+from redrive.ledger.validation import MAX_PAYLOAD
 from redrive.partitions.control.plane import Control
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.control.verdicts import Authority

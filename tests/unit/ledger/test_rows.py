@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.ledger.sqlite.rows import MANY, SIZES, insert
+from redrive.ledger.store.sqlite.bulk_insert import MANY, SIZES, insert
 
 ONE = "INSERT INTO thing (at, kind, payload, note) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 ROW = st.tuples(st.sampled_from(["mail", "sms"]), st.binary(max_size=2), st.none() | st.text(max_size=2))

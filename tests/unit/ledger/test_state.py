@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.ledger.loss import after_loss
+from redrive.ledger.jobs.lease_expiry import after_loss
 from redrive.ledger.state import DEAD, DONE, DROPPED, LEASED, PRUNED, QUARANTINE, READY, shown
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.ledger import limits
-from redrive.ledger.moment import micros, moment
-from redrive.ledger.postgres import literal
+from redrive.ledger import validation
+from redrive.ledger.db.types import micros, moment
+from redrive.ledger.store.postgres import arrays
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
 
@@ -49,8 +49,8 @@ def test_arrays_survive(postgres: str) -> None:
             found = connection.execute(
                 "SELECT %s::text[], %s::bytea[], %s::bigint[], %s::float8[], %s::timestamptz[], %s::boolean[]",
                 (
-                    literal.texts(texts), literal.blobs(blobs), literal.plain(numbers), literal.plain(floats),
-                    literal.moments(moments), literal.plain(truths),
+                    arrays.texts(texts), arrays.blobs(blobs), arrays.plain(numbers), arrays.plain(floats),
+                    arrays.moments(moments), arrays.plain(truths),
                 ),
             ).fetchone()  # fmt: skip
             assert found == (texts, blobs, numbers, floats, moments, truths)
@@ -60,16 +60,16 @@ def test_arrays_survive(postgres: str) -> None:
 
 @given(st.text())
 def test_any_error_can_be_kept(text: str) -> None:
-    kept = limits.words(text)
+    kept = validation.words(text)
     assert kept is not None
     assert "\x00" not in kept
     kept.encode()
 
 
 def test_a_long_error_keeps_its_beginning_and_its_end() -> None:
-    kept = limits.words("begin" + "x" * 100_000 + "end")
+    kept = validation.words("begin" + "x" * 100_000 + "end")
     assert kept is not None
     assert kept.startswith("begin")
     assert kept.endswith("end")
     assert "characters left out" in kept
-    assert len(kept) < limits.MAX_ERROR + 100
+    assert len(kept) < validation.MAX_ERROR + 100

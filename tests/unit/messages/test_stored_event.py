@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from redrive.ledger.limits import mapping
+from redrive.ledger.validation import mapping
 from redrive.messages.stored_event import StoredEvent
 
 LETTERS = some.characters(codec="utf-8", categories=("L", "N", "P"))

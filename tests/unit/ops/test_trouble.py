@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from redrive.ledger.overview import Some
+from redrive.ledger.queries.overview import Some
 from redrive.ops.partition_standing import DatasetLine, PausedSource
 from redrive.ops.standing import KindLine
 from redrive.ops.trend import NONE, Trend

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from redrive.ledger.arrival import Arriving, Part, Received
+from redrive.ledger.events import Arriving, Part, Received
 from redrive.worker.arrivals import MAX_WAIT_SECONDS, MORE_SECONDS, ArrivalQueue
 
 

@@ -16,7 +16,7 @@ from redrive.core.classify import classify
 from redrive.engine.settings import Settings
 from redrive.errors import BreakerOpen, KeyBusy, KeyFailed, LedgerError, LedgerUnavailable
 from redrive.ledger import Lease
-from redrive.ledger.limits import settlements
+from redrive.ledger.validation import settlements
 from redrive.worker.job_type import JobType, Undecodable, Unstorable
 from redrive.worker.outcome import (
     MAX_CAUSES,

@@ -16,11 +16,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from ...journal.redaction import redact_text
-from ...ledger import limits
-from ...ledger.moment import Moment, moment
-from ...ledger.now import micros_now
-from ...ledger.session import Session
-from ...ledger.tables import item
+from ...ledger import validation
+from ...ledger.db.clock import micros_now
+from ...ledger.db.session import Session
+from ...ledger.db.tables import item
+from ...ledger.db.types import Moment, moment
 
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger
@@ -40,7 +40,7 @@ class LedgerItems:
 
     def __init__(self, ledger: Callable[[], Ledger], name: str, /) -> None:
         """Create the store of a batch. `ledger` opens the ledger at first use."""
-        limits.name("the name of the items", name, limits.MAX_KIND)
+        validation.name("the name of the items", name, validation.MAX_KIND)
         self.name = name
         self._ledger = ledger
 
@@ -70,7 +70,7 @@ class LedgerItems:
 
     def _count(self, session: Session, statement: Any, item_ids: Collection[str]) -> dict[str, int]:
         for item_id in item_ids:
-            limits.name("an item's id", item_id, limits.MAX_KEY)
+            validation.name("an item's id", item_id, validation.MAX_KEY)
         parameters = statements_of(session).parameters_for_ids(self.name, item_ids)
         return {row[0]: int(row[1]) for row in session.core.execute(statement, parameters)}
 

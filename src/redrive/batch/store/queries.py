@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, func, select
 
 from ...ledger import audit
-from ...ledger.session import Session
-from ...ledger.tables import item
+from ...ledger.db.session import Session
+from ...ledger.db.tables import item
 from .ledger import statements_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from ...ledger.connections import Connections
+from ...ledger.db.connections import Connections
 from .postgres import PostgresKeyStore
 from .sqlite import SqliteKeyStore
 

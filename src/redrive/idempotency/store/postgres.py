@@ -32,8 +32,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from ...ledger.statement import Runner, number, postgres, words
-from ...ledger.tables import key as table
+from ...ledger.db.compiled import Runner, number, postgres, words
+from ...ledger.db.tables import key as table
 from ..decision import MAX_FENCE_JITTER, STORED_COLUMNS, KeyRow, Row, extra_retention
 from ..record import BeginTerms, KeyId, KeyResult, LeasedKey
 

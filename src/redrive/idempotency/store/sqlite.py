@@ -13,10 +13,10 @@ from typing import Any
 from sqlalchemy import bindparam, delete, func, null, or_, select, update
 from sqlalchemy.dialects.sqlite import insert
 
-from ...ledger.moment import MICROSECONDS
-from ...ledger.now import micros_now
-from ...ledger.statement import Runner, sqlite, words
-from ...ledger.tables import key as table
+from ...ledger.db.clock import micros_now
+from ...ledger.db.compiled import Runner, sqlite, words
+from ...ledger.db.tables import key as table
+from ...ledger.db.types import MICROSECONDS
 from ..decision import MAX_FENCE_JITTER, STORED_COLUMNS, KeyRow, Row, extra_retention
 from ..record import BeginTerms, KeyId, KeyResult, LeasedKey
 

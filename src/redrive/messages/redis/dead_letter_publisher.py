@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import or_, select, update
 
-from ...ledger.crashpoint import crash_point
-from ...ledger.tables import dead
+from ...ledger.db.tables import dead
+from ...ledger.failpoint import crash_point
 from ..inbox import Inbox
 
 if TYPE_CHECKING:

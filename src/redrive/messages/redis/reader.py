@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from ...core.context import clock_around
 from ...journal.bus import emit
-from ...ledger import backlog
-from ...ledger.arrival import Arriving
-from ...ledger.crashpoint import crash_point
+from ...ledger.events import Arriving
+from ...ledger.failpoint import crash_point
+from ...ledger.queries import backlog
 from ...ledger.record import NewJob
 from ...worker.arrivals import Arrival, ArrivalQueue
 from ...worker.process import is_label_gone

@@ -13,7 +13,7 @@ from ...core.seconds import Seconds, positive, whole_number
 from ...engine.settings import Settings
 from ...journal.redaction.addresses import redact_address
 from ...journal.redaction.values import keep_address_secret
-from ...ledger.origin import SOURCE_ID
+from ...ledger.events import SOURCE_ID
 from ...ledger.record import Lease
 from ...worker.job_type import JobType, Undecodable
 from ...worker.process import process_label

@@ -11,10 +11,10 @@ from sqlalchemy import select, update
 
 from ...errors import NotAllowed
 from ...ledger import audit
-from ...ledger.now import now_on
-from ...ledger.partition_tables import dataset, range_
-from ...ledger.session import Session
-from ...ledger.tables import sweep
+from ...ledger.db.clock import now_on
+from ...ledger.db.partition_tables import dataset, range_
+from ...ledger.db.session import Session
+from ...ledger.db.tables import sweep
 from ..model import LANES
 from ..retry_schedule import share as checked
 from ..store.rows import hold_sources, upsert

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from sqlalchemy import BigInteger, DateTime, Integer, SmallInteger, Text, bindparam, func, insert, literal_column, select, true
 
-from ...ledger.moment import micros, moment
-from ...ledger.now import micros_now
-from ...ledger.partition_tables import partition, work
-from ...ledger.postgres.literal import plain, texts
-from ...ledger.session import Session
-from ...ledger.statement import number, postgres, rows, sqlite
+from ...ledger.db.clock import micros_now
+from ...ledger.db.compiled import number, postgres, rows, sqlite
+from ...ledger.db.partition_tables import partition, work
+from ...ledger.db.session import Session
+from ...ledger.db.types import micros, moment
+from ...ledger.store.postgres.arrays import plain, texts
 from ..key import Partition
 from ..model import Kind
 from ..store.queries import known_by

@@ -12,9 +12,9 @@ from sqlalchemy import func, select
 
 from ...journal.bus import emit
 from ...ledger import audit
-from ...ledger.now import now_on
-from ...ledger.partition_tables import work
-from ...ledger.session import Session
+from ...ledger.db.clock import now_on
+from ...ledger.db.partition_tables import work
+from ...ledger.db.session import Session
 from ..key import Partition
 from ..model import LANES, Lease
 from ..retry_schedule import Terms

@@ -7,11 +7,11 @@ from datetime import datetime
 from sqlalchemy import and_, func, or_, select
 
 from ...core.text import pluralise
-from ...ledger.now import now_on
-from ...ledger.partition_tables import range_, work
-from ...ledger.partition_tables import source as source_table
-from ...ledger.session import Session
-from ...ledger.tables import sweep
+from ...ledger.db.clock import now_on
+from ...ledger.db.partition_tables import range_, work
+from ...ledger.db.partition_tables import source as source_table
+from ...ledger.db.session import Session
+from ...ledger.db.tables import sweep
 from ..key import Partition
 from ..model import Explanation, Facts, Run
 from ..retry_schedule import Policy, Terms

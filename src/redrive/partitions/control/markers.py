@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import select
 
 from ...ledger import audit
-from ...ledger.now import now_on
-from ...ledger.partition_tables import partition
-from ...ledger.session import Session
+from ...ledger.db.clock import now_on
+from ...ledger.db.partition_tables import partition
+from ...ledger.db.session import Session
 from ..model import Act, Kind
 from ..status import requeued
 from ..store.rows import Changes, Mark, Row, Work, chunks, hold_sources, locked, marks, works

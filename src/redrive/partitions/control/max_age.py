@@ -6,7 +6,7 @@ from datetime import date, datetime, time, timedelta, timezone
 
 from sqlalchemy import Connection, func, select
 
-from ...ledger.partition_tables import marker, run
+from ...ledger.db.partition_tables import marker, run
 from ..model import LANES
 from ..retry_schedule import Policy
 from ..store.rows import Row, Work

@@ -15,10 +15,10 @@ from sqlalchemy import Select, bindparam, func, select
 from ...core.outage import UNCHARGED
 from ...core.seconds import Seconds, positive, whole_number
 from ...journal.bus import emit
-from ...ledger import limits
-from ...ledger.now import now_on
-from ...ledger.partition_tables import work
-from ...ledger.session import Session
+from ...ledger import validation
+from ...ledger.db.clock import now_on
+from ...ledger.db.partition_tables import work
+from ...ledger.db.session import Session
 from ...worker.clocks import Jumps
 from ..key import Partition
 from ..model import Act, Lease, Return, Source
@@ -56,7 +56,7 @@ class Control:
 
     def claim(self, most: int, /, *, worker: str, lease: Seconds = LEASE) -> list[Lease]:
         """Lease what is due, at most so many, each lane by its share; nobody else gets them for so many seconds."""
-        limits.name("worker", worker, limits.MAX_KIND)
+        validation.name("worker", worker, validation.MAX_KIND)
         seconds = positive("lease", lease)
         with self._lock, self._ledger().connections.write.use() as session:
             return claimed(session, self._desk, most, worker, seconds)

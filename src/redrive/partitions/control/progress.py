@@ -9,8 +9,8 @@ from datetime import date, datetime, timedelta
 
 from sqlalchemy import func, select
 
-from ...ledger.partition_tables import SWEPT, partition, rollup, work
-from ...ledger.session import Session
+from ...ledger.db.partition_tables import SWEPT, partition, rollup, work
+from ...ledger.db.session import Session
 from ..model import SHADES, Lane
 from .sweeps import Grid, Range
 

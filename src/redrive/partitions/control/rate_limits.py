@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import select, update
 
-from ...ledger.limited import filled
-from ...ledger.partition_tables import dataset, source
-from ...ledger.session import Session
+from ...ledger.db.partition_tables import dataset, source
+from ...ledger.db.session import Session
+from ...ledger.jobs.limits import filled
 from ..model import Lease
 from ..retry_schedule import Terms
 from ..store.rows import Held, upsert

@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import bindparam, select, update
 
-from ...ledger.limits import words
-from ...ledger.now import now_on
-from ...ledger.partition_tables import work
-from ...ledger.session import Session
+from ...ledger.db.clock import now_on
+from ...ledger.db.partition_tables import work
+from ...ledger.db.session import Session
+from ...ledger.validation import words
 from ..key import Partition
 from ..model import Lease, Return
 from ..retry_schedule import Next, Policy, Terms, after_loss, after_return

@@ -13,9 +13,9 @@ from sqlalchemy import select, update
 
 from ...errors import Drift, NotAllowed
 from ...ledger import audit
-from ...ledger.now import now_on
-from ...ledger.partition_tables import SWEPT, range_, work
-from ...ledger.session import Session
+from ...ledger.db.clock import now_on
+from ...ledger.db.partition_tables import SWEPT, range_, work
+from ...ledger.db.session import Session
 from ..model import LANES, Kind, Lane
 from ..retry_schedule import Policy, Terms, after_rejection
 from ..status import requeued

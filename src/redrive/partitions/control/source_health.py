@@ -14,11 +14,11 @@ from ...core.outage import WINDOW, End, Parking, Recent, find_outage
 from ...core.text import pluralise
 from ...journal.bus import emit
 from ...ledger import audit
-from ...ledger.limits import words
-from ...ledger.now import now_on
-from ...ledger.partition_tables import partition, range_, run, source
-from ...ledger.session import Session
-from ...ledger.tables import sweep
+from ...ledger.db.clock import now_on
+from ...ledger.db.partition_tables import partition, range_, run, source
+from ...ledger.db.session import Session
+from ...ledger.db.tables import sweep
+from ...ledger.validation import words
 from ..model import Judged, Lease, Run, Source, Verdict
 from ..retry_schedule import Policy, after_return, pause_of
 from ..store.changes import Among

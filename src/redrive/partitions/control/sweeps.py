@@ -14,9 +14,9 @@ from sqlalchemy import Connection, exists, func, insert, or_, select, text, upda
 
 from ...core.text import pluralise
 from ...ledger import audit
-from ...ledger.partition_tables import SWEPT, range_, work
-from ...ledger.session import Session
-from ...ledger.tables import sweep
+from ...ledger.db.partition_tables import SWEPT, range_, work
+from ...ledger.db.session import Session
+from ...ledger.db.tables import sweep
 from ..key import Day, Partition, named, span
 from ..model import LANES, Lane
 from ..store.rows import Changes

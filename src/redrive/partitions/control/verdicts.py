@@ -11,11 +11,11 @@ from sqlalchemy import Connection, select
 
 from ...errors import NotAllowed
 from ...ledger import audit
-from ...ledger.limits import words
-from ...ledger.now import now_on
-from ...ledger.partition_tables import verdict
-from ...ledger.session import Session
-from ...ledger.tables import sweep
+from ...ledger.db.clock import now_on
+from ...ledger.db.partition_tables import verdict
+from ...ledger.db.session import Session
+from ...ledger.db.tables import sweep
+from ...ledger.validation import words
 from ..key import Partition
 from ..model import Facts, Judged, Run, Verdict
 from ..retry_schedule import Policy, Terms, after_rejection

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, cast
 from ...core.seconds import whole_number
 from ...core.text import pluralise
 from ...errors import AlreadyExists
-from ...ledger.crashpoint import crash_point
+from ...ledger.failpoint import crash_point
 from ...storage.body import CHUNK_BYTES
 from ...storage.path import path_problem
 from ...storage.store import SPOOL_BYTES, Store

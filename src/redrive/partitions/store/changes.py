@@ -25,10 +25,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as upserted
 from sqlalchemy.types import TypeEngine
 
-from ...ledger.moment import Moment
-from ...ledger.postgres.literal import moments, plain, texts
-from ...ledger.session import Session
-from ...ledger.statement import postgres, rows
+from ...ledger.db.compiled import postgres, rows
+from ...ledger.db.session import Session
+from ...ledger.db.types import Moment
+from ...ledger.store.postgres.arrays import moments, plain, texts
 
 Rows = Sequence[Mapping[str, Any]]
 

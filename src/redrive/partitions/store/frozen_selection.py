@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy import ARRAY, Connection, LargeBinary, bindparam, func, literal, select, tuple_
 
-from ...ledger.partition_tables import partition, rollup, work
-from ...ledger.postgres.literal import plain
+from ...ledger.db.partition_tables import partition, rollup, work
+from ...ledger.store.postgres.arrays import plain
 from ..model import SHADES, Selection
 from .changes import Among
 from .queries import by_dataset, to_validate

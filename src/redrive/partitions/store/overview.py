@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Select, and_, bindparam, case, func, select, text, union_all
 
-from ...ledger.partition_tables import TROUBLE, partition, rollup, run, source, work
-from ...ledger.statement import number, words
+from ...ledger.db.compiled import number, words
+from ...ledger.db.partition_tables import TROUBLE, partition, rollup, run, source, work
 from ..key import Partition
 from ..model import LANES, SHADES, Lane, Shade
 

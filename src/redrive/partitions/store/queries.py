@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ARRAY, Connection, Date, Select, Text, bindparam, cast, func, literal, select, text
 
-from ...ledger.partition_tables import TROUBLE, partition, rollup, run, verdict, work
-from ...ledger.statement import number
+from ...ledger.db.compiled import number
+from ...ledger.db.partition_tables import TROUBLE, partition, rollup, run, verdict, work
 from ..key import Partition, days
 from ..model import DAMAGED, LANES, SHADES, Facts, Run, Selection, Verdict
 from .changes import Among

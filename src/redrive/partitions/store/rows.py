@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from ...ledger.db.partition_tables import marker, partition, range_, rollup, run, source, verdict, work
+from ...ledger.db.session import Session
 from ...ledger.ledger import Ledger
-from ...ledger.partition_tables import marker, partition, range_, rollup, run, source, verdict, work
-from ...ledger.session import Session
 from ..key import Partition
 from ..model import LANES, SHADES, Decision, Kind, Lane, Shade, Status
 from ..status import shade, stored

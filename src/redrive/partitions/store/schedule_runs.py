@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from ...ledger.partition_tables import dataset, range_
-from ...ledger.tables import sweep
+from ...ledger.db.partition_tables import dataset, range_
+from ...ledger.db.tables import sweep
 
 LOOKED_AT = 1000
 """Newest runs of all schedules among which the last run of each dataset is looked up."""

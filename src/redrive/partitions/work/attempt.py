@@ -19,7 +19,7 @@ from ...core.signature import signature
 from ...core.text import safe_str
 from ...errors import AttemptTimeout, Damaged, LeaseLost
 from ...journal.redaction import redact_text
-from ...ledger.crashpoint import crash_point
+from ...ledger.failpoint import crash_point
 from ...worker.outcome import describe_error, is_ledger_fault, ledger_backoff
 from ..datasets.definition import Extraction
 from ..model import DAMAGED, Lease, Return, Verdict

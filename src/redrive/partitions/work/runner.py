@@ -10,7 +10,7 @@ from time import monotonic
 
 from ...core.context import clock_around
 from ...core.outage import Parking
-from ...ledger.crashpoint import crash_point
+from ...ledger.failpoint import crash_point
 from ...ledger.ledger import Ledger
 from ...worker.work_source import SourceExecutors
 from ..control.plane import Control

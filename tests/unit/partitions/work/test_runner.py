@@ -15,7 +15,7 @@ from sqlalchemy import update
 from redrive import App, journal
 from redrive.journal import Record
 from redrive.journal.sinks.logging import format_record
-from redrive.ledger.partition_tables import work
+from redrive.ledger.db.partition_tables import work
 from redrive.partitions import Partition, Sink
 from redrive.partitions.control.plane import Control
 from redrive.partitions.control.sweeps import Grid

@@ -1,0 +1,1 @@
+"""The database below the ledger: addresses, connections, sessions, schema and tables."""

@@ -1,0 +1,321 @@
+"""The tables of the ledger. What a migration makes and what stands here are the same: a test compares them.
+
+One row is one job, from its submission to its end; it also is its key's memory, so that "done is final" needs no second
+table that could disagree. Partial indexes keep ended jobs out of the way of claims.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Float,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    Table,
+    Text,
+    false,
+    text,
+    true,
+)
+
+from .types import Moment
+
+HEAD = "0014"
+"""The revision that this code is written for."""
+VERSION_TABLE = "redrive_version"
+CHANNEL = "redrive_job"
+"""What Postgres notifies workers on."""
+
+METADATA = MetaData()
+NUMBER = BigInteger().with_variant(Integer(), "sqlite")
+BYTES = Text(collation="C").with_variant(Text(), "sqlite")
+"""Text that is compared byte by byte, as SQLite does: by the rules of a language it costs ten times as much."""
+# Rows here are changed a few times each and soon: without this, dead versions pile up for a fifth of the table.
+BUSY = {
+    "autovacuum_vacuum_scale_factor": "0.02",
+    "autovacuum_vacuum_threshold": "1000",
+    "autovacuum_analyze_scale_factor": "0.05",
+}
+
+
+def _count(name: str) -> Column[int]:
+    return Column(name, BigInteger, nullable=False, server_default=text("0"))
+
+
+job = Table(
+    "redrive_job",
+    METADATA,
+    Column("id", NUMBER, Identity(), primary_key=True),
+    Column("state", SmallInteger, nullable=False, server_default=text("0")),
+    Column("priority", SmallInteger, nullable=False, server_default=text("0")),
+    Column("fence", Integer, nullable=False, server_default=text("0"), comment="grows with each claim"),
+    Column("attempts", Integer, nullable=False, server_default=text("0"), comment="charged ones; grows when one starts"),
+    Column("crashes", SmallInteger, nullable=False, server_default=text("0")),
+    Column("max_attempts", Integer, comment="what a lost attempt is measured against; none: crashes alone"),
+    Column("current", Boolean, nullable=False, server_default=true(), comment="false once a replay took its place"),
+    Column("due_at", Moment, nullable=False),
+    Column("lease_until", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("started_at", Moment, comment="of the attempt under this lease; null while it is only claimed"),
+    Column("ended_at", Moment),
+    Column("deadline", Moment),
+    Column("expires_at", Moment, comment="of a pruned job: when its key is free again"),
+    Column("keep", Float(53), comment="seconds for which the key stays done; none: for ever"),
+    Column("replay_of", BigInteger, comment="the job in whose place this one is"),
+    Column("dead_id", BigInteger, comment="the dead letter that this job replays"),
+    Column("version", SmallInteger, nullable=False, server_default=text("1"), comment="of the payload's envelope"),
+    Column("kind", BYTES, nullable=False),
+    Column("key", BYTES, nullable=False),
+    Column("worker", Text),
+    Column("reason", Text),
+    Column("error", Text),
+    Column("ids", Text, comment="correlation ids, JSON"),
+    Column("headers", Text, comment="what came with the payload, JSON"),
+    Column("request_hash", LargeBinary),
+    Column("payload", LargeBinary, nullable=False),
+    Column("result", LargeBinary),
+    Column("token", BigInteger, comment="random for each claim: a fence that comes back after a failover is not the same lease"),
+    CheckConstraint("state BETWEEN 0 AND 5", name="redrive_job_state"),
+    CheckConstraint("(state = 1) = (lease_until IS NOT NULL)", name="redrive_job_lease"),
+    sqlite_autoincrement=True,  # a pruned job's id never comes back
+    postgresql_with=BUSY,
+)
+# Covers done and dead too: an index over live jobs alone lets a second job in while the first one's end is uncommitted.
+CURRENT = text("current")
+"""As the index says it: `current = 1` would not be seen to mean the same."""
+Index("redrive_job_key", job.c.kind, job.c.key, unique=True, postgresql_where=CURRENT, sqlite_where=CURRENT)
+_ready = text("state = 0")
+Index("redrive_job_ready", job.c.kind, job.c.priority, job.c.due_at, job.c.id, postgresql_where=_ready, sqlite_where=_ready)
+_leased = text("state = 1")
+Index("redrive_job_leased", job.c.lease_until, postgresql_where=_leased, sqlite_where=_leased)
+_done = text("state = 2")
+Index("redrive_job_done", job.c.ended_at, job.c.id, postgresql_where=_done, sqlite_where=_done)
+_pruned = text("state = 5")
+Index("redrive_job_pruned", job.c.expires_at, postgresql_where=_pruned, sqlite_where=_pruned)
+TRIED = text("state = 0 AND (attempts > 0 OR reason IS NOT NULL)")
+"""What waits for another attempt."""
+Index("redrive_job_tried", job.c.kind, job.c.due_at, job.c.id, postgresql_where=TRIED, sqlite_where=TRIED)
+
+attempt = Table(
+    "redrive_attempt",
+    METADATA,
+    Column("job_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("fence", Integer, primary_key=True, autoincrement=False),
+    Column("number", Integer, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("worker", Text),
+    Column("reason", Text),
+    Column("error", Text),
+    Column("started_at", Moment),
+    Column("ended_at", Moment, nullable=False),
+)
+Index("redrive_attempt_ended", attempt.c.ended_at, attempt.c.job_id, attempt.c.fence)
+
+dead = Table(
+    "redrive_dead",
+    METADATA,
+    Column("id", NUMBER, Identity(), primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("job_id", BigInteger, comment="the job that died, the last one of them"),
+    Column("replay_job_id", BigInteger, comment="the job that replays it, or did"),
+    Column("status", Text, nullable=False, server_default=text("'pending'")),
+    Column("reason", Text, nullable=False),
+    Column("blocked", Boolean, nullable=False, server_default=false(), comment="waits for something outside"),
+    Column("blocked_until", Moment, comment="when it is replayed by itself"),
+    Column("error", Text),
+    Column("signature", Text, comment="equal for errors of one cause"),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("replay_count", Integer, nullable=False, server_default=text("0")),
+    Column("version", SmallInteger, nullable=False, server_default=text("1")),
+    Column("payload", LargeBinary, nullable=False),
+    Column("headers", Text),
+    Column("ids", Text),
+    Column("source", Text, comment="the stream it came from"),
+    Column("source_id", Text, comment="its id there"),
+    Column("last_attempt_at", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("told_at", Moment, comment="when a stream was told of it"),
+    CheckConstraint("status IN ('pending', 'replaying', 'replayed', 'discarded')", name="redrive_dead_status"),
+    sqlite_autoincrement=True,
+)
+Index("redrive_dead_status", dead.c.status, dead.c.kind, dead.c.id)
+_untold = text("told_at IS NULL")
+Index("redrive_dead_untold", dead.c.id, postgresql_where=_untold, sqlite_where=_untold)
+Index("redrive_dead_job", dead.c.job_id)
+_waiting = text("blocked_until IS NOT NULL AND status = 'pending'")
+Index("redrive_dead_blocked", dead.c.blocked_until, postgresql_where=_waiting, sqlite_where=_waiting)
+_pending = text("status = 'pending'")
+Index("redrive_dead_group", dead.c.kind, dead.c.signature, dead.c.id, postgresql_where=_pending, sqlite_where=_pending)
+
+audit = Table(
+    "redrive_audit",
+    METADATA,
+    Column("number", NUMBER, primary_key=True, autoincrement=False, comment="without gaps"),
+    Column("at", Text, nullable=False, comment="text, so that what was hashed is what is read"),
+    Column("actor", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("because", Text, nullable=False),
+    Column("what", Text, nullable=False, comment="JSON"),
+    Column("previous", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+
+hidden_name = Table(
+    "redrive_hidden_name", METADATA, Column("name", Text, primary_key=True, comment="of a secret field, as App(secrets=) has it")
+)
+
+BUCKETS = ("submitted", "ready", "leased", "done", "dead", "dropped", "pruned", "late")
+"""Columns of a tally. submitted = ready + leased + done + dead + dropped + pruned, at every moment."""
+
+tally = Table("redrive_tally", METADATA, Column("kind", Text, primary_key=True), *map(_count, BUCKETS))
+
+# On Postgres each change adds a row here: a tally row changed in a caller's open transaction would hold up all others.
+tally_delta = Table(
+    "redrive_tally_delta",
+    METADATA,
+    Column("id", NUMBER, Identity(), primary_key=True),
+    Column("kind", Text, nullable=False),
+    *map(_count, BUCKETS),
+    sqlite_autoincrement=True,
+    postgresql_with=BUSY,
+)
+
+worker = Table(
+    "redrive_worker",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("host", Text),
+    Column("pid", Integer),
+    Column("info", Text, comment="JSON"),
+    Column("started_at", Moment, nullable=False),
+    Column("seen_at", Moment, nullable=False),
+    Column("ended_at", Moment),
+)
+
+kind = Table(
+    "redrive_kind",
+    METADATA,
+    Column("kind", Text, primary_key=True),
+    Column("parked_until", Moment),
+    Column("reason", Text),
+    Column("updated_at", Moment, nullable=False),
+    Column("parked_at", Moment, comment="null: it is not parked"),
+    Column("signature", Text, comment="of the errors that it is parked for"),
+    Column("probes", Integer, nullable=False, server_default=text("0")),
+    Column("tokens", Float(53), comment="starts that its rate still allows, at filled_at"),
+    Column("filled_at", Moment),
+)
+
+key = Table(
+    "redrive_key",
+    METADATA,
+    Column("domain", Text, primary_key=True),
+    Column("user_id", Text, primary_key=True, comment="of nobody in particular: '', never null"),
+    Column("key", Text, primary_key=True, comment="in full: domain:user:entity:operation:version"),
+    Column("status", Text, nullable=False),
+    Column("fence", BigInteger, nullable=False, comment="microseconds since 1970 when it was begun; grows, and never comes back"),
+    Column("request_hash", LargeBinary),
+    Column("response", LargeBinary, comment="JSON"),
+    Column("error", Text, comment="JSON"),
+    Column("holder", Text, comment="who began it: host and process"),
+    Column("lease_until", Moment, nullable=False, comment="of the holder, renewed; nothing to do with how long it is kept"),
+    Column("expires_at", Moment, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    CheckConstraint("status IN ('processing', 'completed', 'failed')", name="redrive_key_status"),
+    postgresql_with=BUSY,
+)
+Index("redrive_key_expires", key.c.expires_at)
+
+sweep = Table(
+    "redrive_sweep",
+    METADATA,
+    Column("id", NUMBER, Identity(), primary_key=True),
+    Column("act", Text, nullable=False, comment="replay or discard"),
+    Column("state", Text, nullable=False, server_default=text("'running'")),
+    Column("actor", Text, nullable=False),
+    Column("because", Text, nullable=False),
+    Column("selection", Text, comment="what was asked for, JSON; what is done is in the items"),
+    Column("rate", Float(53), comment="at most so many in a second"),
+    Column(
+        "canary", Integer, nullable=False, server_default=text("0"), comment="so many first, and only if all end well the rest"
+    ),
+    Column("passed", Boolean, nullable=False, server_default=false(), comment="the canary ended well"),
+    Column("max_replays", Integer),
+    Column("total", Integer, nullable=False),
+    Column("made", Integer, nullable=False, server_default=text("0")),
+    Column("skipped", Integer, nullable=False, server_default=text("0")),
+    Column("reason", Text, comment="why it was halted"),
+    Column("next_at", Moment, nullable=False, comment="not before: the rate is kept over all who carry it out"),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("ended_at", Moment),
+    CheckConstraint("state IN ('running', 'paused', 'halted', 'cancelled', 'done')", name="redrive_sweep_state"),
+    sqlite_autoincrement=True,
+)
+_running = text("state = 'running'")
+Index("redrive_sweep_running", sweep.c.next_at, postgresql_where=_running, sqlite_where=_running)
+_cancelled = text("state = 'cancelled'")
+Index("redrive_sweep_cancelled", sweep.c.id, postgresql_where=_cancelled, sqlite_where=_cancelled)
+
+sweep_item = Table(
+    "redrive_sweep_item",
+    METADATA,
+    Column("sweep_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("dead_id", BigInteger, nullable=False),
+    Column("outcome", Text, comment="made or skipped; none: its turn has not come"),
+    Column("job_id", BigInteger, comment="the new one of a replay, the dropped one of a discard"),
+    Column("note", Text, comment="why it was skipped"),
+    Column("at", Moment),
+)
+_open = text("outcome IS NULL")
+Index("redrive_sweep_item_open", sweep_item.c.sweep_id, sweep_item.c.position, postgresql_where=_open, sqlite_where=_open)
+
+item = Table(
+    "redrive_item",
+    METADATA,
+    Column("batch", BYTES, primary_key=True, comment="the name that app.items(...) was given"),
+    Column("item", BYTES, primary_key=True),
+    Column("status", Text, nullable=False, server_default=text("'open'")),
+    Column("attempts", Integer, nullable=False, server_default=text("0"), comment="rejections, ever; only grows"),
+    Column("forgiven", Integer, nullable=False, server_default=text("0"), comment="of these, before it last began anew"),
+    Column("spared", Integer, nullable=False, server_default=text("0"), comment="rejections in outages, not charged"),
+    Column("reopened", Integer, nullable=False, server_default=text("0"), comment="how often, by a person"),
+    Column("reason", Text, comment="for which it was given up"),
+    Column("given_up_at", Moment),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    CheckConstraint("status IN ('open', 'acknowledged', 'giveup')", name="redrive_item_status"),
+    postgresql_with=BUSY,
+)
+Index("redrive_item_standing", item.c.batch, item.c.status, item.c.item)
+_given_up = text("status = 'giveup'")
+Index("redrive_item_given_up", item.c.given_up_at, postgresql_where=_given_up, sqlite_where=_given_up)
+
+event = Table(
+    "redrive_event",
+    METADATA,
+    Column("id", NUMBER, Identity(), primary_key=True),
+    Column("source", BYTES, nullable=False),
+    Column("event_id", BYTES, nullable=False, comment="its dedupe key, in its source"),
+    Column("type", Text, nullable=False),
+    Column("payload", LargeBinary, nullable=False, comment="as it came"),
+    Column("headers", Text, comment="JSON"),
+    Column("ids", Text, comment="correlation ids, JSON"),
+    Column("source_id", Text, comment="its id there"),
+    Column("handlers", Integer, nullable=False, comment="how many had it to handle"),
+    Column("at", Moment, comment="when it happened"),
+    Column("received_at", Moment, nullable=False),
+    sqlite_autoincrement=True,
+)
+Index("redrive_event_key", event.c.source, event.c.event_id, unique=True)

@@ -1,0 +1,1 @@
+"""Read-only queries, at a cost that does not grow with the ledger."""

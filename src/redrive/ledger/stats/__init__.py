@@ -1,0 +1,1 @@
+"""Counters of jobs and failures, kept in the transaction of what they count."""

@@ -1,0 +1,1 @@
+"""The statements of jobs that differ between the databases, behind one interface."""

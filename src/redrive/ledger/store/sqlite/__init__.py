@@ -1,0 +1,1 @@
+"""The statements of SQLite. All run inside one transaction of their caller."""
