@@ -44,17 +44,8 @@ if TYPE_CHECKING:
     from .jobs.workers import Worker
     from .stats import failures, recount
 else:  # most programs need few of them, and each builds its statements when it is imported
-    audit, failures, letters, prune, reap, recount, schema, workers = deferred(
-        __package__,
-        "audit",
-        "stats.failures",
-        "jobs.dead_letters",
-        "jobs.retention",
-        "jobs.lease_recovery",
-        "stats.recount",
-        "db.schema",
-        "jobs.workers",
-    )
+    audit, failures, recount, schema = deferred(__package__, "audit", "stats.failures", "stats.recount", "db.schema")
+    letters, prune, reap, workers = deferred(f"{__package__}.jobs", "dead_letters", "retention", "lease_recovery", "workers")
 
 LEASE = 60.0
 DAY = 86_400.0
@@ -89,9 +80,7 @@ class Ledger:
         return cls(parse(url), migrate=migrate, max_payload=validation.MAX_PAYLOAD if max_payload is None else max_payload)
 
     def beside(self) -> Ledger:
-        """Return the same ledger with its own connections, so that its calls do not queue behind
-        others.
-        """
+        """Return the same ledger with its own connections, so that its calls do not queue behind others."""
         return self if self.connections.on_sqlite else Ledger(self._address, migrate=False, max_payload=self.max_payload)
 
     @cached_property
@@ -172,9 +161,7 @@ class Ledger:
         self._bell.ring()
 
     def joined(self, tx: Any, /) -> Many:
-        """Prepare a caller's open transaction for the ledger's statements. TypeError or ValueError
-        says why not.
-        """
+        """Prepare a caller's open transaction for the ledger's statements. TypeError or ValueError says why not."""
         if id(tx) in self._lent:
             return Driven(tx)
         run = runner(tx, self._address.dialect)
@@ -349,9 +336,7 @@ class Ledger:
             workers.leave(session, worker)
 
     def wake(self) -> Wake:
-        """Return an object that tells a worker when a job was submitted. Close it. It belongs to one
-        thread.
-        """
+        """Return an object that tells a worker when a job was submitted. Close it. It belongs to one thread."""
         return self.connections.wake(self._bell)
 
     def next_due(self, kinds: Sequence[str], /, *, alone: bool = False) -> datetime | None:
@@ -577,9 +562,7 @@ class Ledger:
             return prune.prune(session, seconds("older", older), limit).jobs
 
     def fold(self) -> int:
-        """Sum up rows of changed counters (on Postgres), and return how many. Workers do this
-        regularly.
-        """
+        """Sum up rows of changed counters (on Postgres), and return how many. Workers do this regularly."""
         with self._write.use() as session:
             return counters.fold(session) + failures.fold(session)
 

@@ -40,7 +40,7 @@ def connect(target: str, /, *, pooled: bool = False, watch: Watch | None = None)
     import psycopg  # noqa: PLC0415  # an extra of its own
     from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
 
-    from .silence_watch import Watched  # noqa: PLC0415  # likewise
+    from .watched_connection import Watched  # noqa: PLC0415  # likewise
 
     try:
         given = conninfo_to_dict(target)

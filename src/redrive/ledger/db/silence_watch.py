@@ -13,9 +13,6 @@ import weakref
 from _thread import allocate_lock
 from math import inf
 from time import monotonic
-from typing import Any
-
-import psycopg
 
 STATEMENT_SECONDS = 30
 """How long the server works on one statement of ours before it gives up."""
@@ -148,24 +145,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-class Watched(psycopg.Connection[Any]):
-    """Every statement goes through `wait`, by whichever cursor or library: the watch counts from there, for each anew."""
-
-    usual = PATIENCE
-    """Seconds after which a statement of ours is overdue: by the session's own `statement_timeout`."""
-    patience: float | None = None
-    """The same for the statements to come; None: they may take any time."""
-    watch: Watch | None = None
-    line = -1
-
-    def wait(self, gen: Any, *args: Any, **options: Any) -> Any:
-        """Wait for the server. The connection is cut where that takes longer than `patience`."""
-        if self.watch is None or self.patience is None:
-            return super().wait(gen, *args, **options)
-        self.watch.begin(self.line, self.patience)
-        try:
-            return super().wait(gen, *args, **options)
-        finally:
-            self.watch.end(self.line)
