@@ -21,7 +21,7 @@ SECTION = re.compile(r"(?m)^(?:Args|Attributes):\n(?P<lines>(?: {4}.*\n?|\n)*)")
 ITEM = re.compile(r"(?m)^ {4}(?P<name>\w+)(?: \([^)]*\))?: ")
 NOT_CONSTRUCTED = set("Attempt Claim Command Dataset File Injected Job Ledger Raw Reading Retry Ring Sandbox Sink Worker".split())
 """Redrive makes these. Their constructors are private."""
-FIELDS_OF_REDRIVE = {"serial", "made"}
+FIELDS_OF_REDRIVE = {"serial", "origin"}
 """Fields of `Outcome` that only Redrive reads."""
 
 
