@@ -19,7 +19,7 @@ def main() -> None:
     with open_ledger(url, migrate=True) as ledger:
         for first in range(0, jobs, 1000):
             ledger.submit_many([NewJob("work", f"k{at}") for at in range(first, min(first + 1000, jobs))])
-        with Worker(ledger, [JobType("work", lambda _lease: ran.append(time.perf_counter()), "plain", settings)]):
+        with Worker(ledger, [JobType("work", lambda _lease: ran.append(time.perf_counter()), "thread", settings)]):
             while len(ran) < jobs:
                 time.sleep(0.01)
     # The first quarter shows the worker how long its jobs take, and how far away the ledger is.

@@ -244,7 +244,7 @@ def test_a_schema_that_is_missing_on_postgres(folder: Path, postgres_db: str) ->
         command, cwd=folder, env=environment(folder, SHOP_LEDGER=address), capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 3, done.stderr
-    assert "; create it with `redrive ledger migrate --ledger" in done.stderr or "cannot" in done.stderr
+    assert "for a new ledger: `redrive ledger migrate --ledger" in done.stderr
     assert "s3cret" not in done.stderr
     assert "Traceback" not in done.stderr
 
