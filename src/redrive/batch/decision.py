@@ -144,7 +144,8 @@ def _end_of(item: ItemStatus) -> End:
     if item.status == "acknowledged":
         return End(item.id, "success")
     fault = fault_of(item)
-    return End(item.id, verdict_of(fault), _cause_of(item, fault))
+    verdict = verdict_of(fault)
+    return End(item.id, verdict, _cause_of(item, fault) if verdict == "evidence" else "")
 
 
 def _cause_of(item: ItemStatus, fault: Fault) -> str:

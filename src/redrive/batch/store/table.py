@@ -8,7 +8,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeAlias
 
-from sqlalchemy import Column, Connection, Engine, bindparam, func, or_, select, true, update
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    Connection,
+    Engine,
+    any_,
+    bindparam,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
 from sqlalchemy.orm import InstrumentedAttribute
 
 from ...core.text import pluralise
@@ -102,13 +114,19 @@ class TableItems:
     def _build_statements(self) -> None:
         table = self._table
         is_item = self._id == bindparam("item", type_=self._id.type)
-        is_listed = self._id.in_(bindparam("items", expanding=True, type_=self._id.type))
+        dialect = self._engine.dialect.name
+        # One array is one parameter: Postgres takes twice as long for a list of a hundred.
+        is_listed = (
+            self._id == any_(bindparam("items", type_=ARRAY(self._id.type)))
+            if dialect == "postgresql"
+            else self._id.in_(bindparam("items", expanding=True, type_=self._id.type))
+        )
         is_pending = self._status.in_(self._pending_states)
         is_given_up = self._status == self._giveup_state
         # Postgres locks the rows in the order of their ids before it updates them, so that two
         # processes that count the same items cannot deadlock. SQLite has one writer at a time.
         in_order = select(self._id).where(is_listed).order_by(self._id).with_for_update()
-        on_sqlite = self._engine.dialect.name == "sqlite"
+        on_sqlite = dialect == "sqlite"
         self._lock_rows = None if on_sqlite else in_order
         locked_ids = select(in_order.cte("locked").c[self._id.name])
         is_selected = is_listed if on_sqlite else self._id.in_(locked_ids)
