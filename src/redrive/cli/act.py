@@ -14,9 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from ..core.text import pluralise
-from ..ops.document import document
 from ..ops.operator import Operator
-from ..ops.plan import Plan
+from ..ops.plans.plan import Plan
+from ..ops.render import document
 from ..ops.sweep import Applied, Sweep
 from .confirm import confirmed
 from .followup import spelled

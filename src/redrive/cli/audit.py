@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ..core.text import pluralise
 from ..ops.audit import Decision
-from ..ops.document import document
+from ..ops.render import document
 from .command import Commands
 from .fit import Column, fitted
 from .followup import spelled

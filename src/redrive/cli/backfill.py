@@ -11,11 +11,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..core.text import format_duration, pluralise
-from ..ops.backfill import PARTITIONED, BackfillReport
-from ..ops.document import document
 from ..ops.operator import Operator
-from ..ops.plan import Plan
-from ..ops.selection import day
+from ..ops.partitions.backfill import PARTITIONED, BackfillReport
+from ..ops.partitions.selection import day
+from ..ops.plans.plan import Plan
+from ..ops.render import document
 from ..ops.sweep import Sweep
 from .act import Canary, Most, Rate, Yes, counted
 from .command import Commands

@@ -12,11 +12,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..core.text import pluralise
-from ..ops import own_items
+from ..ops import batch_items
 from ..ops.actor import user
 from ..ops.batch import Batch, GivenUp, Reopened, Reopening
-from ..ops.document import document
 from ..ops.operator import Operator
+from ..ops.render import document
 from .command import Commands
 from .confirm import confirmed
 from .fit import Column, fitted
@@ -145,7 +145,7 @@ def giveups(
 
 def _own_giveups(source: str, limit: int, reason: str | None, as_json: bool) -> None:
     with complaints():
-        found = own_items.given_up(source, limit + 1, reason=reason)
+        found = batch_items.given_up(source, limit + 1, reason=reason)
     is_cut, found = len(found) > limit, found[:limit]
     if as_json:
         print_json(document(found))
@@ -201,7 +201,7 @@ def _operator(where: str | None, actor: str | None = None) -> Iterator[Operator]
         with operator(where, actor) as ops:
             yield ops
     except typer.Exit as ended:
-        if ended.exit_code == NO_LEDGER and not own_items.has_ledger(where):
+        if ended.exit_code == NO_LEDGER and not batch_items.has_ledger(where):
             complain("for items in your own table, pass --items module:object")
         raise
 
@@ -265,16 +265,16 @@ def _reopen_own(
 ) -> NoReturn:  # fmt: skip
     """Reopen items in a store of the user's own: recorded where there is a ledger, and said where there is none."""
     with complaints():
-        plan = own_items.planned(own, batch, items=items)
+        plan = batch_items.planned(own, batch, items=items)
         if not because.strip():
             raise ValueError("--because: pass a reason")
-        if own_items.has_ledger(where):
+        if batch_items.has_ledger(where):
             with operator(where, actor) as ops:
                 _show_plan(plan, dry_run=dry_run, as_json=as_json)
                 _carry_out(plan, ops.reopening(plan, because=because, store=own), as_json=as_json)
         _show_plan(plan, dry_run=dry_run, as_json=as_json)
         complain("ledger: not found, so this is not recorded in an audit log; pass --ledger to record it")
-        steps = own_items.applied(None, own, plan, actor=actor or user(), because=because)
+        steps = batch_items.applied(None, own, plan, actor=actor or user(), because=because)
         _carry_out(plan, steps, as_json=as_json)
 
 

@@ -10,9 +10,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..ops.classified import Classified, classified, of_traceback
-from ..ops.document import document
-from ..ops.imported import Unreadable
+from ..ops.classify import Classified, classified, of_traceback
+from ..ops.render import document
+from ..ops.target.imported import Unreadable
 from .options import AsJson
 from .output import BAD_INPUT, complain, console, heading, pairs, print_json, show
 from .shown import indented

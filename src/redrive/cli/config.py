@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from ..ops.document import document
-from ..ops.imported import Unreadable
+from ..ops.render import document
 from ..ops.settings import told
+from ..ops.target.imported import Unreadable
 from .fit import Column, fitted
 from .options import AsJson
 from .output import BAD_INPUT, complain, console, print_json, show

@@ -14,10 +14,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..core.text import pluralise
-from ..ops.dead import Drive, Letter, LetterReport
+from ..ops.dead_letters.queries import Drive, Letter, LetterReport
 from ..ops.defaults import MAX_REPLAYS
-from ..ops.document import document
 from ..ops.operator import Operator
+from ..ops.render import document
 from .act import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act, bound, counted, many
 from .choices import DEAD_LETTER, state_option
 from .command import Commands

@@ -9,10 +9,10 @@ from rich.text import Text
 from ..core.text import pluralise
 from ..errors import LedgerError
 from ..ops.defaults import QUIET
-from ..ops.doctor import examined
-from ..ops.document import document
-from ..ops.finding import Health
-from ..ops.imported import Unreadable
+from ..ops.health.doctor import examined
+from ..ops.health.finding import Health
+from ..ops.render import document
+from ..ops.target.imported import Unreadable
 from .options import NO_LEDGER, AsJson, HeartbeatTimeout, Named, Where, where_of
 from .output import BAD_INPUT, complain, complain_of, console, print_json, show
 from .overview import problems

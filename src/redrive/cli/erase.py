@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..core.text import pluralise
-from ..ops.document import document
 from ..ops.erase import Erasure
+from ..ops.render import document
 from .act import Dry, Most, Yes
 from .confirm import confirmed
 from .options import NOT_DONE, Actor, AsJson, Because, Where, operator, option

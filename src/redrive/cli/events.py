@@ -10,8 +10,8 @@ from rich.text import Text
 
 from ..core.text import pluralise
 from ..ops.defaults import MAX_REPLAYS
-from ..ops.document import document
 from ..ops.events import EventReport
+from ..ops.render import document
 from .act import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act
 from .choices import EVENT, state_option
 from .command import Commands

@@ -12,10 +12,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..core.text import pluralise
-from ..ops.document import document
-from ..ops.failures import Failure, FailureReport
-from ..ops.moments import ago, both
-from ..ops.rejections import Rejection
+from ..ops.overview.failures import Failure, FailureReport
+from ..ops.partitions.rejections import Rejection
+from ..ops.render import ago, both, document
 from .fit import Column, fitted
 from .followup import spelled, then
 from .options import NOT_DONE, AsJson, Kind, Since, Until, Where, operator, times_of

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ..core.context import clock_around
-from ..ops.document import document
+from ..ops.render import document
 from .moments import utc
 from .output import Harmless, complain, console, print_line, show
 

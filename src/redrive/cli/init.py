@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..ops.document import document
-from ..ops.imported import Unreadable
 from ..ops.init import MODULE, begun
+from ..ops.render import document
+from ..ops.target.imported import Unreadable
 from .options import NOT_DONE, AsJson
 from .output import complain, console, print_json, show
 

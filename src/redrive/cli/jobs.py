@@ -11,8 +11,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..core.text import pluralise
-from ..ops.document import document
 from ..ops.jobs import JobLine, JobReport
+from ..ops.render import document
 from .choices import JOB, state_option
 from .command import Commands
 from .fit import Column, fitted

@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ..core.text import format_duration
-from ..ops.document import document
-from ..ops.journal import Happening
-from ..ops.moments import utc
+from ..ops.overview.journal import Happening
+from ..ops.render import document, utc
 from .command import Commands
 from .options import AsJson, Kind, Where, operator
 from .output import COMMANDS, console, show

@@ -11,8 +11,8 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from ..ops.document import document
 from ..ops.keys import HeldKey, KeyReport
+from ..ops.render import document
 from .choices import RECORD, state_option
 from .command import Commands
 from .fit import Column, fitted

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from ..core.text import pluralise
 from ..errors import LedgerError
-from ..ops.document import document
-from ..ops.imported import Unreadable
 from ..ops.ledger import STATES, Kind, Seen, Status
 from ..ops.ledger import migrate as brought_up
+from ..ops.render import document
+from ..ops.target.imported import Unreadable
 from .command import Commands
 from .fit import Column, fitted, natural
 from .moments import ago, utc

@@ -12,12 +12,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..core.text import pluralise
-from ..ops.calendar import WORST
-from ..ops.desk import Facts
-from ..ops.document import document
-from ..ops.lost import Lost, RawState
 from ..ops.operator import Operator
-from ..ops.selection import Selection
+from ..ops.partitions.calendar import WORST
+from ..ops.partitions.lost import Lost, RawState
+from ..ops.partitions.operator import Facts
+from ..ops.partitions.selection import Selection
+from ..ops.render import document
 from .calendar import SIGNS, heat_map
 from .fit import Column, fitted
 from .followup import spelled

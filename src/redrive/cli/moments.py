@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ..ops.moments import ago, both, moment, utc
+from ..ops.render import ago, both, moment, utc
 
 __all__ = ["ago", "both", "moment", "utc"]

@@ -8,8 +8,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ..core.text import format_duration
-from ..ops.native import NativeReport, Unreadable
-from ..ops.native import native as read_native
+from ..ops.retry_stacks.native import NativeReport, Unreadable
+from ..ops.retry_stacks.native import native as read_native
 from .output import BAD_INPUT, bullets, complain, console, heading, print_json, show, table
 
 

@@ -11,9 +11,9 @@ import typer
 
 from ..errors import Drift, LedgerError, NotAllowed
 from ..ops.actor import user
-from ..ops.imported import Unreadable
 from ..ops.operator import Operator
-from ..ops.source import operated
+from ..ops.target.imported import Unreadable
+from ..ops.target.target import operated
 from .followup import given
 from .moments import moment
 from .output import BAD_INPUT, complain, complain_of

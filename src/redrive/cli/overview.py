@@ -11,12 +11,11 @@ from rich.text import Text
 
 from ..core.text import format_duration, pluralise
 from ..ops.defaults import QUIET
-from ..ops.document import document
-from ..ops.finding import Finding
-from ..ops.moments import ago, utc
-from ..ops.overview import Overview, SourceLine
-from ..ops.partition_standing import DatasetLine
-from ..ops.standing import KindLine
+from ..ops.health.finding import Finding
+from ..ops.overview.job_types import KindLine
+from ..ops.overview.overview import Overview, SourceLine
+from ..ops.partitions.overview import DatasetLine
+from ..ops.render import ago, document, utc
 from .fit import Column, fitted
 from .followup import spelled, then
 from .options import AsJson, HeartbeatTimeout, Where, operator

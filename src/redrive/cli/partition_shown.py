@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..core.text import format_duration, pluralise
-from ..ops.lookup import Explained, Facts, History, Marker, Run
+from ..ops.partitions.history import Explained, Facts, History, Marker, Run
 from .act import counted
 from .followup import spelled, then
 from .moments import both, utc

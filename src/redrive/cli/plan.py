@@ -8,9 +8,9 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from ..ops.document import document
 from ..ops.operator import Operator
-from ..ops.stored_plan import loaded
+from ..ops.plans.stored import loaded
+from ..ops.render import document
 from .act import Canary, Detach, Most, Rate, Yes
 from .command import Commands
 from .moments import both

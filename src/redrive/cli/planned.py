@@ -11,11 +11,11 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from ..core.text import pluralise
-from ..ops.document import document
 from ..ops.operator import Operator
-from ..ops.plan import Plan
-from ..ops.selection import words_of
-from ..ops.stored_plan import LIFE, StoredPlan, saved
+from ..ops.partitions.selection import words_of
+from ..ops.plans.plan import Plan
+from ..ops.plans.stored import LIFE, StoredPlan, saved
+from ..ops.render import document
 from ..ops.sweep import Sweep
 from .act import counted, sweep_bar
 from .confirm import agreed

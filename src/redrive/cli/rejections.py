@@ -9,8 +9,8 @@ from datetime import datetime
 from rich.console import Group
 from rich.text import Text
 
-from ..ops.moments import ago
-from ..ops.rejections import Rejection
+from ..ops.partitions.rejections import Rejection
+from ..ops.render import ago
 from .fit import Column, fitted
 from .followup import then
 from .output import heading

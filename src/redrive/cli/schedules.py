@@ -7,8 +7,7 @@ from datetime import datetime
 from rich.text import Text
 
 from ..core.text import format_duration
-from ..ops.document import document
-from ..ops.moments import ago
+from ..ops.render import ago, document
 from ..ops.schedules import Schedule
 from .command import Commands
 from .fit import Column, fitted

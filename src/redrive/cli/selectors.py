@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from ..ops.selection import Selection, Standing, day, selected
+from ..ops.partitions.selection import Selection, Standing, day, selected
 from .choices import PARTITION, state_option
 from .options import option
 

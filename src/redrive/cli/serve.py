@@ -10,11 +10,11 @@ import typer
 from rich.text import Text
 
 from ..errors import LedgerError
-from ..ops.imported import Unreadable
-from ..ops.operated import operated
 from ..ops.operator import Operator
 from ..ops.secret import SHORTEST_PASSWORD, Password, hashed_token, new_token
 from ..ops.settings import known, warnings
+from ..ops.target.imported import Unreadable
+from ..ops.target.operated import operated
 from .options import NO_LEDGER, Where, option
 from .output import BAD_INPUT, complain, complain_of, console, print_json, show
 

@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ..ops.desk import Act
-from ..ops.document import document
 from ..ops.operator import Operator
-from ..ops.selection import Selection
-from ..ops.steering import Steer
+from ..ops.partitions.markers import Steer
+from ..ops.partitions.operator import Act
+from ..ops.partitions.selection import Selection
+from ..ops.render import document
 from .act import Dry, Most, Yes
 from .confirm import agreed
 from .moments import moment

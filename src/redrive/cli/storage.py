@@ -19,8 +19,8 @@ from rich.text import Text
 from ..core.text import pluralise
 from ..errors import AlreadyExists, PathInvalid, StorageError, Unavailable
 from ..ops import storage as ops
-from ..ops.document import document
-from ..ops.imported import Unreadable
+from ..ops.render import document
+from ..ops.target.imported import Unreadable
 from .bar import bar
 from .command import Commands
 from .fit import Column, fitted

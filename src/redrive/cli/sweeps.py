@@ -12,8 +12,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ..core.text import format_duration, pluralise
-from ..ops.document import document
 from ..ops.operator import Operator
+from ..ops.render import document
 from ..ops.sweep import Sweep, SweepReport, progress, time_left
 from .act import Detach, carry_out
 from .command import Commands

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from ..core.text import pluralise
 from ..errors import LedgerError
-from ..ops.document import document
-from ..ops.imported import Unreadable
+from ..ops.render import document
+from ..ops.target.imported import Unreadable
 from ..ops.work import Shift, Status, Terms, Work, hired
 from .options import NO_LEDGER, option
 from .output import BAD_INPUT, COMMANDS, complain, complain_of, console

@@ -10,8 +10,7 @@ from rich.text import Text
 
 from ..core.text import format_duration
 from ..ops.defaults import QUIET
-from ..ops.document import document
-from ..ops.moments import ago
+from ..ops.render import ago, document
 from ..ops.workers import WorkerLine, Workers
 from .command import Commands
 from .fit import Column, fitted

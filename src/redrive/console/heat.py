@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..core.text import pluralise
-from ..ops.calendar import WORST, Calendar, Row
+from ..ops.partitions.calendar import WORST, Calendar, Row
 from .signs import word
 
 LETTERS = {"success": "s", "pending": "p", "refresh_failed": "r", "failed": "f", "terminal": "t"}

@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 
 from markupsafe import Markup, escape
 
-from ..ops.moments import ago
-from ..ops.trend import Trend
+from ..ops.overview.trend import Trend
+from ..ops.render import ago
 from .drawn import bars
 from .signs import sign, tone
 from .signs import word as word_of

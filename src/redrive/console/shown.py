@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ..core.text import format_duration, pluralise
-from ..ops.moments import ago, utc
+from ..ops.render import ago, utc
 from . import pieces
 from .command import command
 from .drawn import bars

@@ -8,7 +8,7 @@ from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
 from ..ops.sessions import RevokedSessions
-from ..ops.source import Operated
+from ..ops.target.target import Operated
 from .access import Access
 from .api import API
 from .gate import ASGI, Gate

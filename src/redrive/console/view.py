@@ -13,9 +13,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.datastructures import QueryParams
 
 from ..core.clock import SYSTEM
-from ..ops.moments import moment
 from ..ops.operator import Operator
-from ..ops.source import Operated
+from ..ops.render import moment
+from ..ops.target.target import Operated
 from .access import Access, Who
 from .gate import path_of
 from .nav import NAV

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from ..core.lazy import lazily
 
 if TYPE_CHECKING:
-    from .metrics import observe_ledger as observe_ledger
-    from .metrics import prometheus_endpoint as prometheus_endpoint
+    from .metrics.collect import observe_ledger as observe_ledger
+    from .metrics.collect import prometheus_endpoint as prometheus_endpoint
     from .operator import Operator as Operator
-    from .plan import Plan as Plan
+    from .plans.plan import Plan as Plan
     from .sweep import Sweep as Sweep
 
 _HOMES = {
     "Operator": "operator",
-    "Plan": "plan",
+    "Plan": "plans.plan",
     "Sweep": "sweep",
-    "observe_ledger": "metrics",
-    "prometheus_endpoint": "metrics",
+    "observe_ledger": "metrics.collect",
+    "prometheus_endpoint": "metrics.collect",
 }
 __all__ = ["Operator", "Plan", "Sweep", "observe_ledger", "prometheus_endpoint"]
 

@@ -7,11 +7,11 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from .datasets import extractions
+from .partitions.datasets import extractions
 
 if TYPE_CHECKING:
     from ..partitions.datasets.definition import Extraction
-    from .source import Operated
+    from .target.target import Operated
 
 FRESH = 60.0
 """Seconds for which a number of customers is reused."""

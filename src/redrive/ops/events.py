@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from ..core.key import Key
 from ..errors import NotAllowed
 from ..journal.redaction import redact
-from .dead import readable
-from .imported import meant
-from .source import ledger_of
+from .dead_letters.queries import readable
+from .target.imported import meant
+from .target.target import ledger_of
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..messages.queries import EventRow
-    from .source import Operated
+    from .target.target import Operated
 
 RECENT = 200
 """Recent events of a type that are searched for jobs of a handler."""

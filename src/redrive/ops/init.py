@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..settings import FILE, KEYS, SECRET, Key
-from .imported import Unreadable
+from .target.imported import Unreadable
 
 MODULE = "work"
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..journal.redaction import redact
-from .dead import Try, readable
+from .dead_letters.queries import Try, readable
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger

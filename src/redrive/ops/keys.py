@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.key import Key
 from ..journal.redaction import redact
-from .dead import readable
+from .dead_letters.queries import readable
 
 if TYPE_CHECKING:
     from ..idempotency.keys import Keys

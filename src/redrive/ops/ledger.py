@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import SchemaMismatch
 from ..journal.redaction import redact_text
-from .source import opened
+from .target.target import opened
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger

@@ -10,7 +10,7 @@ from ..core.lazy import deferred
 from ..errors import Drift
 from .actor import checked
 from .defaults import MAX_REPLAYS, QUIET
-from .partitioning import Partitioning
+from .partitions.planning import Partitioning
 from .record_keeping import RecordKeeping
 
 if TYPE_CHECKING:
@@ -18,37 +18,40 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..ledger.state import Shown
     from ..ledger.state import Status as LetterStatus
-    from . import (
-        audit,
-        backfill,
-        dead,
-        doctor,
-        edit,
-        events,
-        export,
-        jobs,
-        ledger,
-        plan,
-        reveal,
-        stacks,
-        sweep,
-    )
-    from . import pulse as changes
+    from . import audit, events, jobs, ledger, sweep
     from .audit import Chain, Decision
-    from .dead import Group, Letter, LetterReport
+    from .dead_letters import edit, export, reveal
+    from .dead_letters import queries as dead
+    from .dead_letters.queries import Group, Letter, LetterReport
+    from .dead_letters.reveal import Of, Revealed
     from .events import EventReport, ReceivedEvent
-    from .finding import Health
+    from .health import doctor
+    from .health.finding import Health
     from .jobs import JobLine, JobReport
     from .ledger import Status
-    from .plan import Plan
-    from .reveal import Of, Revealed
-    from .stacks import Stack
+    from .overview import change_token as changes
+    from .partitions import backfill
+    from .plans import plan
+    from .plans.plan import Plan
+    from .retry_stacks import app as stacks
+    from .retry_stacks.app import Stack
     from .sweep import Applied, Sweep, SweepReport
 else:  # a command of the CLI needs one or two of them
     audit, backfill, dead, doctor, edit, events, export, jobs, ledger = deferred(
-        __package__, "audit", "backfill", "dead", "doctor", "edit", "events", "export", "jobs", "ledger"
+        __package__,
+        "audit",
+        "partitions.backfill",
+        "dead_letters.queries",
+        "health.doctor",
+        "dead_letters.edit",
+        "events",
+        "dead_letters.export",
+        "jobs",
+        "ledger",
     )
-    plan, reveal, stacks, sweep, changes = deferred(__package__, "plan", "reveal", "stacks", "sweep", "pulse")
+    plan, reveal, stacks, sweep, changes = deferred(
+        __package__, "plans.plan", "dead_letters.reveal", "retry_stacks.app", "sweep", "overview.change_token"
+    )
 
 
 class Operator(RecordKeeping, Partitioning):

@@ -7,17 +7,18 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ..core.lazy import deferred
-from .watching import Watching
+from .overview.reports import Watching
 
 if TYPE_CHECKING:
     from ..idempotency.record import Status as KeyStatus
     from . import batch as items_of
-    from . import erase, keys, own_items
+    from . import batch_items as own_items
+    from . import erase, keys
     from .batch import Batch, GivenUp, Reopened, Reopening
     from .erase import Erasure
     from .keys import HeldKey, KeyReport
 else:  # Deferred like the modules of operator.py.
-    erase, keys, own_items, items_of = deferred(__package__, "erase", "keys", "own_items", "batch")
+    erase, keys, own_items, items_of = deferred(__package__, "erase", "keys", "batch_items", "batch")
 
 
 class RecordKeeping(Watching):

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Literal
 
 from ..core.text import pluralise
 from ..ledger.state import READY, shown
-from .source import ledger_of
+from .target.target import ledger_of
 
 if TYPE_CHECKING:
     from ..commands.cron import Cron
     from ..ledger.queries.gauges import Firing
     from ..partitions.store.schedule_runs import Fired
-    from .source import Operated
+    from .target.target import Operated
 
 LOOKED_AT = 10
 """Runs of each command, the newest."""
@@ -72,7 +72,7 @@ def schedules(app: Operated, /) -> list[Schedule]:
 def _of_datasets(app: Operated, now: datetime) -> list[Schedule]:
     """Schedules of the app's datasets, and of those that only the ledger knows."""
     from ..partitions.queries import Register  # noqa: PLC0415  # the same
-    from .datasets import cron_from, extractions  # noqa: PLC0415
+    from .partitions.datasets import cron_from, extractions  # noqa: PLC0415
 
     stored = Register(ledger_of(app)).schedules()
     crons = {key: cron_from(one.cron) for key, one in stored.items()}
@@ -91,7 +91,7 @@ def of_dataset(
 ) -> Schedule:
     """The schedule of one dataset. Pure."""
     from ..partitions.work.tasks import due  # noqa: PLC0415  # the same
-    from .datasets import label  # noqa: PLC0415
+    from .partitions.datasets import label  # noqa: PLC0415
 
     waiting = [] if stored is None else due(cron, stored.fired_at, now - GRACE, most=MOST_MISSED)
     last = None if stored is None else stored.last
@@ -141,7 +141,7 @@ def _line(firing: Firing) -> str | None:
 
 def _missed(line: str | None, written: datetime, now: datetime) -> int:
     """Moments after the last one that was written down, up to now."""
-    from .datasets import cron_from  # noqa: PLC0415  # likewise
+    from .partitions.datasets import cron_from  # noqa: PLC0415  # likewise
 
     cron = None if line is None or written > now else cron_from(line)
     if cron is None:

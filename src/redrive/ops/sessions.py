@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..core.key import Key
-from .source import Operated, ledger_of
+from .target.target import Operated, ledger_of
 
 if TYPE_CHECKING:
     from ..idempotency.keys import Keys

@@ -8,8 +8,8 @@ from typing import Any
 from ..journal.redaction import redact_text
 from ..journal.redaction.addresses import redact_address
 from ..settings import KEYS, SECRET, Settings, settings
-from .imported import Unreadable
 from .secret import is_hashed
+from .target.imported import Unreadable
 
 
 @dataclass(frozen=True, slots=True)

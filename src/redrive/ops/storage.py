@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ..app import App
 from ..errors import StorageError
-from .imported import Unreadable, imported, meant
 from .settings import known as known_settings
+from .target.imported import Unreadable, imported, meant
 
 if TYPE_CHECKING:
     from ..storage import FileInfo, Registry, Store

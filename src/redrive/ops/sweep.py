@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from ..core.context import clock_around
 from ..core.seconds import positive
 from ..ledger.state import DEAD, DONE, DROPPED, PRUNED, shown
-from .dead import Selection
+from .dead_letters.queries import Selection
 from .defaults import MOST_COUNTED
-from .plan import Plan
+from .plans.plan import Plan
 
 if TYPE_CHECKING:
     from ..ledger.jobs.sweep import Act, Item, Step

@@ -15,13 +15,13 @@ from ..journal.redaction import redact_text
 from ..worker.status import Status
 from . import failure_lines
 from .failure_lines import Show
-from .imported import Unreadable, imported
 from .settings import known
-from .source import DATABASES
+from .target.imported import Unreadable, imported
+from .target.target import DATABASES
 
 if TYPE_CHECKING:
     from ..worker.worker import Worker
-    from .exposure import Exposure
+    from .metrics.server import Exposure
 
 __all__ = ["Shift", "Status", "Terms", "Work", "hired"]
 
@@ -128,8 +128,8 @@ def _hired(app: App, terms: Terms) -> Work:
     shift = _shift(app, worker.name, threads, only)
     if terms.metrics_port is None:
         return Work(worker, shift, None)
-    from .exposure import Exposure  # noqa: PLC0415  # an HTTP server: not before one is wanted
-    from .metrics import prometheus_endpoint  # noqa: PLC0415  # likewise
+    from .metrics.collect import prometheus_endpoint  # noqa: PLC0415  # likewise
+    from .metrics.server import Exposure  # noqa: PLC0415  # an HTTP server: not before one is wanted
 
     try:
         shown = prometheus_endpoint(app)

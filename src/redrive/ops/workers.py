@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from .defaults import QUIET
-from .presence import nobody
+from .health.presence import nobody
 
 if TYPE_CHECKING:
     from ..ledger.jobs.workers import Worker

@@ -21,7 +21,7 @@ from redrive.errors import LedgerError, LedgerRemoved, LedgerUnavailable, Schema
 from redrive.ledger import NewJob, open_ledger
 from redrive.ledger.db import sqlite
 from redrive.ledger.db.tables import HEAD
-from redrive.ops.pulse import pulse
+from redrive.ops.overview.change_token import pulse
 
 
 @pytest.mark.req("L-1")

@@ -13,8 +13,8 @@ from sqlalchemy import delete, select, text
 from redrive import App, journal
 from redrive.ledger import Ledger, audit
 from redrive.ledger.db.tables import audit as entries
-from redrive.ops.doctor import diagnosed
-from redrive.ops.metrics import Standing
+from redrive.ops.health.doctor import diagnosed
+from redrive.ops.metrics.collect import Standing
 from redrive.worker.tasks import AuditAnchorTask
 
 SOON = 60

@@ -17,8 +17,8 @@ from redrive.ledger import Ledger
 from redrive.ledger.failpoint import VARIABLE
 from redrive.ledger.jobs import sweep as stored
 from redrive.ledger.jobs.sweep import STEP
-from redrive.ops.document import document
 from redrive.ops.operator import Operator
+from redrive.ops.render import document
 from redrive.ops.sweep import Applied
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import SECRET, die

@@ -10,7 +10,7 @@ import pytest
 from redrive import App
 from redrive.journal.redaction import is_secret, names
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ops.pulse import pulse
+from redrive.ops.overview.change_token import pulse
 from tests.unit.cli.command import run
 
 

@@ -12,7 +12,7 @@ from redrive.backoff import fixed
 from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
 from redrive.ops.operator import Operator
-from redrive.ops.selection import Selection, selected
+from redrive.ops.partitions.selection import Selection, selected
 from redrive.partitions.control.plane import Control
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.control.verdicts import Authority

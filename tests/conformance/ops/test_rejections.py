@@ -9,8 +9,8 @@ import pytest
 
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.jobs.dead_workers import bury
-from redrive.ops import rejections
 from redrive.ops.operator import Operator
+from redrive.ops.partitions import rejections
 from tests.conformance.partitions.world import DAY, SAID, World
 
 

@@ -25,8 +25,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from redrive import App, Event, journal
 from redrive.console import asgi
 from redrive.ledger import Ledger, NewJob
-from redrive.ops import export
-from redrive.ops.dead import Selection
+from redrive.ops.dead_letters import export
+from redrive.ops.dead_letters.queries import Selection
 from tests.ledgers import texts_in
 from tests.unit.cli.command import call
 

@@ -15,7 +15,7 @@ import typer
 
 from redrive.cli.confirm import agreed
 from redrive.ledger import open_ledger
-from redrive.ops import stored_plan
+from redrive.ops.plans import stored
 from tests.conformance.partitions.world import World
 from tests.unit.cli.command import call
 from tests.unit.cli.lake import BAD, audited
@@ -63,7 +63,7 @@ def test_a_plan_expires_and_is_for_one_ledger(tmp_path: Path, monkeypatch: pytes
     open_ledger(other, migrate=True).close()
     status, printed = call("plan", "apply", str(file), "--because", "x", "--ledger", other)
     assert (status, "plan p-" in printed, "not for sqlite" in printed) == (4, True, True)
-    monkeypatch.setattr(stored_plan, "LIFE", timedelta(seconds=-1))
+    monkeypatch.setattr(stored, "LIFE", timedelta(seconds=-1))
     call("state", "reprocess", "crm/orders", "--out", str(file))
     status, printed = call("plan", "apply", str(file), "--because", "x")
     assert (status, "has expired" in printed) == (4, True)

@@ -13,7 +13,7 @@ from redrive.console.access import Access
 from redrive.console.pieces import cli, count, countdown, status, trend, when
 from redrive.console.view import View
 from redrive.ledger import open_ledger
-from redrive.ops.trend import NONE, Trend
+from redrive.ops.overview.trend import NONE, Trend
 
 NOW = datetime(2026, 1, 31, 12, 30, 5, tzinfo=timezone.utc)
 ODD = "<b a='1'>\"&"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive.ledger import NewJob, open_ledger
-from redrive.ops.doctor import diagnosed
+from redrive.ops.health.doctor import diagnosed
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])

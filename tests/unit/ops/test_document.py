@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
-from redrive.ops.document import document
+from redrive.ops.render import document
 
 
 class Pair(NamedTuple):

@@ -18,9 +18,9 @@ from redrive.cli.partition_shown import explained
 from redrive.cli.planned import planned
 from redrive.console.heat import lines, picked
 from redrive.errors import NotAllowed
-from redrive.ops.lost import RawState
 from redrive.ops.operator import Operator
-from redrive.ops.partition_standing import paused_by
+from redrive.ops.partitions.lost import RawState
+from redrive.ops.partitions.overview import paused_by
 from redrive.partitions import Partition, Raw, Sink
 from redrive.testing import Sandbox, sandbox
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
+from redrive.ops.overview.trend import trend
 from redrive.ops.sweep import Sweep, progress, time_left
-from redrive.ops.trend import trend
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 START = NOW - timedelta(seconds=100)

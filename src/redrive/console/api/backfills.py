@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from ...errors import NotAllowed
-from ...ops.datasets import label
-from ...ops.plan import Plan
+from ...ops.partitions.datasets import label
+from ...ops.plans.plan import Plan
 from ...ops.sweep import Sweep
 from .dead import Planned
 from .word import Body, Here, Said, problems

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, Field
 
 from ...errors import NotAllowed
-from ...ops.dead import Group, Letter, LetterReport
+from ...ops.dead_letters.queries import Group, Letter, LetterReport
+from ...ops.dead_letters.reveal import Revealed
 from ...ops.defaults import MAX_REPLAYS
-from ...ops.plan import Plan
-from ...ops.reveal import Revealed
+from ...ops.plans.plan import Plan
 from ...ops.sweep import Sweep
 from ..problem import missing
 from .word import Because, Body, Here, Letters, Limit, Number, Said, Since, Text, problems

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from ...ops.dead_letters.reveal import Revealed
 from ...ops.jobs import JobLine, JobReport
-from ...ops.reveal import Revealed
 from ..problem import missing
 from .word import Because, Here, Limit, Number, States, Text, problems
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from ...ops.stacks import Stack
+from ...ops.retry_stacks.app import Stack
 from .word import Here, problems
 
 router = APIRouter(prefix="/api/layers", tags=["retry layers"], responses=problems())

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from ...errors import NotAllowed
-from ...ops.calendar import Calendar
-from ...ops.lookup import Explained, Facts, History
-from ...ops.plan import Plan
-from ...ops.selection import selected
+from ...ops.partitions.calendar import Calendar
+from ...ops.partitions.history import Explained, Facts, History
+from ...ops.partitions.selection import selected
+from ...ops.plans.plan import Plan
 from ...ops.sweep import Sweep
 from ..problem import missing
 from .dead import Planned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from ...ops.finding import Health
+from ...ops.health.finding import Health
 from ...ops.ledger import Status
 from .word import Here, problems
 

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 
 from ...ops.batch import Batch, GivenUp
-from ...ops.failures import Failure, FailureReport
-from ...ops.journal import Happening
-from ...ops.overview import Overview
-from ...ops.rejections import Rejection
+from ...ops.overview.failures import Failure, FailureReport
+from ...ops.overview.journal import Happening
+from ...ops.overview.overview import Overview
+from ...ops.partitions.rejections import Rejection
 from ...ops.schedules import Schedule
 from ...ops.workers import Workers
 from ..problem import missing

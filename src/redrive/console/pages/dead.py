@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 from fastapi import APIRouter, Response
 
 from ...errors import Drift
-from ...ops.dead import GROUPED
+from ...ops.dead_letters.queries import GROUPED
 from ...ops.defaults import MAX_REPLAYS
-from ...ops.plan import Plan, agreed
+from ...ops.plans.plan import Plan, agreed
 from ..command import command
 from ..problem import missing
 from ..view import Here, Id, View

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from ...core.text import pluralise
 from ...errors import Drift
 from ...ops.erase import Erasure
-from ...ops.plan import agreed
+from ...ops.plans.plan import agreed
 from ..command import command
 from ..view import Here, View
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from ...ops.metrics import prometheus_endpoint
+from ...ops.metrics.collect import prometheus_endpoint
 from ..problem import problem
 
 router = APIRouter()

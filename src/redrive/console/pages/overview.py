@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from ...ops.trouble import Trouble
+from ...ops.health.overview_rules import Trouble
 from ..view import Here
 
 router = APIRouter()

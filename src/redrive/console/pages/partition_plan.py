@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from ...errors import Drift
-from ...ops.datasets import label
-from ...ops.plan import Plan, agreed
+from ...ops.partitions.datasets import label
+from ...ops.plans.plan import Plan, agreed
 from ..command import command
 from ..view import Here, View
 from .partitions import ACTS, given_of, percent, selected_of

@@ -8,8 +8,8 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from ...ops.calendar import Calendar
-from ...ops.selection import STANDINGS, Selection, selected
+from ...ops.partitions.calendar import Calendar
+from ...ops.partitions.selection import STANDINGS, Selection, selected
 from ..heat import LANES, LETTERS, WORDS, Pick, days, lines, picked
 from ..view import Here, View
 

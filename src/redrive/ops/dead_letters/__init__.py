@@ -1,0 +1,1 @@
+"""Dead letters: find, edit, export and reveal them."""

@@ -1,0 +1,1 @@
+"""What the overview shows: job types, trends, failures and the journal."""

@@ -1,0 +1,1 @@
+"""Partitions of datasets: plans, backfills and their state."""

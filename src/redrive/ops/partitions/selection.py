@@ -1,0 +1,138 @@
+"""Which partitions somebody means: by source, customer, query, dates, status; or in the short form, all in one word."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from typing import Literal, TypeAlias
+from urllib.parse import unquote
+from zoneinfo import ZoneInfo
+
+from ...core.seconds import whole_number
+from ...partitions.key import Day, Partition, day, span
+from ...partitions.model import Lane, Selection, Shade
+
+__all__ = ["Lane", "Selection", "Standing", "acted_on", "day", "not_future", "selected", "short", "words_of"]
+Standing: TypeAlias = Literal["pending", "success", "failed", "refresh_failed", "terminal"]
+STANDINGS: Mapping[Standing, tuple[Shade, ...]] = {
+    "pending": ("pending",),
+    "success": ("success", "refresh_failed"),
+    "failed": ("failed", "terminal"),
+    "refresh_failed": ("refresh_failed",),
+    "terminal": ("terminal",),
+}
+"""What each means: the three of a partition, and two that are narrower."""
+FORM = "source/customer/query/2026-06-01..2026-06-30"
+ANY = "*"
+EASTMOST = timedelta(hours=14)
+"""The day begins there first."""
+
+
+def selected(
+    words: Sequence[str] = (), /, *, source: str | None = None, query: str | None = None, customers: Collection[str] = (),
+    since: Day | None = None, until: Day | None = None, status: Standing | None = None, error: str | None = None,
+    min_attempts: int | None = None, lane: Lane | None = None,
+) -> Selection:  # fmt: skip
+    """The selection, checked. words: partitions in full, any number of them; or one short form, narrowed down by the rest."""
+    first, last = _range(since, until)
+    said = Selection(
+        source=source, query_name=query, customers=tuple(dict.fromkeys(customers)) or None, since=first, until=last,
+        shades=None if status is None else STANDINGS[status], reason=error,
+        min_attempts=None if min_attempts is None else whole_number("min_attempts", min_attempts, least=0), lane=lane,
+    )  # fmt: skip
+    keys = [key for word in words if (key := _key(word)) is not None]
+    if words and len(keys) == len(words):
+        return replace(said, keys=tuple(dict.fromkeys(keys)))
+    if len(words) > 1:
+        raise ValueError(f"pass any number of partitions in full, or one {FORM}: {' '.join(words)}")
+    return _both(short(words[0]), said) if words else said
+
+
+def short(word: str, /) -> Selection:
+    """`crm`, `crm/orders`, or all four: `crm/acme/orders/2026-06-01..2026-06-30`, where * is any."""
+    parts = word.split("/")
+    if len(parts) not in (1, 2, 4) or not all(parts):
+        raise ValueError(
+            f"invalid selection {word!r}: use a source, source/query, or {FORM} (* for any; %2F for a / inside a name)"
+        )
+    source, *rest = (None if part == ANY else unquote(part, errors="strict") for part in parts[:3])
+    if len(parts) < 4:
+        return Selection(source=source, query_name=rest[0] if rest else None)
+    first, last = (None, None) if parts[3] == ANY else _range(*_ends(parts[3]))
+    return Selection(
+        source=source, customers=None if rest[0] is None else (rest[0],), query_name=rest[1], since=first, until=last
+    )
+
+
+def acted_on(selection: Selection, now: datetime, /) -> Selection:
+    """The same; ValueError where nobody may act on so much: on everything, or on days that have not come."""
+    if selection.everything:
+        raise ValueError(
+            "no partitions selected; pass a source, customer, query, dates, status or error, because an empty selection means all"
+        )
+    days = [key.logical_date for key in selection.keys or ()] + [end for end in (selection.since, selection.until) if end]
+    not_future(max(days, default=date.min), now)
+    return selection
+
+
+def not_future(last: date, now: datetime, zone: ZoneInfo | None = None, /) -> None:
+    """Raise ValueError if the day has not begun. Pure.
+
+    Args:
+        last: The day.
+        now: The time.
+        zone: Time zone of the dataset's schedule. None: it has no schedule, and UTC+14 counts.
+    """
+    today = (now + EASTMOST).date() if zone is None else now.astimezone(zone).date()
+    if last > today:
+        where = "UTC+14" if zone is None else zone.key
+        fix = f"the last day to extract is {today} (today in {where})"
+        raise ValueError(f"{last} is in the future; {fix}")
+
+
+def words_of(selection: Selection, /) -> dict[str, str]:
+    """What narrows it down, as people and sweeps have it."""
+    said: dict[str, str] = {}
+    for name in ("source", "query_name", "since", "until", "reason", "min_attempts", "lane"):
+        value = getattr(selection, name)
+        if value is not None:
+            said[name] = str(value)
+    for name, values in (("customers", selection.customers), ("status", selection.shades), ("partitions", selection.keys)):
+        if values is not None:
+            named = [str(one) for one in values]
+            said[name] = ", ".join(named[:10]) + (f", … ({len(named):,})" if len(named) > 10 else "")
+    return said
+
+
+def _key(word: str) -> Partition | None:
+    parts = word.split("/")
+    if len(parts) != 4 or ANY in parts or ".." in parts[3]:
+        return None
+    return Partition.parse(word)
+
+
+def _ends(text: str) -> tuple[str | None, str | None]:
+    first, dots, last = text.partition("..")
+    return (first or None, last or None) if dots else (text, text)
+
+
+def _range(since: Day | None, until: Day | None) -> tuple[date | None, date | None]:
+    if since is not None and until is not None:
+        return span(since, until)
+    return None if since is None else day("since", since), None if until is None else day("until", until)
+
+
+def _both(form: Selection, said: Selection) -> Selection:
+    """What either says; ValueError where they say different things."""
+    both = {}
+    for name in ("source", "query_name", "customers", "since", "until"):
+        one, other = getattr(form, name), getattr(said, name)
+        if one is not None and other is not None and one != other:
+            raise ValueError(f"{name.replace('_', ' ')} is set twice, to different values: {_plain(one)} and {_plain(other)}")
+        both[name] = other if one is None else one
+    return replace(said, **both)
+
+
+def _plain(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)

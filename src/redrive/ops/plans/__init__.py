@@ -1,0 +1,1 @@
+"""Plans of actions, shown before they are applied."""

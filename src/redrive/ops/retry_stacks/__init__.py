@@ -1,0 +1,1 @@
+"""Retry layers that surround each other."""

@@ -1,0 +1,1 @@
+"""The app, module or ledger that a command operates on."""

@@ -1,0 +1,117 @@
+"""How a ledger stands, as numbers; and the small server beside a worker."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse
+
+from redrive import App
+from redrive.journal.metrics import (
+    JOBS,
+    LEDGER_METRICS,
+    MAX_LABEL_VALUES,
+    OLDEST,
+    OTHER,
+    PARKED,
+    PARTITIONS,
+    SUBMITTED,
+    LabelLimiter,
+    Measurement,
+)
+from redrive.journal.sinks.prometheus import PrometheusExporter
+from redrive.ledger import NewJob
+from redrive.ops.metrics.collect import Standing, folded, prometheus_endpoint
+from redrive.ops.metrics.server import Exposure
+from redrive.ops.target.imported import Unreadable
+from redrive.testing import sandbox
+
+
+@pytest.fixture
+def app() -> Iterator[App]:
+    with App("sqlite://") as made:
+        yield made
+
+
+def values(app: App) -> dict[tuple[str, ...], float]:
+    return {(one.metric.name, *one.labels): one.value for one in Standing(app)()}
+
+
+@pytest.mark.req("J-3")
+def test_what_waits_runs_and_is_dead_by_kind(app: App) -> None:
+    with sandbox(app) as box:
+        app.ledger.submit(NewJob("mail", "mail:ann:1:send:v1"))
+        app.ledger.submit(NewJob("mail", "mail:ann:2:send:v1"))
+        app.ledger.submit(NewJob("tiles", "tiles:ann:1:cut:v1", delay=3600))
+        (lease,) = app.ledger.claim({"mail": 1}, worker="w1")
+        box.clock.advance(timedelta(seconds=90))
+        app.ledger.beat("w1", {})
+        app.ledger.beat("w2", {})
+        found = values(app)
+        assert found["redrive_ledger_up",] == 1
+        assert (found["redrive_jobs", "mail", "waiting"], found["redrive_jobs", "mail", "running"]) == (1, 1)
+        assert found["redrive_jobs", "tiles", "waiting"] == 1
+        assert found["redrive_oldest_due_seconds", "mail"] == pytest.approx(90, abs=1)
+        assert found["redrive_oldest_due_seconds", "tiles"] == 0
+        assert found["redrive_jobs_submitted_total", "mail"] == 2
+        assert (found["redrive_workers", "alive"], found["redrive_workers", "silent"]) == (2, 0)
+        box.clock.advance(timedelta(seconds=61))
+        app.ledger.settle(lease.dead("because"))
+        later = values(app)
+        assert (later["redrive_jobs", "mail", "dead"], later["redrive_jobs", "mail", "running"]) == (1, 0)
+        assert (later["redrive_workers", "alive"], later["redrive_workers", "silent"]) == (0, 2)
+
+
+@pytest.mark.req("J-3")
+def test_a_ledger_that_is_away_is_a_number_too() -> None:
+    with App("sqlite:///nowhere/at/all.db") as app:
+        assert values(app) == {("redrive_ledger_up",): 0}
+
+
+@pytest.mark.req("J-3")
+def test_kinds_beyond_the_bound_are_told_together() -> None:
+    kinds = [f"k{number}" for number in range(MAX_LABEL_VALUES + 3)]
+    measures = [Measurement(metric, 2, (kind,)) for kind in kinds for metric in (SUBMITTED, OLDEST, PARKED)]
+    found = {(one.metric, one.labels): one.value for one in folded(iter(measures), LabelLimiter())}
+    assert found[SUBMITTED, (OTHER,)] == 6
+    assert found[OLDEST, (OTHER,)] == found[PARKED, (OTHER,)] == 2
+    assert len(found) == 3 * (MAX_LABEL_VALUES + 1)
+
+
+@pytest.mark.req("J-3")
+def test_a_scrape_has_all_of_it(app: App) -> None:
+    app.ledger.submit(NewJob("mail", "mail:ann:1:send:v1"))
+    body, _ = prometheus_endpoint(app).text()
+    families = {family.name for family in parse(body.decode())}
+    assert {metric.name.removesuffix("_total") for metric in LEDGER_METRICS if metric is not PARTITIONS} <= families
+    assert "redrive_attempts" in families
+
+
+@pytest.mark.req("J-3")
+def test_the_server_beside_a_worker() -> None:
+    state = {"well": True}
+    exposure = Exposure(PrometheusExporter(lambda: [Measurement(JOBS, 1, ("mail", "dead"))]), lambda: state["well"])
+    with exposure:
+        url = f"http://{exposure.address}"
+
+        def ask(path: str) -> tuple[int, str]:
+            try:
+                with urllib.request.urlopen(url + path, timeout=30) as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as refused:
+                with refused:
+                    return refused.code, refused.read().decode()
+
+        status, text = ask("/metrics?name=x")
+        assert (status, 'redrive_jobs{kind="mail",state="dead"} 1.0' in text) == (200, True)
+        assert (ask("/health")[0], json.loads(ask("/health")[1])) == (200, {"status": "ok"})
+        state["well"] = False
+        assert ask("/health")[0] == 503
+        assert ask("/")[0] == 404
+        with pytest.raises(Unreadable, match=r"metrics cannot be served at 127\.0\.0\.1:\d+: "):
+            Exposure(PrometheusExporter(list), lambda: True, port=int(exposure.address.rpartition(":")[2]))
