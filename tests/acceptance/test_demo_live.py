@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 
-from redrive.console.nav import NAV
+from redrive.console.render.navigation import NAV
 
 FULL = "REDRIVE_FULL" in os.environ
 PATIENCE = 60.0 if FULL else 270.0

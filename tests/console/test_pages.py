@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Page, expect
 
-from redrive.console.nav import NAV
+from redrive.console.render.navigation import NAV
 from tests.console.looks import faint, sideways, unlabelled
 from tests.console.world import NASTY, SECRET
 

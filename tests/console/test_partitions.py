@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from redrive import App
-from redrive.console.heat import NOTHING, Square, square
+from redrive.console.render.heat_map import NOTHING, Square, square
 from redrive.ops.operator import Operator
 from redrive.partitions.control.plane import Control
 from redrive.partitions.control.sweeps import Grid

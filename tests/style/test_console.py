@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive.console.nav import NAV
-from redrive.console.signs import SIGNS, word
+from redrive.console.render.icons import SIGNS, word
+from redrive.console.render.navigation import NAV
 from tests.style.prose import MAX_JOINED, WORD, measure, template
 
 CONSOLE = Path(__file__).parents[2] / "src" / "redrive" / "console"

@@ -69,7 +69,7 @@ def serve(
         _hash(hash_, as_json)
         return
     try:
-        from ..console.access import Access  # noqa: PLC0415  # the extra may be missing
+        from ..console.security.credentials import Access  # noqa: PLC0415  # the extra may be missing
         from ..console.server import Exposed, address_of, bound, checked  # noqa: PLC0415  # likewise
         from ..console.server import serve as run  # noqa: PLC0415  # likewise
     except ModuleNotFoundError as missing:

@@ -32,7 +32,7 @@ def asgi(
     Returns:
         The ASGI application. Creating it opens nothing.
     """
-    from .access import Access  # noqa: PLC0415  # the extra may be missing
+    from .security.credentials import Access  # noqa: PLC0415  # the extra may be missing
     from .site import site  # noqa: PLC0415  # the same
 
     access = Access(

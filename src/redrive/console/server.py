@@ -14,7 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..ops.target.target import Operated
-from .access import Access
+from .security.credentials import Access
 from .site import site
 
 PATIENCE = 2

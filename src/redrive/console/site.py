@@ -9,14 +9,14 @@ from starlette.staticfiles import StaticFiles
 from ..ops.operator import Operator
 from ..ops.sessions import RevokedSessions
 from ..ops.target.target import Operated
-from .access import Access
 from .api import API
-from .gate import ASGI, Gate
 from .live import Live
 from .pages import PAGES
-from .patience import Patience
-from .problem import told
-from .shown import HERE
+from .render.problem import told
+from .render.templates import HERE
+from .security.credentials import Access
+from .security.login_throttle import Patience
+from .security.middleware import ASGI, Gate
 from .view import Here
 
 

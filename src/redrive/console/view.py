@@ -16,10 +16,10 @@ from ..core.clock import SYSTEM
 from ..ops.operator import Operator
 from ..ops.render import moment
 from ..ops.target.target import Operated
-from .access import Access, Who
-from .gate import path_of
-from .nav import NAV
-from .shown import TEMPLATES
+from .render.navigation import NAV
+from .render.templates import TEMPLATES
+from .security.credentials import Access, Who
+from .security.middleware import path_of
 
 THEME = "redrive_theme"
 

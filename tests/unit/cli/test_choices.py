@@ -10,7 +10,7 @@ import typer
 from redrive.cli.calendar import SIGNS
 from redrive.cli.choices import DEAD_LETTER, JOB, PARTITION, RECORD, stored_name
 from redrive.cli.shown import state_name
-from redrive.console.signs import word
+from redrive.console.render.icons import word
 from redrive.ops.partitions.selection import STANDINGS
 from tests.conformance.partitions.world import DAY
 from tests.unit.cli.command import call

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from redrive.cli.root import app
 from redrive.console import server
-from redrive.console.access import Access
+from redrive.console.security.credentials import Access
 from redrive.ledger import open_ledger
 from redrive.ops.secret import Password, hashed_token
 from tests.unit.cli.command import PROGRAM, call, sqlite

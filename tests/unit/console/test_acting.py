@@ -13,8 +13,8 @@ from fastapi.routing import APIRoute
 from redrive import App, Event
 from redrive.console import asgi
 from redrive.console.api import API
-from redrive.console.gate import MOST
 from redrive.console.pages import PAGES
+from redrive.console.security.middleware import MOST
 from redrive.ledger import NewJob
 
 from .browser import LOOKING, TOKEN, client, csrf, signed_in

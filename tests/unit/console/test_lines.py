@@ -15,7 +15,7 @@ import typer
 from fastapi.testclient import TestClient
 
 from redrive.cli.root import app as command_line
-from redrive.console.nav import NAV
+from redrive.console.render.navigation import NAV
 from tests.conformance.partitions.world import DAY, World
 from tests.console.world import in_trouble, shop
 from tests.unit.console.browser import client

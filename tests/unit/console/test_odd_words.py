@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from redrive import App, Event
 from redrive.console import asgi
-from redrive.console.nav import NAV
+from redrive.console.render.navigation import NAV
 from redrive.ledger import NewJob
 from redrive.ledger.validation import MAX_PAYLOAD
 from redrive.partitions.control.plane import Control

@@ -11,8 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from redrive import App
-from redrive.console.pieces import inline, sentence, status
-from redrive.console.problem import TITLES
+from redrive.console.render.fragments import inline, sentence, status
+from redrive.console.render.problem import TITLES
 from redrive.ledger import NewJob
 from tests.conformance.partitions.world import World
 from tests.style.prose import measure

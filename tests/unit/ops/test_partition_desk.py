@@ -16,7 +16,7 @@ from redrive.cli.calendar import heat_map
 from redrive.cli.doctor import _health
 from redrive.cli.partition_shown import explained
 from redrive.cli.planned import planned
-from redrive.console.heat import lines, picked
+from redrive.console.render.heat_map import lines, picked
 from redrive.errors import NotAllowed
 from redrive.ops.operator import Operator
 from redrive.ops.partitions.lost import RawState

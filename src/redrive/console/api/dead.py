@@ -15,7 +15,7 @@ from ...ops.dead_letters.reveal import Revealed
 from ...ops.defaults import MAX_REPLAYS
 from ...ops.plans.plan import Plan
 from ...ops.sweep import Sweep
-from ..problem import missing
+from ..render.problem import missing
 from .word import Because, Body, Here, Letters, Limit, Number, Said, Since, Text, problems
 
 router = APIRouter(prefix="/api/dead", tags=["dead letters"], responses=problems())

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 
 from ...ops.events import EventReport, ReceivedEvent
-from ..problem import missing
+from ..render.problem import missing
 from .word import Because, Here, Limit, Said, Text, problems
 
 router = APIRouter(prefix="/api/events", tags=["events"], responses=problems())

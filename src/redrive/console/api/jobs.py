@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from ...ops.dead_letters.reveal import Revealed
 from ...ops.jobs import JobLine, JobReport
-from ..problem import missing
+from ..render.problem import missing
 from .word import Because, Here, Limit, Number, States, Text, problems
 
 router = APIRouter(prefix="/api/jobs", tags=["jobs"], responses=problems())

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 
 from ...ops.keys import HeldKey, KeyReport
-from ..problem import missing
+from ..render.problem import missing
 from .word import Because, Here, Limit, Said, Text, problems
 
 router = APIRouter(prefix="/api/keys", tags=["idempotency records"], responses=problems())

@@ -14,7 +14,7 @@ from ...ops.partitions.history import Explained, Facts, History
 from ...ops.partitions.selection import selected
 from ...ops.plans.plan import Plan
 from ...ops.sweep import Sweep
-from ..problem import missing
+from ..render.problem import missing
 from .dead import Planned
 from .word import Because, Here, Limit, Number, Said, Text, problems
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 
 from ...ops.sweep import Sweep, SweepReport
-from ..problem import missing
+from ..render.problem import missing
 from .word import Because, Here, Limit, Number, problems
 
 router = APIRouter(prefix="/api/sweeps", tags=["sweeps"], responses=problems())

@@ -13,7 +13,7 @@ from ...ops.overview.overview import Overview
 from ...ops.partitions.rejections import Rejection
 from ...ops.schedules import Schedule
 from ...ops.workers import Workers
-from ..problem import missing
+from ..render.problem import missing
 from .word import Here, Limit, Since, Text, problems
 
 router = APIRouter(prefix="/api", tags=["monitoring"], responses=problems())

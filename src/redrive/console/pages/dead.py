@@ -12,8 +12,8 @@ from ...errors import Drift
 from ...ops.dead_letters.queries import GROUPED
 from ...ops.defaults import MAX_REPLAYS
 from ...ops.plans.plan import Plan, agreed
-from ..command import command
-from ..problem import missing
+from ..render.command import command
+from ..render.problem import missing
 from ..view import Here, Id, View
 
 router = APIRouter()

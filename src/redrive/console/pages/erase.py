@@ -8,7 +8,7 @@ from ...core.text import pluralise
 from ...errors import Drift
 from ...ops.erase import Erasure
 from ...ops.plans.plan import agreed
-from ..command import command
+from ..render.command import command
 from ..view import Here, View
 
 router = APIRouter()

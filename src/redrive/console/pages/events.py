@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from ..command import command
-from ..problem import missing
+from ..render.command import command
+from ..render.problem import missing
 from ..view import Here, View
 
 router = APIRouter()

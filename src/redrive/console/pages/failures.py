@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from ..problem import missing
+from ..render.problem import missing
 from ..view import Here
 
 router = APIRouter()

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 
 from ...ops.events import event_of
 from ...ops.ledger import STATES
-from ..problem import missing
+from ..render.problem import missing
 from ..view import Here, Id, View
 
 router = APIRouter()

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from ...errors import NotAllowed
-from ..problem import missing
+from ..render.problem import missing
 from ..view import Here, View
 
 router = APIRouter()

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
 from ...ops.sessions import RevokedSessions
-from ..access import DEVICE, SESSION, Busy, name_of
-from ..gate import COOKIE, DEVICE_COOKIE
-from ..patience import Patience, network_of
+from ..security.credentials import DEVICE, SESSION, Busy, name_of
+from ..security.login_throttle import Patience, network_of
+from ..security.middleware import COOKIE, DEVICE_COOKIE
 from ..view import Here, View
 
 router = APIRouter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from ...ops.metrics.collect import prometheus_endpoint
-from ..problem import problem
+from ..render.problem import problem
 
 router = APIRouter()
 

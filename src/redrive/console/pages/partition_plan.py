@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from ...errors import Drift
 from ...ops.partitions.datasets import label
 from ...ops.plans.plan import Plan, agreed
-from ..command import command
+from ..render.command import command
 from ..view import Here, View
 from .partitions import ACTS, given_of, percent, selected_of
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 
 from ...ops.partitions.calendar import Calendar
 from ...ops.partitions.selection import STANDINGS, Selection, selected
-from ..heat import LANES, LETTERS, WORDS, Pick, days, lines, picked
+from ..render.heat_map import LANES, LETTERS, WORDS, Pick, days, lines, picked
 from ..view import Here, View
 
 router = APIRouter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from ...errors import NotAllowed
-from ..problem import missing
+from ..render.problem import missing
 from ..view import Here, Id, View
 
 router = APIRouter()

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy
 
 from redrive import App
-from redrive.console.access import Access
+from redrive.console.security.credentials import Access
 from redrive.http import AsyncClient, Client
 from redrive.journal.redaction import HIDDEN, is_secret, redact, redact_text, values
 from redrive.journal.redaction.patterns import redact_patterns

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from redrive.cli.spark import spark, twos
-from redrive.console.drawn import bars
+from redrive.console.render.sparkline import bars
 from redrive.ops.overview.trend import HOURS, NONE, SLOT, trend
 
 NOW = 3_000_000

@@ -8,9 +8,9 @@ from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any
 
-from ..core.text import pluralise
-from ..ops.partitions.calendar import WORST, Calendar, Row
-from .signs import word
+from ...core.text import pluralise
+from ...ops.partitions.calendar import WORST, Calendar, Row
+from .icons import word
 
 LETTERS = {"success": "s", "pending": "p", "refresh_failed": "r", "failed": "f", "terminal": "t"}
 """CSS classes by status. Short, because a page has thousands of them."""

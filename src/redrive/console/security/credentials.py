@@ -11,9 +11,9 @@ import threading
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..core.clock import SYSTEM, Clock
-from ..ops.actor import PROGRAM
-from ..ops.secret import QUICK, SHORTEST_PASSWORD, SHORTEST_TOKEN, TOKEN, Password, hashed_token, is_hashed, keep_secret
+from ...core.clock import SYSTEM, Clock
+from ...ops.actor import PROGRAM
+from ...ops.secret import QUICK, SHORTEST_PASSWORD, SHORTEST_TOKEN, TOKEN, Password, hashed_token, is_hashed, keep_secret
 
 Role: TypeAlias = Literal["operator", "viewer"]
 SESSION = 12 * 3600.0

@@ -10,9 +10,9 @@ from starlette.websockets import WebSocketDisconnect
 
 from redrive import App
 from redrive.console import asgi
-from redrive.console.gate import COOKIE, _fields
+from redrive.console.security.middleware import COOKIE, _fields
 
-from .browser import HERE, LOOKING, PASSWORD, TOKEN, client, csrf, let_in, signed_in
+from ..browser import HERE, LOOKING, PASSWORD, TOKEN, client, csrf, let_in, signed_in
 
 # ---- this machine only ----
 

@@ -9,8 +9,8 @@ import pytest
 from markupsafe import Markup
 from starlette.requests import Request
 
-from redrive.console.access import Access
-from redrive.console.pieces import cli, count, countdown, status, trend, when
+from redrive.console.render.fragments import cli, count, countdown, status, trend, when
+from redrive.console.security.credentials import Access
 from redrive.console.view import View
 from redrive.ledger import open_ledger
 from redrive.ops.overview.trend import NONE, Trend

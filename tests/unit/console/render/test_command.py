@@ -8,9 +8,9 @@ from datetime import datetime, timedelta, timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.console.command import command
-from redrive.console.shown import HINT, TEMPLATES, first_line, hint, number, percent, seconds, short, took
-from redrive.console.signs import SIGNS, sign, tone
+from redrive.console.render.command import command
+from redrive.console.render.icons import SIGNS, sign, tone
+from redrive.console.render.templates import HINT, TEMPLATES, first_line, hint, number, percent, seconds, short, took
 
 NOW = datetime(2026, 1, 31, 12, 30, tzinfo=timezone.utc)
 

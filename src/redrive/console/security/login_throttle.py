@@ -6,7 +6,7 @@ import ipaddress
 import threading
 from collections import OrderedDict
 
-from ..core.clock import SYSTEM, Clock
+from ...core.clock import SYSTEM, Clock
 
 MAX_WRONG = 5
 """Wrong passwords within WINDOW_SECONDS."""

@@ -9,10 +9,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from ..errors import LedgerError, NotAllowed
-from ..ops.target.target import DATABASES
-from .gate import api, path_of
-from .view import view
+from ...errors import LedgerError, NotAllowed
+from ...ops.target.target import DATABASES
+from ..security.middleware import api, path_of
+from ..view import view
 
 LOG = logging.getLogger("redrive.console")
 TITLES = {

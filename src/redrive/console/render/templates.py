@@ -9,12 +9,12 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ..core.text import format_duration, pluralise
-from ..ops.render import ago, utc
-from . import pieces
+from ...core.text import format_duration, pluralise
+from ...ops.render import ago, utc
+from . import fragments
 from .command import command
-from .drawn import bars
-from .signs import sign, tone, word
+from .icons import sign, tone, word
+from .sparkline import bars
 
 SHORT, HINT = 80, 400
 LONGEST = 50_000
@@ -99,10 +99,10 @@ def _environment() -> Environment:
     made.filters |= {
         "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign,
         "tone": tone, "first_line": first_line, "hint": hint, "plainly": plainly, "short": short, "span": format_duration,
-        "bars": bars, "amount": pluralise, "status": pieces.status, "when": pieces.when, "count": pieces.count,
-        "trend": pieces.trend, "inline": pieces.inline, "sentence": pieces.sentence, "word": word,
+        "bars": bars, "amount": pluralise, "status": fragments.status, "when": fragments.when, "count": fragments.count,
+        "trend": fragments.trend, "inline": fragments.inline, "sentence": fragments.sentence, "word": word,
     }  # fmt: skip
-    made.globals |= {"took": took, "percent": percent, "command": command, "longest": LONGEST, "pieces": pieces}
+    made.globals |= {"took": took, "percent": percent, "command": command, "longest": LONGEST, "pieces": fragments}
     return made
 
 

@@ -10,11 +10,11 @@ from datetime import datetime, timezone
 
 from markupsafe import Markup, escape
 
-from ..ops.overview.trend import Trend
-from ..ops.render import ago
-from .drawn import bars
-from .signs import sign, tone
-from .signs import word as word_of
+from ...ops.overview.trend import Trend
+from ...ops.render import ago
+from .icons import sign, tone
+from .icons import word as word_of
+from .sparkline import bars
 
 NEVER = Markup('<span class="dim">–</span>')
 NONE = Markup('<span class="dim none">–</span>')

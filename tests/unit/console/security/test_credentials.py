@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from redrive.console.access import DEVICE, SESSION, WAITING_AT_MOST, Access, Busy, name_of
-from redrive.console.patience import MAX_WRONG, WINDOW_SECONDS, Patience, network_of
+from redrive.console.security.credentials import DEVICE, SESSION, WAITING_AT_MOST, Access, Busy, name_of
+from redrive.console.security.login_throttle import MAX_WRONG, WINDOW_SECONDS, Patience, network_of
 from redrive.ops.secret import COST, Password, hashed_token, is_hashed, new_token
 from redrive.testing import FakeClock
 

@@ -15,9 +15,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from ..ops.actor import user
-from ..ops.sessions import RevokedSessions
-from .access import Access, Who
+from ...ops.actor import user
+from ...ops.sessions import RevokedSessions
+from .credentials import Access, Who
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]

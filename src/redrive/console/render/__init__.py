@@ -1,0 +1,1 @@
+"""Templates and the parts of a page."""

@@ -1,0 +1,1 @@
+"""Login, roles and request checks."""
