@@ -153,7 +153,7 @@ def test_wide_signatures_count_unless_they_are_public() -> None:
             f"class Hidden:\n  def start(self, {nine}): ...\n"
             f"def begin({nine}): ...\ndef eight(self, a, b, c, d, e, f, g, h): ...\n",
         ),
-        module("redrive.cli.dead", f"def command({nine}): ..."),
+        module("redrive.cli.commands.dead", f"def command({nine}): ..."),
     ]
     assert texts(count_wide_signatures(modules)) == ["Operator._own: 9 parameters", "Hidden.start: 9 parameters"]
 

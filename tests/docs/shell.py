@@ -58,7 +58,8 @@ def _serve(asked: socket.socket) -> NoReturn:
 
 
 def _run(arguments: list[str], environment: dict[str, str]) -> NoReturn:
-    from redrive.cli import main, output
+    from redrive.cli import main
+    from redrive.cli.render import output
 
     os.environ.clear()
     os.environ.update(environment)

@@ -14,8 +14,8 @@ from rich.text import Text
 
 from ..core.context import clock_around
 from ..ops.render import document
-from .moments import utc
-from .output import Harmless, complain, console, print_line, show
+from .render.moments import utc
+from .render.output import Harmless, complain, console, print_line, show
 
 EVERY = 1.0
 """Seconds between two reads."""

@@ -10,7 +10,7 @@ from rich.text import Text
 from ..core.text import format_duration
 from ..ops.retry_stacks.native import NativeReport, Unreadable
 from ..ops.retry_stacks.native import native as read_native
-from .output import BAD_INPUT, bullets, complain, console, heading, print_json, show, table
+from .render.output import BAD_INPUT, bullets, complain, console, heading, print_json, show, table
 
 
 def native(client: str, source: str | None, *, as_json: bool) -> None:

@@ -14,9 +14,9 @@ from ..ops.actor import user
 from ..ops.operator import Operator
 from ..ops.target.imported import Unreadable
 from ..ops.target.target import operated
-from .followup import given
-from .moments import moment
-from .output import BAD_INPUT, complain, complain_of
+from .render.moments import moment
+from .render.output import BAD_INPUT, complain, complain_of
+from .render.suggestions import given
 
 NOT_DONE = 1
 """Not done completely, or not found."""

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from .followup import given
 from .lazy import Lazy, LazyGroup
+from .render.suggestions import given
 
 UNEXPECTED = 70
 """EX_SOFTWARE of sysexits.h: an error of ours."""
@@ -20,33 +20,33 @@ PIPE = 141
 """What a shell makes of SIGPIPE."""
 
 COMMANDS = {
-    "init": Lazy("init", "Create redrive.toml and a sample app", "Get started"),
-    "demo": Lazy("demo", "Run a demo shop with a worker and console", "Get started"),
-    "config": Lazy("config", "Show the effective configuration", "Get started"),
+    "init": Lazy("commands.init", "Create redrive.toml and a sample app", "Get started"),
+    "demo": Lazy("commands.demo", "Run a demo shop with a worker and console", "Get started"),
+    "config": Lazy("commands.config", "Show the effective configuration", "Get started"),
     "work": Lazy("work", "Run the jobs of an app", "Run"),
     "serve": Lazy("serve", "Serve the web console and the REST API", "Run"),
-    "overview": Lazy("overview", "Show problems, workers and queues", "Observe"),
-    "doctor": Lazy("doctor", "Check a ledger for problems", "Observe"),
-    "failures": Lazy("failures", "Group failures by job type and error", "Observe"),
-    "journal": Lazy("journal", "Show log records of jobs and partitions", "Observe"),
+    "overview": Lazy("commands.overview", "Show problems, workers and queues", "Observe"),
+    "doctor": Lazy("commands.doctor", "Check a ledger for problems", "Observe"),
+    "failures": Lazy("commands.failures", "Group failures by job type and error", "Observe"),
+    "journal": Lazy("commands.journal", "Show log records of jobs and partitions", "Observe"),
     "workers": Lazy("workers", "List workers", "Observe"),
-    "schedules": Lazy("schedules", "List schedules", "Observe"),
-    "jobs": Lazy("jobs", "List and show jobs", "Jobs and messages"),
-    "dead": Lazy("dead", "List, replay and discard dead letters", "Jobs and messages"),
-    "dlq": Lazy("dead", "Alias of dead", "Jobs and messages"),
+    "schedules": Lazy("commands.schedules", "List schedules", "Observe"),
+    "jobs": Lazy("commands.jobs", "List and show jobs", "Jobs and messages"),
+    "dead": Lazy("commands.dead", "List, replay and discard dead letters", "Jobs and messages"),
+    "dlq": Lazy("commands.dead", "Alias of dead", "Jobs and messages"),
     "sweeps": Lazy("sweeps", "Control bulk replays and discards", "Jobs and messages"),
-    "events": Lazy("events", "List, show and replay events", "Jobs and messages"),
-    "keys": Lazy("keys", "List and release idempotency records", "Jobs and messages"),
-    "state": Lazy("state", "Inspect and control partitions", "Data"),
-    "backfill": Lazy("backfill", "Plan and run backfills", "Data"),
-    "plan": Lazy("plan", "Show and apply saved plans", "Data"),
-    "batch": Lazy("batch", "List and reopen rejected batch items", "Data"),
+    "events": Lazy("commands.events", "List, show and replay events", "Jobs and messages"),
+    "keys": Lazy("commands.keys", "List and release idempotency records", "Jobs and messages"),
+    "state": Lazy("partitions.app", "Inspect and control partitions", "Data"),
+    "backfill": Lazy("partitions.backfill", "Plan and run backfills", "Data"),
+    "plan": Lazy("commands.plan", "Show and apply saved plans", "Data"),
+    "batch": Lazy("commands.batch", "List and reopen rejected batch items", "Data"),
     "storage": Lazy("storage", "List, read, write and copy stored files", "Data"),
-    "ledger": Lazy("ledger", "Migrate and inspect the ledger", "Maintain"),
-    "audit": Lazy("audit", "List and verify the audit log", "Maintain"),
-    "erase": Lazy("erase", "Erase the data of one user", "Maintain"),
-    "classify": Lazy("classify", "Explain whether an error is retried", "Understand"),
-    "layers": Lazy("layers", "Show the worst case of nested retries", "Understand"),
+    "ledger": Lazy("commands.ledger", "Migrate and inspect the ledger", "Maintain"),
+    "audit": Lazy("commands.audit", "List and verify the audit log", "Maintain"),
+    "erase": Lazy("commands.erase", "Erase the data of one user", "Maintain"),
+    "classify": Lazy("commands.classify", "Explain whether an error is retried", "Understand"),
+    "layers": Lazy("commands.layers", "Show the worst case of nested retries", "Understand"),
 }
 """Every command: its module, which is loaded when it runs, its summary (a test compares), and its section."""
 
@@ -95,7 +95,7 @@ def run() -> None:
     except Exception as problem:
         if os.environ.get("REDRIVE_DEBUG"):
             raise
-        from .output import BAD_INPUT, complain  # noqa: PLC0415  # Rich: 40 ms that `--help` need not wait for
+        from .render.output import BAD_INPUT, complain  # noqa: PLC0415  # Rich: 40 ms that `--help` need not wait for
 
         if isinstance(problem, OverflowError) and "SQLite INTEGER" in str(problem):
             complain(f"number too large: the maximum is {2**63 - 1}")

@@ -16,7 +16,7 @@ from ..ops.settings import known, warnings
 from ..ops.target.imported import Unreadable
 from ..ops.target.operated import operated
 from .options import NO_LEDGER, Where, option
-from .output import BAD_INPUT, complain, complain_of, console, print_json, show
+from .render.output import BAD_INPUT, complain, complain_of, console, print_json, show
 
 EXTRA = frozenset(("fastapi", "jinja2", "uvicorn", "starlette"))
 

@@ -21,12 +21,12 @@ from ..errors import AlreadyExists, PathInvalid, StorageError, Unavailable
 from ..ops import storage as ops
 from ..ops.render import document
 from ..ops.target.imported import Unreadable
-from .bar import bar
 from .command import Commands
-from .fit import Column, fitted
-from .moments import ago, utc
 from .options import INTERRUPTED, NOT_DONE, AsJson, option
-from .output import BAD_INPUT, complain, console, print_json, show
+from .render.moments import ago, utc
+from .render.output import BAD_INPUT, complain, console, print_json, show
+from .render.progress import bar
+from .render.table import Column, fitted
 
 app = Commands(help="List, read, write and copy stored files.")
 

@@ -15,16 +15,16 @@ from ..core.text import format_duration, pluralise
 from ..ops.operator import Operator
 from ..ops.render import document
 from ..ops.sweep import Sweep, SweepReport, progress, time_left
-from .act import Detach, carry_out
+from .apply.dead_letters import Detach, carry_out
 from .command import Commands
-from .fit import Column, fitted
 from .follow import follow as follow_report
 from .follow import stopped_watching
-from .followup import then
-from .moments import ago, both
 from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Where, operator
-from .output import complain, console, heading, pairs, print_json, show
-from .shown import cut_note, showing, state_name, with_note
+from .render.fields import cut_note, showing, state_name, with_note
+from .render.moments import ago, both
+from .render.output import complain, console, heading, pairs, print_json, show
+from .render.suggestions import then
+from .render.table import Column, fitted
 
 app = Commands(help="Control bulk replays and discards.")
 Number = Annotated[int, typer.Argument(metavar="ID", help="ID of the sweep")]

@@ -20,7 +20,7 @@ from ..ops.render import document
 from ..ops.target.imported import Unreadable
 from ..ops.work import Shift, Status, Terms, Work, hired
 from .options import NO_LEDGER, option
-from .output import BAD_INPUT, COMMANDS, complain, complain_of, console
+from .render.output import BAD_INPUT, COMMANDS, complain, complain_of, console
 
 EVERY = 10.0
 """Seconds between lines where nobody watches."""

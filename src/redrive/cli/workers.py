@@ -13,10 +13,10 @@ from ..ops.defaults import QUIET
 from ..ops.render import ago, document
 from ..ops.workers import WorkerLine, Workers
 from .command import Commands
-from .fit import Column, fitted
-from .followup import spelled
 from .options import AsJson, HeartbeatTimeout, Where, operator
-from .output import console, print_json, show
+from .render.output import console, print_json, show
+from .render.suggestions import spelled
+from .render.table import Column, fitted
 
 app = Commands(help="List workers.")
 STYLES = {"alive": "green", "silent": "bold red", "lost": "red", "ended": "dim"}

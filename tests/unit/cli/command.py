@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from typer.testing import CliRunner
 
-from redrive.cli import output
+from redrive.cli.render import output
 from redrive.cli.root import app
 from tests.zygote import warm
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from redrive.cli.confirm import agreed
+from redrive.cli.apply.confirm import agreed
 from redrive.ledger import open_ledger
 from redrive.ops.plans import stored
 from tests.conformance.partitions.world import World

@@ -11,11 +11,11 @@ import pytest
 from rich.console import Console, RenderableType
 
 from redrive import App
-from redrive.cli import steer
-from redrive.cli.calendar import heat_map
-from redrive.cli.doctor import _health
-from redrive.cli.partition_shown import explained
-from redrive.cli.planned import planned
+from redrive.cli.apply.partitions import planned
+from redrive.cli.commands.doctor import _health
+from redrive.cli.partitions import markers
+from redrive.cli.partitions.calendar import heat_map
+from redrive.cli.partitions.render import explained
 from redrive.console.render.heat_map import lines, picked
 from redrive.errors import NotAllowed
 from redrive.ops.operator import Operator
@@ -293,14 +293,14 @@ def test_a_rollback_to_the_same_raw_data_says_so(
     def operator(*_: object, **__: object) -> Iterator[Operator]:
         yield lake.ann
 
-    monkeypatch.setattr(steer, "operator", operator)
+    monkeypatch.setattr(markers, "operator", operator)
     first, key = filled(lake, box), f"crm/acme/orders/{DAY}"
     for act in (lake.ann.revalidate, lake.ann.reprocess):
         lake.ann.apply(act(lake.orders, DAY, customers=["acme"]), because="again")
         box.drain(forever=False)
-    steer.rollback(key, because="x")
+    markers.rollback(key, because="x")
     assert "same as before" not in capsys.readouterr().out
-    steer.rollback(key, because="x")
+    markers.rollback(key, because="x")
     printed = " ".join(capsys.readouterr().out.split())
     assert f"the current run is {first}" in printed
     assert "The data is the same as before" in printed

@@ -1,0 +1,1 @@
+"""Show a plan, ask for confirmation and apply it."""
