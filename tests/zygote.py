@@ -24,8 +24,14 @@ from tests.servers.process import die_with_parent
 ROOT = Path(__file__).parents[1]
 LOADED = ("psycopg", "alembic.command", "alembic.config", "redrive.ledger.ledger")
 """What programs on a ledger need."""
-NOUNS = "audit backfill batch dead doctor erase events jobs layers plan state storage work"
-COMMANDS = ("redrive.cli.root", *(f"redrive.cli.{noun}" for noun in NOUNS.split()))
+COMMANDS = (
+    "redrive.cli.root",
+    "redrive.cli.storage",
+    "redrive.cli.work",
+    "redrive.cli.partitions.app",
+    "redrive.cli.partitions.backfill",
+    *(f"redrive.cli.commands.{name}" for name in "audit batch dead doctor erase events jobs layers plan".split()),
+)
 """What commands need beside."""
 
 

@@ -382,7 +382,7 @@ class Figure(NamedTuple):
 
 
 FIGURES = {
-    "modules": Figure("modules", count_modules, 582, 480),
+    "modules": Figure("modules", count_modules, 595, 480),
     "lines": Figure("lines", count_lines, 85_000, 47_000),
     "statements": Figure("statements", count_statements, 41_500, 28_000),
     "longest": Figure("lines of the longest module", count_longest, 600, 600),

@@ -15,7 +15,8 @@ LOOKS = (("jobs", "list"), ("dead", "list"), ("sweeps", "list"), ("events", "lis
 UNNEEDED = (
     "alembic", "sqlalchemy.orm", "opentelemetry", "prometheus_client", "fastapi", "starlette", "uvicorn", "jinja2",
     "psycopg", "redis", "httpx2", "grpc", "pyarrow", "redrive.app.app", "redrive.engine", "redrive.worker", "redrive.storage",
-    "redrive.ledger.store.postgres.store", "redrive.ledger.store.sqlite.store", "redrive.ops.health.doctor", "redrive.ops.overview.overview",
+    "redrive.ledger.store.postgres.store", "redrive.ledger.store.sqlite.store", "redrive.ops.health.doctor",
+    "redrive.ops.overview.overview",
 )  # fmt: skip
 PROGRAM = """
 import io, json, sys

@@ -26,16 +26,17 @@ class Lazy(NamedTuple):
     def loaded(self, name: str, /) -> Any:
         """The command itself."""
         module = import_module(f".{self.module}", __package__)
+        function = self.module.rpartition(".")[2]
         group = getattr(module, "app", None)
         if isinstance(group, typer.Typer):
             group.rich_markup_mode = None
             command: Any = typer.main.get_group(group)
         else:
             alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-            alone.command(name, cls=Command)(getattr(module, self.module))
+            alone.command(name, cls=Command)(getattr(module, function))
             command = typer.main.get_command(alone)
         command.name = name
-        if self.module != name:  # an alias
+        if function not in (name, "app"):  # an alias
             command.help = self.help
         return command
 

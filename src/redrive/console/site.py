@@ -13,7 +13,7 @@ from .api import API
 from .live import Live
 from .pages import PAGES
 from .render.problem import told
-from .render.templates import HERE
+from .render.templates import CONSOLE
 from .security.credentials import Access
 from .security.login_throttle import Patience
 from .security.middleware import ASGI, Gate
@@ -33,7 +33,7 @@ def site(app: Operated, access: Access, /) -> ASGI:
         made.include_router(page, include_in_schema=False)
     for noun in API:
         made.include_router(noun)
-    made.mount("/static", StaticFiles(directory=HERE / "static"))
+    made.mount("/static", StaticFiles(directory=CONSOLE / "static"))
 
     @made.get("/live", include_in_schema=False)
     async def listen(_view: Here) -> Response:

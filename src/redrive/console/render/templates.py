@@ -19,7 +19,7 @@ from .sparkline import bars
 SHORT, HINT = 80, 400
 LONGEST = 50_000
 """Characters of a payload on a page: nobody reads more of it there."""
-HERE = Path(__file__).parent
+CONSOLE = Path(__file__).parent.parent
 
 
 def iso(moment: datetime | None, /) -> str:
@@ -89,7 +89,7 @@ def percent(part: float, whole: float, /) -> str:
 def _environment() -> Environment:
     # Escaping is on for every template, whatever its name; a name that is missing is an error, not an empty place.
     made = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
+        loader=FileSystemLoader(CONSOLE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
     from .overview import Overview
 else:  # as operator.py has it
     failures, journal, overview, presence, rejections, schedules, workers = deferred(
-        __package__, "failures", "journal", "overview", "presence", "rejections", "schedules", "workers"
+        "redrive.ops",
+        "overview.failures",
+        "overview.journal",
+        "overview.overview",
+        "health.presence",
+        "partitions.rejections",
+        "schedules",
+        "workers",
     )
 
 

@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from .plan import PickingAct
 else:  # as operator.py has it
     backfill, chosen, datasets, desk, partition_plan, selection = deferred(
-        __package__, "backfill", "chosen", "datasets", "operator", "plan", "selection"
+        "redrive.ops",
+        "partitions.backfill",
+        "plans.options",
+        "partitions.datasets",
+        "partitions.operator",
+        "partitions.plan",
+        "partitions.selection",
     )
 
 

@@ -41,7 +41,7 @@ def imported(module: str, name: str, /) -> Any:
 
 def _where(wrong: BaseException) -> str:
     """The user's own line, where one can be told: the last that is neither ours nor the import system's."""
-    ours = str(Path(__file__).parent.parent)
+    ours = str(Path(__file__).parent.parent.parent)
     frames = [frame for frame in extract_tb(wrong.__traceback__) if not frame.filename.startswith((ours, "<"))]
     own = [frame for frame in frames if Path(frame.filename).parent != Path(importlib.__file__).parent]
     return f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
