@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/concepts: life cycles of a job, a message, a partition and an item, and the architecture.
+"""Draw the pictures of docs/concepts and docs/architecture.md: life cycles, layers and a turn of a worker.
 
     python scripts/concept_pictures.py
 
@@ -188,7 +188,84 @@ ARCHITECTURE = Picture(
     ],
 )
 
-PICTURES = (JOB, MESSAGE, PARTITION, ITEM, ARCHITECTURE)
+ESCALATION = Picture(
+    "escalation",
+    "From a call to a dead letter",
+    820,
+    190,
+    [
+        Box(20, 40, 160, "call", "attempts in the process", "active"),
+        Box(300, 40, 180, "job in the ledger", "attempts by workers", "active"),
+        Box(600, 40, 180, "dead letter", "an operator decides", "bad"),
+        Box(20, 130, 160, "done", "value returned", "good"),
+        Box(300, 130, 180, "done", "result stored", "good"),
+        Box(600, 130, 180, "discarded", "with a reason"),
+    ],
+    [
+        Arrow([(180, 63), (300, 63)], "gave up, spill", (240, 56)),
+        Arrow([(480, 63), (600, 63)], "gave up", (540, 56)),
+        Arrow([(100, 86), (100, 130)], "success", (108, 112), "start"),
+        Arrow([(360, 86), (360, 130)], "success", (352, 112), "end"),
+        Arrow([(710, 86), (710, 130)], "discard", (718, 112), "start"),
+        Arrow([(640, 86), (640, 106), (430, 106), (430, 86)], "replay", (535, 120)),
+    ],
+)
+
+TURN = Picture(
+    "turn",
+    "A turn of the dispatcher",
+    820,
+    330,
+    [
+        Box(20, 40, 170, "threads, event loop", "executors.py, attempt.py", "active"),
+        Box(20, 130, 170, "sources", "arrivals.py", "active"),
+        Box(270, 20, 190, "1. collect results", "completer.py"),
+        Box(270, 85, 190, "2. plan the turn", "turn.py", "wait"),
+        Box(270, 150, 190, "3. settle, claim, store", "dispatcher.py, one write", "good"),
+        Box(270, 215, 190, "4. work sources", "work_source.py"),
+        Box(270, 272, 190, "5. maintenance", "maintenance.py"),
+        Box(590, 110, 190, "ledger", "SQLite or Postgres", "good", 126),
+    ],
+    [
+        Arrow([(190, 55), (270, 43)], "results", (228, 40)),
+        Arrow([(190, 153), (270, 167)], "events", (212, 178)),
+        Arrow([(365, 66), (365, 85)]),
+        Arrow([(365, 131), (365, 150)]),
+        Arrow([(365, 196), (365, 215)]),
+        Arrow([(365, 261), (365, 272)]),
+        Arrow([(460, 165), (590, 165)], "settlements, demand", (525, 158)),
+        Arrow([(590, 184), (460, 184)], "leases", (525, 200)),
+        Arrow([(460, 230), (590, 220)], "partitions", (525, 240)),
+        Arrow([(460, 300), (685, 300), (685, 236)], "heartbeat, renewal, recovery", (572, 294)),
+        Arrow([(270, 185), (230, 185), (230, 105), (105, 105), (105, 86)], "start jobs", (165, 99)),
+        Arrow([(270, 290), (8, 290), (8, 12), (365, 12), (365, 20)], "wait for the next turn", (120, 307)),
+    ],
+)
+
+LAYER_ROWS = (
+    ("cli", "", "wait"),
+    ("console · demo", "", "wait"),
+    ("ops", "everything an operator can do", "wait"),
+    ("app", "App: the ledger and the registered functions", "active"),
+    ("partitions", "data by customer and day", "active"),
+    ("commands · messages · batch · idempotency · http · grpc · storage", "", "active"),
+    ("worker", "claims jobs and runs them", "good"),
+    ("ledger · native", "durable state; policies as other clients' options", "good"),
+    ("analysis", "the worst case of nested retries", "plain"),
+    ("engine", "retry(...)", "plain"),
+    ("journal · settings", "log records, configuration", "plain"),
+    ("core · errors · backoff", "pure values and decisions", "plain"),
+)
+LAYERS = Picture(
+    "layers",
+    "The layers of the package",
+    820,
+    20 + 42 * len(LAYER_ROWS),
+    [Box(60, 10 + 42 * place, 740, title, note, colour, 38) for place, (title, note, colour) in enumerate(LAYER_ROWS)],
+    [Arrow([(30, 14), (30, 10 + 42 * len(LAYER_ROWS))], "imports", (30, 8 + 21 * len(LAYER_ROWS)))],
+)
+
+PICTURES = (JOB, MESSAGE, PARTITION, ITEM, ARCHITECTURE, ESCALATION, TURN, LAYERS)
 
 
 def draw(picture: Picture) -> str:

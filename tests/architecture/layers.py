@@ -1,4 +1,4 @@
-"""The layers of docs/design.md: who may import whom, and which foreign packages each part may use."""
+"""The layers of docs/architecture.md: who may import whom, and which foreign packages each part may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The code keeps to the layers that docs/design.md draws."""
+"""The code keeps to the layers that docs/architecture.md draws."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def where(module: str, line: int) -> str:
 
 def test_every_part_has_its_place() -> None:
     homeless = {unit(module) for module in MODULES} - {"", "testing", *PLACE}
-    assert not homeless, f"not in the layers (tests/architecture/layers.py, docs/design.md): {sorted(homeless)}"
+    assert not homeless, f"not in the layers (tests/architecture/layers.py, docs/architecture.md): {sorted(homeless)}"
 
 
 def test_nothing_imports_upward_or_sideways() -> None:

@@ -11,6 +11,7 @@ import pytest
 from redrive.batch.report import Status as ItemStatus
 from redrive.ledger.state import Shown
 from redrive.partitions.model import Status as PartitionStatus
+from tests.architecture.layers import LAYERS
 
 ROOT = Path(__file__).parents[2]
 LIFE_CYCLES = (ROOT / "docs" / "concepts" / "life-cycles.md").read_text(encoding="utf-8")
@@ -38,3 +39,9 @@ def test_the_files_are_as_the_script_draws_them(script: dict[str, Any]) -> None:
 def test_a_picture_has_every_state(script: dict[str, Any], name: str, states: set[str]) -> None:
     assert states <= {box.title for box in script[name].boxes}
     assert all(f"`{state}`" in LIFE_CYCLES for state in states)
+
+
+def test_the_layers_are_those_that_are_checked(script: dict[str, Any]) -> None:
+    drawn = [frozenset(title.split(" · ")) for title, _, _ in script["LAYER_ROWS"]]
+    checked = [layer for layer in reversed(LAYERS) if layer != {"__main__"}]
+    assert drawn == checked

@@ -25,7 +25,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(ROOT / "docs" / "assets", docs / "assets")
     (docs / "deep").mkdir()
     (docs / "index.md").write_text("# Home\n\nNothing here.\n")
-    (docs / "design.md").write_text("# Design\n\nWhy a breaker opens.\n")  # mkdocs.yml: not_in_nav
+    (docs / "architecture.md").write_text("# Architecture\n\nWhy a breaker opens.\n")  # mkdocs.yml: not_in_nav
     (docs / "deep" / "page.md").write_text("# Circuits\n\nA breaker opens at a failure rate.\n")
     options: dict[str, Any] = {"docs_dir": str(docs), "site_dir": str(target), "nav": ["index.md", "deep/page.md"]}
     config = load_config(str(ROOT / "mkdocs.yml"), plugins=["search", "offline"], **options)

@@ -108,5 +108,5 @@ RESCUE = Scene(
         f"{figures['jobs']} jobs: {figures['by_first']} by the one that was killed, {figures['by_second']} by the next; "
         f"lost {figures['lost']}, doubled {figures['doubled']}"
     ),
-    "docs/design.md",
+    "docs/architecture.md",
 )

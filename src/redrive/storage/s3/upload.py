@@ -51,12 +51,13 @@ class S3Upload:
     def send(self, body: Body) -> None:
         """Upload the whole body."""
         size = part_size(body.size, 1)
-        first_part = body.read(size)
-        if len(first_part) < size:
+        first_parts = [body.read(size)]
+        if len(first_parts[0]) < size:
             options = {**self._create_options, **self._complete_options}
-            self._client.call("put_object", **self._object, **options, Body=first_part)
+            self._client.call("put_object", **self._object, **options, Body=first_parts[0])
             return
-        self._run_multipart(lambda upload: self._send_parts(upload, first_part, body))
+        # In a list, so that `_send_parts` can take it out: it would stay in memory to the end.
+        self._run_multipart(lambda upload: self._send_parts(upload, first_parts, body))
 
     def copy(self, source: dict[str, str], size: int) -> None:
         """Copy an object that is too large for one request."""
@@ -90,10 +91,12 @@ class S3Upload:
         except Exception:
             pass  # The first error is raised. A lifecycle rule of the bucket removes the parts.
 
-    def _send_parts(self, upload: dict[str, Any], first_part: bytes, body: Body) -> list[str]:
+    def _send_parts(
+        self, upload: dict[str, Any], first_parts: list[bytes], body: Body
+    ) -> list[str]:
         in_flight: deque[Future[Any]] = deque()
         etags: list[str] = []
-        part, number = first_part, 1
+        part, number = first_parts.pop(), 1
         try:
             while part:
                 in_flight.append(
