@@ -77,7 +77,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "demo.incident": frozenset(("grpc",)),
     "testing": frozenset(("pytest",)),
     "testing.grpc_server": frozenset(("grpc",)),
-    "testing.partitions": frozenset(("sqlalchemy",)),
+    "testing.stepwise_runner": frozenset(("sqlalchemy",)),
     "journal.sinks.otel": frozenset(("opentelemetry",)),
     "journal.sinks.prometheus": frozenset(("prometheus_client",)),
     "journal.sinks.structlog": frozenset(("structlog",)),

@@ -41,17 +41,5 @@ def test_every_exception_stands_in_its_table() -> None:
 
 def test_what_an_app_can_do_stands_there_too() -> None:
     # For workers and operators:
-    inner = {
-        "chores",
-        "commands",
-        "datasets",
-        "inbox",
-        "kinds",
-        "load",
-        "on_ledger",
-        "open_existing",
-        "partition_runners",
-        "partition_tasks",
-        "url",
-    }
+    inner = {"commands", "datasets", "kinds", "url"}
     assert {name for name in dir(redrive.App) if not name.startswith("_")} - inner - named("index.md") == set()

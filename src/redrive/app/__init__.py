@@ -1,4 +1,4 @@
-"""App: the root object with the ledger and the registered functions, facet by facet."""
+"""App: the root object that holds the ledger and the registered functions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ..core.lazy import lazily
 
 if TYPE_CHECKING:
     from .app import App as App
-    from .ledgered import DEFAULT as DEFAULT
-    from .ledgered import VARIABLE as VARIABLE
+    from .ledger_opener import DEFAULT as DEFAULT
+    from .ledger_opener import VARIABLE as VARIABLE
 
-_HOMES = {"App": "app", "DEFAULT": "ledgered", "VARIABLE": "ledgered"}
+_HOMES = {"App": "app", "DEFAULT": "ledger_opener", "VARIABLE": "ledger_opener"}
 __all__ = ["DEFAULT", "VARIABLE", "App"]
 
 if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass

@@ -1,34 +1,59 @@
-"""App: the root that holds the ledger and what is registered to work from it."""
+"""App: the root object that holds the ledger and the registered functions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
-from ..core.key import Key, KeyOf
+from ..commands.options import CommandOptions
+from ..core.fault import Rules
+from ..core.key import Key, KeyLike, KeyOf
 from ..core.seconds import Seconds
 from ..journal.bus import subscribe
-from ..storage.registry import Registry as Stores
+from ..journal.redaction import hide
+from ..storage.registry import Registry as StoreRegistry
 from ..storage.registry import to_registry
-from .extracting import Extracting
-from .idempotent import Idempotent
-from .listening import Listening
+from .ledger_opener import LedgerOpener
+from .registrations import Registrations
 
 if TYPE_CHECKING:
     from ..batch.store.ledger import LedgerItems
+    from ..commands.command import (
+        BoundCommand,
+        CommandDecorator,
+        ScheduledDecorator,
+        TransactionalDecorator,
+    )
+    from ..commands.job import Job
+    from ..commands.registry import CommandRegistry
     from ..core.outage import Parking
+    from ..engine.retry import RetryLike
+    from ..idempotency.asgi import AsgiApp
+    from ..idempotency.claim import ClaimContext
+    from ..idempotency.keys import Keys
+    from ..idempotency.once import TransactionalOnce
     from ..journal.record import Sink
+    from ..ledger.db.caller_transaction import Transaction
     from ..ledger.jobs.spill import LeaveBehind
     from ..ledger.ledger import Ledger
+    from ..messages.event import Event
+    from ..messages.handlers import EventHandler, TxEventHandler
     from ..messages.source import Source
+    from ..partitions.datasets.definition import Extract
+    from ..partitions.datasets.registry import Dataset, Datasets
+    from ..partitions.model import Check
+    from ..storage.store import Store
     from ..worker.job_type import JobType
-    from ..worker.tasks import BackgroundTask
     from ..worker.worker import Worker
 
+F = TypeVar("F", bound=Callable[..., Any])
+DAY = timedelta(days=1)
+WEEK = timedelta(days=7)
 
-class App(Listening, Idempotent, Extracting):
+
+class App:
     """The root object: holds the ledger, the registered functions and the settings.
 
     Creating an App opens nothing: no file, no socket, no thread. The ledger is opened at first use.
@@ -39,10 +64,19 @@ class App(Listening, Idempotent, Extracting):
     """
 
     def __init__(
-        self, ledger: str | Ledger | None = None, /, *, migrate: bool | None = None, include: Sequence[str] = (),
-        stores: Stores | Mapping[str, Any] | None = None, sources: Sequence[Source] = (), secrets: Collection[str] = (),
-        parking: Parking | None = None, keep: Seconds | None = None, journal: Sequence[Sink] = (),
-    ) -> None:  # fmt: skip
+        self,
+        ledger: str | Ledger | None = None,
+        /,
+        *,
+        migrate: bool | None = None,
+        include: Sequence[str] = (),
+        stores: StoreRegistry | Mapping[str, Any] | None = None,
+        sources: Sequence[Source] = (),
+        secrets: Collection[str] = (),
+        parking: Parking | None = None,
+        keep: Seconds | None = None,
+        journal: Sequence[Sink] = (),
+    ) -> None:
         """Configure the ledger and the workers of this app.
 
         Args:
@@ -71,94 +105,63 @@ class App(Listening, Idempotent, Extracting):
                 ledger.
             ValueError: The URL is not valid.
         """
-        super().__init__(ledger, migrate)
-        self._unsubscribe = [subscribe(sink) for sink in journal]
-        if isinstance(include, str):
-            raise TypeError(f"include must be a list of modules, not one text; pass [{include!r}]")
-        if isinstance(secrets, str):
-            raise TypeError(f"secrets must be a collection of names, not one text; pass [{secrets!r}]")
-        if secrets:
-            from ..journal.redaction import hide  # noqa: PLC0415
-
-            hide(*secrets)
-            self._hidden = tuple(secrets)
-        if sources:
-            from ..messages.source import check_sources  # noqa: PLC0415
-
-            self._sources = check_sources(sources)
-        self._include = tuple(include)
-        self._parking, self._keep = parking, keep
+        self.opener = LedgerOpener(ledger, migrate, secrets)
         self.stores = to_registry(stores)
+        self.registrations = Registrations(
+            self.opener.ledger, lambda: self.stores, include, sources
+        )
+        self._parking, self._keep = parking, keep
+        if secrets:
+            hide(*secrets)
+        self._unsubscribe = [subscribe(sink) for sink in journal]
+
+    @property
+    def url(self) -> str:
+        """Address of the ledger, without its password."""
+        return self.opener.url
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, opened at first use."""
+        return self.opener.ledger()
+
+    def migrate(self) -> None:
+        """Create the ledger's tables, or upgrade them to this version of Redrive."""
+        self.opener.migrate()
 
     def close(self) -> None:
         """Close the connections that this app opened.
 
         An app that is used again opens them again. A `Ledger` that was passed in stays open.
         """
-        if self._commands is not None:
-            self._commands.close()
-        super().close()
+        self.registrations.close()
+        self.opener.close()
         self.stores.close()
         while self._unsubscribe:
             self._unsubscribe.pop()()
 
-    @contextmanager
-    def on_ledger(self, ledger: Ledger, /) -> Iterator[None]:
-        """On this ledger inside the block, and back on its own after it: for tests. Not while others use the app."""
-        with self._lock:
-            before, self._ledger, self._keys = (self._ledger, self._keys), ledger, None
-        try:
-            yield
-        finally:
-            with self._lock:
-                made, (self._ledger, self._keys) = self._keys, before
-            if made is not None:
-                made.close()
-            if self._commands is not None:
-                self._commands.close()
+    def __enter__(self) -> Self:
+        return self
 
-    # ---- work ----
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def load(self) -> None:
-        """Import the modules of `include`, with their registrations."""
-        for module in self._include:
-            import_module(module)
+    def __repr__(self) -> str:
+        return f"<App {self.url}>"
+
+    # --- Workers
 
     def kinds(self, only: Collection[str] | None = None, /) -> list[JobType]:
-        """What its workers know: every kind of job that is registered, or only these. ValueError names one that is not.
-
-        Datasets are no kinds of jobs; `only` may name them too.
-        """
-        self.load()
-        datasets = () if self._datasets is None else tuple(one.name for one in self._datasets)
-        if self._inbox is None and not self._sources:
-            return self.commands.chosen(only, beside=datasets)
-        inbox = self.inbox
-        others = [*inbox.kinds, *(kind for source in self._sources for kind in source.kinds(inbox))]
-        return self.commands.chosen(only, others, beside=datasets)
-
-    def chores(self, kinds: Sequence[JobType], /) -> list[BackgroundTask]:
-        """What its workers do beside jobs: schedules of these kinds, sources, and what operators have begun."""
-        from ..commands.schedule import Schedule  # noqa: PLC0415  # brings SQLAlchemy
-        from ..settings import settings  # noqa: PLC0415
-        from ..worker.maintenance import KEEP_FOREVER  # noqa: PLC0415
-        from ..worker.tasks import AuditAnchorTask, SweepTask  # noqa: PLC0415
-        from ..worker.worker import retention_seconds  # noqa: PLC0415
-
-        anchors = AuditAnchorTask(self.ledger, settings().worker.anchors)
-        found: list[BackgroundTask] = [*Schedule.of(self.ledger, self.commands.scheduled, kinds), SweepTask(self.ledger), anchors]
-        names = {kind.name for kind in kinds}
-        for source in self._sources:
-            if {kind.name for kind in source.kinds(self.inbox)} <= names:  # `only=` may have left it out
-                found += source.chores(self.inbox)
-        if self._inbox is not None and retention_seconds(self._keep) != KEEP_FOREVER:
-            from ..messages.retention import EventRetention  # noqa: PLC0415
-
-            found.append(EventRetention(self._inbox, retention_seconds(self._keep)))
-        return found
+        """Return the registered job types, or these of them. Imports the modules of `include`."""
+        return self.registrations.job_types(only)
 
     def worker(
-        self, *, threads: int = 8, only: Collection[str] | None = None, drain: Seconds = 30, name: str | None = None
+        self,
+        *,
+        threads: int = 8,
+        only: Collection[str] | None = None,
+        drain: Seconds = 30,
+        name: str | None = None,
     ) -> Worker:
         """Return a worker that runs in the background while its block is open.
 
@@ -177,40 +180,110 @@ class App(Listening, Idempotent, Extracting):
         Raises:
             ValueError: `only` names a job type that is not registered.
         """
-        from ..worker.worker import Worker  # noqa: PLC0415  # brings SQLAlchemy
+        from .worker_setup import WorkerSetup  # noqa: PLC0415  # needs SQLAlchemy
 
-        kinds = self.kinds(only)
-        return Worker(
-            self.ledger,
-            kinds,
-            threads=threads,
-            drain=drain,
-            work_sources=self.partition_runners(only, threads),
-            background_tasks=[*self.chores(kinds), *self.partition_tasks(only)],
-            name=name,
-            parking=self._parking,
-            keep=self._keep,
-        )
+        setup = WorkerSetup(self.registrations, self.ledger, self._parking, self._keep)
+        return setup.make_worker(threads=threads, only=only, drain=drain, name=name)
 
     def work(
-        self, *, threads: int = 8, only: Collection[str] | None = None, drain: Seconds = 30, name: str | None = None
+        self,
+        *,
+        threads: int = 8,
+        only: Collection[str] | None = None,
+        drain: Seconds = 30,
+        name: str | None = None,
     ) -> None:
         """Run a worker until SIGTERM or SIGINT, then drain it.
 
-        A second signal stops it at once. `redrive work module:app` does the same.
-
-        Args:
-            threads: Maximum number of sync functions that run at the same time.
-            only: Names of the job types and datasets to run. Default: all that are registered.
-            drain: Seconds that running jobs get after the signal. A job that has not ended by then
-                is returned to the queue. That does not count as an attempt.
-            name: Name of the worker in the console and the CLI. Default: host name and process id.
+        A second signal stops it at once. `redrive work module:app` does the same. The options are
+        those of `worker`.
         """
-        from ..worker.worker import run_until_signal  # noqa: PLC0415  # brings SQLAlchemy
+        from ..worker.worker import run_until_signal  # noqa: PLC0415  # needs SQLAlchemy
 
         run_until_signal(self.worker(threads=threads, only=only, drain=drain, name=name))
 
-    # ---- calls ----
+    # --- Commands
+
+    # fmt: off
+    @overload
+    def command(
+        self, name: str, /, *, in_transaction: Literal[True], key: KeyOf | None = None,
+        retry: RetryLike | None = None, concurrency: int | None = None, rate: float | None = None,
+        priority: int = 0, spent: Literal["dead", "blocked"] = "dead",
+    ) -> TransactionalDecorator: ...
+    @overload
+    def command(
+        self, name: str, /, *, cron: str, timezone: str = "UTC", retry: RetryLike | None = None,
+        concurrency: int | None = None, rate: float | None = None, priority: int = 0,
+        spent: Literal["dead", "blocked"] = "dead",
+    ) -> ScheduledDecorator: ...
+    @overload
+    def command(
+        self, name: str, /, *, key: KeyOf | None = None, retry: RetryLike | None = None,
+        concurrency: int | None = None, rate: float | None = None, priority: int = 0,
+        spent: Literal["dead", "blocked"] = "dead",
+    ) -> CommandDecorator: ...
+    def command(
+        self, name: str, /, *, key: KeyOf | None = None, retry: RetryLike | None = None,
+        concurrency: int | None = None, rate: float | None = None, priority: int = 0,
+        spent: Literal["dead", "blocked"] = "dead", cron: str | None = None,
+        timezone: str = "UTC", in_transaction: bool = False,
+    ) -> Any:
+    # fmt: on
+        """Register a function as a job type, as a decorator.
+
+            @app.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1")
+            def send_receipt(order_id: str, user: str) -> None: ...
+
+        Args:
+            name: Name of the job type. It is stored with every job, so keep it when you rename the
+                function.
+            key: Job key: a template over the parameters, or a function of them. Two submissions
+                with the same key are one job. Default: every submission is a new job.
+            retry: Policy of the durable attempts. Default: 5 attempts, with waits of 5 s, 30 s,
+                2 min and 10 min. Errors are classified by the standard rule. Options that
+                `retry(...)` does not set keep these defaults. A `RetryPolicy` replaces them.
+            concurrency: Maximum number of jobs of this type that run at the same time, over all
+                workers. Default: no limit.
+            rate: Maximum number of jobs of this type that start in a second, over all workers.
+                Default: no limit.
+            priority: From -2 (first) to 2 (last).
+            spent: State of a job whose attempts are used up: `"dead"` or `"blocked"`.
+            cron: Schedule with five fields, such as `"0 6 * * *"`. The function then takes no
+                arguments.
+            timezone: Time zone of the schedule.
+            in_transaction: Pass a connection as the first argument. The job is settled in the
+                transaction of that connection.
+
+        Returns:
+            A decorator that turns the function into a `Command`.
+
+        Raises:
+            ValueError: The name is taken, or an option is not valid.
+        """
+        options = CommandOptions(
+            key, retry, concurrency, rate, priority, spent, cron, timezone, in_transaction
+        )
+        return self.commands.decorator(name, options)
+
+    @property
+    def commands(self) -> CommandRegistry:
+        """The registered commands."""
+        return self.registrations.commands
+
+    def submit_many(
+        self, works: Iterable[BoundCommand[Any]], /, *, tx: Transaction | None = None
+    ) -> list[Job[Any]]:
+        """Submit many jobs in one transaction: all of them or none.
+
+        Args:
+            works: Submissions made by `Command.bind(...)`.
+            tx: Your open transaction on the ledger's database. The jobs exist when you commit it.
+
+        Returns:
+            A handle for each job, in the order of `works`.
+        """
+        return self.commands.submit_many(list(works), tx)
 
     def spill(self, kind: str, /, *, key: Key | KeyOf | None = None) -> LeaveBehind:
         """Return a function for `retry(spill=...)` that enqueues a failed call as a job.
@@ -243,3 +316,281 @@ class App(Listening, Idempotent, Extracting):
         from ..batch.store.ledger import LedgerItems  # noqa: PLC0415
 
         return LedgerItems(lambda: self.ledger, name)
+
+    # --- Events
+
+    # fmt: off
+    @overload
+    def on(
+        self, *types: str, name: str | None = None, in_transaction: Literal[True],
+        retry: RetryLike | None = None, concurrency: int | None = None,
+    ) -> Callable[[TxEventHandler], TxEventHandler]: ...
+    @overload
+    def on(
+        self, *types: str, name: str | None = None, in_transaction: Literal[False] = False,
+        retry: RetryLike | None = None, concurrency: int | None = None,
+    ) -> Callable[[EventHandler], EventHandler]: ...
+    def on(
+        self, *types: str, name: str | None = None, in_transaction: bool = False,
+        retry: RetryLike | None = None, concurrency: int | None = None,
+    ) -> Any:
+    # fmt: on
+        """Register a handler for events, as a decorator.
+
+        Each handler has its own job for each event. It is retried, dead-lettered and replayed
+        independently of other handlers.
+
+        Args:
+            types: Event types to handle. `"*"` handles all types.
+            name: Name of the handler. It is stored with every job. Default: the name of the
+                function.
+            in_transaction: Pass a connection as the first argument. The job is settled in its
+                transaction, so that the effects happen once.
+            retry: Policy of the durable attempts. Default: 5 attempts, with waits of 5 s, 30 s,
+                2 min and 10 min. Errors are classified by the standard rule. Options that
+                `retry(...)` does not set keep these defaults. A `RetryPolicy` replaces them.
+            concurrency: Maximum number of jobs of this handler that run at the same time, over all
+                workers. Default: no limit.
+
+        Returns:
+            A decorator that returns the function unchanged.
+        """
+        return self.registrations.inbox.handlers.decorator(
+            types, name=name, retry=retry, concurrency=concurrency, in_transaction=in_transaction
+        )
+
+    def receive(self, event: Event[Any], /, *, tx: Transaction | None = None) -> bool:
+        """Store an event and create a job for each of its handlers.
+
+        Args:
+            event: The event. Its `id` is unique within its `source`.
+            tx: Your open transaction on the ledger's database. The event is stored when you commit
+                it.
+
+        Returns:
+            False if the event is a duplicate. Nothing is changed then.
+        """
+        return self.registrations.inbox.receive(event, tx)
+
+    async def areceive(self, event: Event[Any], /, *, tx: Any = None) -> bool:
+        """Store an event and create a job for each of its handlers, from async code.
+
+        Args:
+            event: The event. Its `id` is unique within its `source`.
+            tx: Your open `AsyncConnection` or `AsyncSession` on the ledger's database.
+
+        Returns:
+            False if the event is a duplicate. Nothing is changed then.
+        """
+        return await self.registrations.inbox.areceive(event, self.commands.aio, tx)
+
+    # --- Idempotency keys
+
+    def keys(self) -> Keys:
+        """Return the idempotency records of the ledger.
+
+        Returns:
+            The store that `once`, `claim` and the middleware use.
+        """
+        return self.opener.keys()
+
+    # fmt: off
+    @overload
+    def once(
+        self, key: KeyOf, /, *, in_transaction: Literal[True], wait: Seconds | None = None,
+        keep: Seconds = DAY, request: Callable[..., object] | None = None,
+        free_on: Rules | None = None,
+    ) -> TransactionalOnce: ...
+    @overload
+    def once(
+        self, key: KeyOf, /, *, in_transaction: Literal[False] = False,
+        wait: Seconds | None = None, keep: Seconds = DAY,
+        request: Callable[..., object] | None = None, free_on: Rules | None = None,
+    ) -> Callable[[F], F]: ...
+    def once(
+        self, key: KeyOf, /, *, in_transaction: bool = False, wait: Seconds | None = None,
+        keep: Seconds = DAY, request: Callable[..., object] | None = None,
+        free_on: Rules | None = None,
+    ) -> Any:
+    # fmt: on
+        """Make a function idempotent, as a decorator: it runs once for each key.
+
+        A second call with the same key gets the stored result, as the annotated type.
+
+        Args:
+            key: Idempotency key: a template over the parameters, such as
+                `"billing:{order.user}:{order.id}:charge:v1"`, or a function of them.
+            in_transaction: Pass a connection as the first argument. The key is settled in the
+                transaction of that connection.
+            wait: Seconds to wait while another caller holds the key. Default: do not wait, raise
+                `KeyBusy`.
+            keep: How long the result is stored.
+            request: Function of the arguments that returns the part that must be equal when the key
+                is equal. Default: all arguments.
+            free_on: Errors after which the key can be used again: types, functions of the error, or
+                a tuple of both. Default: errors that the standard rule retries. Any other failure
+                is stored.
+
+        Returns:
+            A decorator for sync and async functions.
+
+        Raises:
+            TypeError: The decorator is used without a key.
+        """
+        from ..idempotency.once import OnceOptions, once_decorator  # noqa: PLC0415  # SQLAlchemy
+
+        options = OnceOptions(in_transaction, wait, keep, request, free_on)
+        return once_decorator(self.opener.keys, key, options, caller=sys._getframe(1))
+
+    def claim(
+        self,
+        key: KeyLike,
+        /,
+        *,
+        request: object = None,
+        tx: Transaction | None = None,
+        wait: Seconds | None = None,
+        keep: Seconds = DAY,
+        free_on: Rules | None = None,
+    ) -> ClaimContext:
+        """Make a block of code idempotent: `with app.claim(key) as claim:`, or `async with`.
+
+        Args:
+            key: Idempotency key.
+            request: Value that must be equal when the key is equal: bytes, or a value that can be
+                stored. Default: nothing is compared.
+            tx: Your open transaction on the ledger's database. The key is settled when you commit
+                it.
+            wait: Seconds to wait while another caller holds the key. Default: do not wait, raise
+                `KeyBusy`.
+            keep: How long the result is stored.
+            free_on: Errors after which the key can be used again. Default: errors that the standard
+                rule retries.
+
+        Returns:
+            A context manager. See `once`.
+        """
+        from ..idempotency.claim import ClaimContext  # noqa: PLC0415
+
+        return ClaimContext(
+            self.opener.keys, key, request=request, tx=tx, wait=wait, keep=keep, free_on=free_on
+        )
+
+    def idempotency(
+        self,
+        app: AsgiApp,
+        *,
+        required: bool = False,
+        methods: Collection[str] = ("POST", "PATCH"),
+        paths: str = "*",
+        domain: str = "http",
+        user: Callable[[Mapping[str, Any]], str | int] | None = None,
+        keep: Seconds = DAY,
+        max_body: int = 1024 * 1024,
+        request: Callable[[Mapping[str, Any], bytes], object] | None = None,
+        free_on: Collection[int] | None = None,
+    ) -> AsgiApp:
+        """Return ASGI middleware for the Idempotency-Key header.
+
+        Add it with `api.add_middleware(app.idempotency, required=True)`.
+
+        Args:
+            app: The ASGI application to wrap. Litestar passes it by this name.
+            required: Reject requests without the header (400).
+            methods: HTTP methods that take a key.
+            paths: Pattern of the paths that take a key, with `*`.
+            domain: First part of the stored keys.
+            user: Function of the ASGI scope that returns the caller. Each user has a separate key
+                space. Without it, or where it returns an empty text, all callers share one key
+                space. Headers that identify a caller (Authorization, Cookie, API keys, Host) are
+                then part of the request. If it returns None, the request is rejected (401).
+            keep: How long a response is stored.
+            max_body: Maximum number of bytes of a request, and of a stored response.
+            request: Function of the ASGI scope and the body. It returns the part of a request that
+                must be equal when the key is equal. Default: method, path, query, content type and
+                body. The boundary of multipart bodies is ignored.
+            free_on: HTTP statuses after which the key can be used again. Default: 5xx, and 4xx that
+                reject the request: 400, 401, 403, 404, 405, 406, 408, 411, 413, 414, 415, 417, 421,
+                422, 425, 426, 428, 429, 431.
+
+        Returns:
+            The wrapped application.
+        """
+        from ..idempotency.asgi import IdempotencyMiddleware, MiddlewareOptions  # noqa: PLC0415
+
+        options = MiddlewareOptions(
+            required, methods, paths, domain, user, keep, max_body, request, free_on
+        )
+        return IdempotencyMiddleware(self.opener.keys, app, options)
+
+    # --- Datasets
+
+    def dataset(
+        self,
+        source: str,
+        query: str,
+        /,
+        *,
+        raw: str | Store,
+        checks: Sequence[Check],
+        customers: Callable[[], Iterable[str]] | Sequence[str],
+        cron: str | None = None,
+        timezone: str = "UTC",
+        retry: RetryLike | None = None,
+        max_age: Seconds | None = WEEK,
+        concurrency: int | None = None,
+        source_concurrency: int | None = None,
+        rate: float | None = None,
+        source_rate: float | None = None,
+        version: str = "1",
+    ) -> Callable[[Extract], Dataset]:
+        """Register an extraction of data by customer and day, as a decorator.
+
+        Each customer and day is a partition. Each run of a partition writes new raw data, and the
+        checks accept or reject it.
+
+        Args:
+            source: Name of the source, such as `"crm"`.
+            query: Name of the query, such as `"orders"`.
+            raw: The store for raw data: a name of `App(stores=...)`, or a `Store`.
+            checks: Checks that a run must pass to be accepted.
+            customers: Customer ids, or a function that returns them and is called each time.
+            cron: When the day before is extracted. Default: only by a backfill, retry or
+                reprocessing.
+            timezone: Time zone of `cron`.
+            retry: Policy of the attempts at a partition. Default: 6 attempts, after 5 min, 30 min,
+                then every 2 h. Options that `retry(...)` does not set keep these defaults. A
+                `RetryPolicy` replaces them.
+            max_age: Age after which a partition is not retried automatically. None: no limit.
+            concurrency: Maximum number of extractions of this dataset at the same time, over all
+                workers. Default: 10.
+            source_concurrency: The same limit for all datasets of the source. Default: no limit.
+            rate: Maximum number of extractions of this dataset that start in a second. Default: no
+                limit.
+            source_rate: The same limit for all datasets of the source. Default: no limit.
+            version: Version of the checks. It is stored with each verdict.
+
+        Returns:
+            A decorator that turns the function into a `Dataset`.
+        """
+        return self.datasets.decorator(
+            source,
+            query,
+            raw=raw,
+            checks=checks,
+            customers=customers,
+            cron=cron,
+            timezone=timezone,
+            retry=retry,
+            max_age=max_age,
+            concurrency=concurrency,
+            source_concurrency=source_concurrency,
+            rate=rate,
+            source_rate=source_rate,
+            version=version,
+        )
+
+    @property
+    def datasets(self) -> Datasets:
+        """The registered datasets."""
+        return self.registrations.datasets

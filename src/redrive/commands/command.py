@@ -1,4 +1,4 @@
-"""Command: a registered function. Submitted, a worker runs it, surely; `run` runs it here and now."""
+"""Command: a registered function. `submit` enqueues it as a job, and `run` calls it here."""
 
 from __future__ import annotations
 
@@ -6,55 +6,63 @@ import copy
 import functools
 import sys
 import warnings
-from asyncio import _get_running_loop  # 30 ns; the public one raises where there is none
-from collections.abc import Callable
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar
+from asyncio import _get_running_loop  # 30 ns; the public function raises without a loop
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
-from ..core.context import job_around, scope_around
+from ..core.context import clock_around, job_around, scope_around
 from ..core.key import KeyLike
 from ..core.seconds import Seconds
 from ..errors import BlockingCall, DirectCall
-from .job import Desk, Job
-from .options import NONE
+from .job import CommandGateway, Job
+from .options import DEFAULT_SUBMIT_OPTIONS
 
 if TYPE_CHECKING:
     import sqlalchemy
     import sqlalchemy.ext.asyncio
 
-    from ..ledger.aio import AsyncLedger
     from ..ledger.db.caller_transaction import Transaction
     from ..ledger.record import NewJob, Submitted
-    from .terms import Terms
+    from .spec import CommandSpec
 
 P = ParamSpec("P")
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+Coro: TypeAlias = Coroutine[Any, Any, R]
 
 
-class Post(Desk, Protocol):
-    """The desk, with a way in for async code."""
-
-    @property
-    def aio(self) -> AsyncLedger:
-        """Opened at first use."""
-
-
-class Work(Generic[R_co]):
+class BoundCommand(Generic[R_co]):
     """A command with its arguments, not submitted yet. Immutable: anything may share it."""
 
-    __slots__ = ("_terms", "job", "post")
+    __slots__ = ("_spec", "gateway", "job")
 
-    def __init__(self, post: Post, terms: Terms, job: NewJob) -> None:
-        self.post = post
+    def __init__(self, gateway: CommandGateway, spec: CommandSpec, job: NewJob) -> None:
+        self.gateway = gateway
         self.job = job
-        self._terms = terms
+        self._spec = spec
 
-    def held(self, submitted: Submitted, /) -> Job[R_co]:
-        """The job that it became."""
-        return Job(self.post, self._terms.envelope, submitted, self._terms.due(self.job))
+    def handle(self, submitted: Submitted, /) -> Job[R_co]:
+        """Return the handle to the submitted job."""
+        job = self.job
+        due = job.due  # By the local clock. The clock of the ledger decides.
+        if due is None:
+            due = clock_around().now() + timedelta(seconds=job.delay)
+        return Job(self.gateway, self._spec.envelope, submitted, due)
 
     def __repr__(self) -> str:
-        return f"<Work {self.job.kind} {self.job.key}>"
+        return f"<BoundCommand {self.job.kind} {self.job.key}>"
 
 
 class Command(Generic[P, R_co]):
@@ -66,17 +74,17 @@ class Command(Generic[P, R_co]):
         name: Name of the job type.
     """
 
-    def __init__(self, post: Post, fn: Callable[..., Any], terms: Terms, /) -> None:
-        functools.update_wrapper(self, fn)  # type: ignore[arg-type]  # it is no function itself, but wears its name
-        self.name = terms.name
-        self._post = post
+    def __init__(
+        self, gateway: CommandGateway, fn: Callable[..., Any], spec: CommandSpec, /
+    ) -> None:
+        functools.update_wrapper(self, fn)  # type: ignore[arg-type]  # not itself a function
+        self.name = spec.name
+        self._gateway = gateway
         self._fn = fn
-        self._terms = terms
-        self._options = NONE
+        self._spec = spec
+        self._options = DEFAULT_SUBMIT_OPTIONS
         self._warned: set[type[Warning]] = set()
         """Warnings that were issued. Copies by `using` share it."""
-
-    # ---- submit ----
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Enqueue the function as a job, once for its job key.
@@ -92,11 +100,12 @@ class Command(Generic[P, R_co]):
         Raises:
             TypeError: The arguments do not fit the function, or cannot be stored.
         """
-        if _get_running_loop() is not None and not hasattr(sys, "ps1"):  # a notebook's loop runs around every cell
-            called = getattr(self._fn, "__name__", self.name)
-            self._warn(BlockingCall, f"{self.name}.submit() blocks the event loop; use `await {called}.asubmit(...)`")
-        work = self._work(args, kwargs)
-        return work.held(self._post.ledger.submit(work.job, tx=self._options.tx))
+        if _get_running_loop() is not None and not hasattr(sys, "ps1"):  # not in a notebook
+            fn_name = getattr(self._fn, "__name__", self.name)
+            fix = f"use `await {fn_name}.asubmit(...)`"
+            self._warn(BlockingCall, f"{self.name}.submit() blocks the event loop; {fix}")
+        bound = self._bind(args, kwargs)
+        return bound.handle(self._gateway.ledger.submit(bound.job, tx=self._options.tx))
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Enqueue the function as a job, from async code.
@@ -110,14 +119,22 @@ class Command(Generic[P, R_co]):
         Returns:
             A handle to the job.
         """
-        work = self._work(args, kwargs)
-        return work.held(await self._post.aio.submit(work.job, tx=self._options.tx))
+        bound = self._bind(args, kwargs)
+        return bound.handle(await self._gateway.aio.submit(bound.job, tx=self._options.tx))
 
     def using(
-        self, *, key: KeyLike | None = None, tx: Transaction | sqlalchemy.ext.asyncio.AsyncConnection
-        | sqlalchemy.ext.asyncio.AsyncSession | None = None, delay: Seconds | None = None, due: datetime | None = None,
-        priority: int | None = None, deadline: datetime | None = None,
-    ) -> Self:  # fmt: skip
+        self,
+        *,
+        key: KeyLike | None = None,
+        tx: Transaction
+        | sqlalchemy.ext.asyncio.AsyncConnection
+        | sqlalchemy.ext.asyncio.AsyncSession
+        | None = None,
+        delay: Seconds | None = None,
+        due: datetime | None = None,
+        priority: int | None = None,
+        deadline: datetime | None = None,
+    ) -> Self:
         """Return a copy with options for the next submissions.
 
         Args:
@@ -132,10 +149,12 @@ class Command(Generic[P, R_co]):
             The copy.
         """
         other = copy.copy(self)
-        other._options = self._options.with_(key=key, tx=tx, delay=delay, due=due, priority=priority, deadline=deadline)
+        other._options = self._options.with_changes(
+            key=key, tx=tx, delay=delay, due=due, priority=priority, deadline=deadline
+        )
         return other
 
-    def bind(self, *args: P.args, **kwargs: P.kwargs) -> Work[R_co]:
+    def bind(self, *args: P.args, **kwargs: P.kwargs) -> BoundCommand[R_co]:
         """Return a submission for `app.submit_many`.
 
         Args:
@@ -150,7 +169,7 @@ class Command(Generic[P, R_co]):
         """
         if self._options.tx is not None:
             raise TypeError("bind() takes no transaction; pass it to app.submit_many(..., tx=...)")
-        return self._work(args, kwargs)
+        return self._bind(args, kwargs)
 
     def job(self, job_id: str | int, /) -> Job[R_co]:
         """Return a handle to a job that was submitted before, here or elsewhere.
@@ -164,42 +183,44 @@ class Command(Generic[P, R_co]):
         Raises:
             LookupError: This command has no such job.
         """
-        from ..ledger.record import Submitted  # noqa: PLC0415  # SQLAlchemy, an extra
-
-        found = self._post.ledger.get(int(job_id))
-        if found is None or found.kind != self.name:
+        row = self._gateway.ledger.get(int(job_id))
+        if row is None or row.kind != self.name:
             raise LookupError(f"{self.name} has no job {job_id}")
-        held = Submitted(found.id, found.kind, found.key, found.state, created=False, request_hash=found.request_hash)
-        return Job(self._post, self._terms.envelope, held, found.due_at)
+        return self._gateway.job(row)
 
-    def _called(self) -> None:
-        """Warn once that a call is not a submission; inside of a job it is one of its steps."""
+    def _warn_of_direct_call(self) -> None:
+        """Warn once that a call does not submit a job. Inside a job, calls are expected."""
         if DirectCall not in self._warned and job_around(scope_around()) is None:
-            way = "call `.submit(...)` to enqueue it, or `.run(...)` to run it here"
-            self._warn(DirectCall, f"{self.name} was called directly, without key, ledger or deduplication; {way}")
+            self._warn(
+                DirectCall,
+                f"{self.name} was called directly, without key, ledger or deduplication; "
+                "call `.submit(...)` to enqueue it, or `.run(...)` to run it here",
+            )
 
-    def _warn(self, category: type[Warning], says: str) -> None:
+    def _warn(self, category: type[Warning], message: str) -> None:
         if category not in self._warned:
             self._warned.add(category)
-            warnings.warn(f"redrive: {says}", category, stacklevel=4 if category is DirectCall else 3)
+            level = 4 if category is DirectCall else 3  # the caller of the command
+            warnings.warn(f"redrive: {message}", category, stacklevel=level)
 
-    def _work(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Work[R_co]:
-        return Work(self._post, self._terms, self._terms.new_job(self._options, args, kwargs))
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundCommand[R_co]:
+        spec = self._spec
+        return BoundCommand(self._gateway, spec, spec.new_job(self._options, args, kwargs))
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name} {self._terms.place}>"
+        return f"<{type(self).__name__} {self.name} {self._spec.place}>"
 
 
-class PlainCommand(Command[P, R_co]):
-    """A command of a plain function."""
+class SyncCommand(Command[P, R_co]):
+    """A command of a sync function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run it here, now; warns once outside of a job. `run` is the same without the warning."""
-        self._called()
+        """Call the function here. Warns once outside of a job. `run` does the same silently."""
+        self._warn_of_direct_call()
         return self._fn(*args, **kwargs)  # type: ignore[no-any-return]
 
     def run(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run it here, now, without key, ledger or deduplication."""
+        """Call the function here, without key, ledger or deduplication."""
         return self._fn(*args, **kwargs)  # type: ignore[no-any-return]
 
 
@@ -207,29 +228,64 @@ class AsyncCommand(Command[P, R_co]):
     """A command of an async function."""
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run it here, now; warns once outside of a job. `run` is the same without the warning."""
-        self._called()
+        """Call the function here. Warns once outside of a job. `run` does the same silently."""
+        self._warn_of_direct_call()
         return await self._fn(*args, **kwargs)  # type: ignore[no-any-return]
 
     async def run(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run it here, now, without key, ledger or deduplication."""
+        """Call the function here, without key, ledger or deduplication."""
         return await self._fn(*args, **kwargs)  # type: ignore[no-any-return]
 
 
-class TxCommand(Command[P, R_co]):
-    """Runs inside the transaction that settles it: its writes and its end commit together."""
+class TransactionalCommand(Command[P, R_co]):
+    """A command that runs in the transaction that settles its job."""
 
     def __call__(self, tx: sqlalchemy.Connection, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run it here, now, in your transaction; warns once outside of a job. `run` is the same without the warning."""
-        self._called()
+        """Call the function in your transaction. Warns once outside of a job, `run` does not."""
+        self._warn_of_direct_call()
         return self._fn(tx, *args, **kwargs)  # type: ignore[no-any-return]
 
     def run(self, tx: sqlalchemy.Connection, /, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Run it here, now, in your transaction, without key, ledger or deduplication."""
+        """Call the function in your transaction, without key, ledger or deduplication."""
         return self._fn(tx, *args, **kwargs)  # type: ignore[no-any-return]
 
 
-def made(post: Post, fn: Callable[..., Any], terms: Terms, /) -> Command[..., Any]:
-    """The command of a function, for its execution."""
-    classes: dict[str, type[Command[..., Any]]] = {"thread": PlainCommand, "async": AsyncCommand, "transaction": TxCommand}
-    return classes[terms.execution](post, fn, terms)
+def make_command(
+    gateway: CommandGateway, fn: Callable[..., Any], spec: CommandSpec, /
+) -> Command[..., Any]:
+    """Return the command of a function."""
+    classes: dict[str, type[Command[..., Any]]] = {
+        "thread": SyncCommand,
+        "async": AsyncCommand,
+        "transaction": TransactionalCommand,
+    }
+    return classes[spec.execution](gateway, fn, spec)
+
+
+# --- Types of the decorators
+
+
+class CommandDecorator(Protocol):
+    """Decorates sync and async functions. A coroutine is also an R, so the async one is first."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coro[R]], /) -> AsyncCommand[P, R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> SyncCommand[P, R]: ...
+
+
+class ScheduledDecorator(Protocol):
+    """Decorates functions without parameters."""
+
+    @overload
+    def __call__(self, fn: Callable[[], Coro[R]], /) -> AsyncCommand[[], R]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(self, fn: Callable[[], R], /) -> SyncCommand[[], R]: ...
+
+
+class TransactionalDecorator(Protocol):
+    """Decorates functions that take the connection first. Callers of `submit` do not pass it."""
+
+    def __call__(
+        self, fn: Callable[Concatenate[sqlalchemy.Connection, P], R], /
+    ) -> TransactionalCommand[P, R]: ...

@@ -1,7 +1,8 @@
-"""Job: one drive of one key, in the hands of who submitted it."""
+"""Job: the handle to a submitted job."""
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,6 +14,7 @@ from ..core.text import pluralise
 from ..errors import Dead, LedgerError
 
 if TYPE_CHECKING:
+    from ..ledger.aio import AsyncLedger
     from ..ledger.ledger import Ledger
     from ..ledger.record import Job as Row
     from ..ledger.record import Submitted
@@ -20,27 +22,36 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 
-FIRST, GROWTH, LONGEST = 0.002, 1.5, 0.25
-"""Seconds between looks at a job that is waited for: soon at first, then rarely. A look is one row by its id."""
+FIRST_POLL_SECONDS = 0.002
+MAX_POLL_SECONDS = 0.25
+POLL_GROWTH = 1.5
+"""Factor between two waits for a job that has not ended. A poll reads one row by its id."""
 
 
-class Desk(Protocol):
-    """Where commands are handed in: what an app gives them. Threads may share one."""
+class CommandGateway(Protocol):
+    """The part of an app that commands and jobs use. Threads may share it."""
 
     @property
     def ledger(self) -> Ledger:
-        """Opened at first use."""
+        """The ledger, opened at first use."""
 
     @property
-    def stepped(self) -> bool:
-        """Nobody works here unless the test says so: waiting would be for ever."""
+    def aio(self) -> AsyncLedger:
+        """The ledger for async code, opened at first use."""
+
+    @property
+    def is_sandboxed(self) -> bool:
+        """Whether the app is in a test without a worker, so that waiting for a job never ends."""
+
+    def job(self, row: Row, /) -> Job[Any]:
+        """Return the handle to a stored job."""
 
 
-class Reads(Protocol):
-    """Knows what a stored result is."""
+class ResultDecoder(Protocol):
+    """Decodes the result of a job."""
 
-    def loaded(self, result: bytes | None, /) -> Any:
-        """The result again."""
+    def decode_result(self, result: bytes | None, /) -> Any:
+        """Return a stored result as a Python value."""
 
 
 class Job(Generic[R_co]):
@@ -51,11 +62,13 @@ class Job(Generic[R_co]):
     Threads, event loops and forked children may share one.
     """
 
-    __slots__ = ("_desk", "_due", "_envelope", "created", "id", "key", "kind")
+    __slots__ = ("_decoder", "_due", "_gateway", "created", "id", "key", "kind")
 
-    def __init__(self, desk: Desk, envelope: Reads, submitted: Submitted, due: datetime) -> None:
-        self._desk = desk
-        self._envelope = envelope
+    def __init__(
+        self, gateway: CommandGateway, decoder: ResultDecoder, submitted: Submitted, due: datetime
+    ) -> None:
+        self._gateway = gateway
+        self._decoder = decoder
         self._due = due
         self.id = str(submitted.id)
         """Id of the job."""
@@ -107,7 +120,7 @@ class Job(Generic[R_co]):
         clock = clock_around()
         for pause in self._pauses(timeout):
             clock.sleep(pause)
-        return self._ended()  # type: ignore[no-any-return]  # its codec is that of R_co
+        return self._final_result()  # type: ignore[no-any-return]  # decoded as R_co
 
     async def aresult(self, timeout: Seconds | None = None) -> R_co:
         """Wait for the result of the function, in async code.
@@ -123,69 +136,75 @@ class Job(Generic[R_co]):
             TimeoutError: The job has not ended in time. It continues, and you can wait again,
                 unless its transaction was not committed (`idle`).
         """
-        import asyncio  # noqa: PLC0415  # plain programs need none
-
         clock = clock_around()
         pauses = self._pauses(timeout)
         while (pause := await asyncio.to_thread(next, pauses, None)) is not None:
             await clock.asleep(pause)
-        return await asyncio.to_thread(self._ended)
+        return await asyncio.to_thread(self._final_result)
 
     def _pauses(self, timeout: Seconds | None) -> Iterator[float]:
-        """How long to sleep before each further look, until it has ended."""
+        """Yield the seconds to wait before the next poll, until the job has ended."""
         clock = clock_around()
         end = math.inf if timeout is None else clock.monotonic() + seconds("timeout", timeout)
-        pause = FIRST
+        pause = FIRST_POLL_SECONDS
         while (row := self._row()) is None or row.state in ("ready", "leased"):
-            left = end - clock.monotonic()
-            if left <= 0 or self._desk.stepped:
-                raise TimeoutError(self._unfinished(row, timeout))
-            yield min(pause, left)
-            pause = min(pause * GROWTH, LONGEST)
+            remaining = end - clock.monotonic()
+            if remaining <= 0 or self._gateway.is_sandboxed:
+                raise TimeoutError(self._timeout_message(row, timeout))
+            yield min(pause, remaining)
+            pause = min(pause * POLL_GROWTH, MAX_POLL_SECONDS)
 
-    def _unfinished(self, row: Row | None, timeout: Seconds | None) -> str:
-        state = "idle (the transaction that submits it is not committed)" if row is None else row.shown
-        if self._desk.stepped:
-            return f"{self.kind} job {self.id} is {state}; a sandbox has no worker, so call drain() first"
+    def _timeout_message(self, row: Row | None, timeout: Seconds | None) -> str:
+        job = f"{self.kind} job {self.id}"
+        state = row.shown if row else "idle (the transaction that submits it is not committed)"
+        if self._gateway.is_sandboxed:
+            return f"{job} is {state}; a sandbox has no worker, so call drain() first"
         if row is None:
-            return f"{self.kind} job {self.id} is not committed after {timeout} s; commit its transaction, or it never runs"
-        error = f", last error: {_first(row.error)}" if row.error else ""
-        return f"{self.kind} job {self.id} is {state} after {timeout} s{error}; the job continues, and you can wait for it again"
+            fix = "commit its transaction, or it never runs"
+            return f"{job} is not committed after {timeout} s; {fix}"
+        error = f", last error: {_first_line(row.error)}" if row.error else ""
+        return (
+            f"{job} is {state} after {timeout} s{error}; "
+            "the job continues, and you can wait for it again"
+        )
 
     def _row(self) -> Row | None:
-        """The job that drives this work now: a replay took the place of one that died."""
-        ledger = self._desk.ledger
+        """Return the current job of the key: a replay has replaced a dead letter."""
+        ledger = self._gateway.ledger
         row = ledger.get(int(self.id))
         if row is not None and not row.current:
             return ledger.find(self.kind, self.key) or row
         return row
 
-    def _ended(self) -> Any:
+    def _final_result(self) -> Any:
         row = self._row()
         if row is None or row.state == "pruned":
-            raise LedgerError(f"{self.kind} job {self.id} is done and was pruned; its result is no longer stored")
+            raise LedgerError(
+                f"{self.kind} job {self.id} is done and was pruned; its result is no longer stored"
+            )
         if row.state == "done":
-            return self._envelope.loaded(row.result)
-        letters = self._desk.ledger.dead_letters(job_id=row.id, limit=1)
+            return self._decoder.decode_result(row.result)
+        letters = self._gateway.ledger.dead_letters(job_id=row.id, limit=1)
         letter = letters[0] if letters else None
         reason = "discarded" if row.state == "dropped" else (row.reason or "dead")
-        number = str(row.dead_id or "") if letter is None else str(letter.id)
-        why = row.error if letter is None else letter.error
-        ended = f"is {'a dead letter' if row.shown == 'dlq' else row.shown}: {reason}"
+        dead_id = str(row.dead_id or "") if letter is None else str(letter.id)
+        error = row.error if letter is None else letter.error
         if reason == "attempts":
-            ended = f"{'is blocked' if row.shown == 'blocked' else 'failed'} after {pluralise(row.attempts, 'attempt')}"
-        raise Dead(
-            f"{self.kind} job {row.id} {ended}" + (f": {_first(why)}" if why else "")
-            + (f" (redrive dead show {number})" if number else ""),
-            dead_id=number,
-            reason=reason,
-            error=why,
-        )  # fmt: skip
+            state = "is blocked" if row.shown == "blocked" else "failed"
+            message = f"{state} after {pluralise(row.attempts, 'attempt')}"
+        else:
+            message = f"is {'a dead letter' if row.shown == 'dlq' else row.shown}: {reason}"
+        if error:
+            message += f": {_first_line(error)}"
+        if dead_id:
+            message += f" (redrive dead show {dead_id})"
+        message = f"{self.kind} job {row.id} {message}"
+        raise Dead(message, dead_id=dead_id, reason=reason, error=error)
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.kind} {self.key}>"
 
 
-def _first(error: str) -> str:
-    """The line that says what it is; its notes, its cause and its frames come after."""
+def _first_line(error: str) -> str:
+    """Return the line with the error itself. Notes, cause and frames follow it."""
     return error.partition("\n")[0]

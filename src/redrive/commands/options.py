@@ -1,19 +1,39 @@
-"""Options: what `command.using(...)` said of one submission."""
+"""Options of commands: those of the decorator, and those of a submission."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
-from ..core.key import Key, KeyLike
+from ..core.key import Key, KeyLike, KeyOf
 from ..core.seconds import Seconds, seconds
 from ..ledger.state import PRIORITIES
 
+if TYPE_CHECKING:
+    from ..engine.retry import RetryLike
+
+ExhaustedState: TypeAlias = Literal["dead", "blocked"]
+"""State of a job without attempts left."""
+
+
+class CommandOptions(NamedTuple):
+    """Options of `@app.command(...)`, as `App.command` documents them. Not checked. Immutable."""
+
+    key: KeyOf | None
+    retry: RetryLike | None
+    concurrency: int | None
+    rate: float | None
+    priority: int
+    spent: ExhaustedState
+    cron: str | None
+    timezone: str
+    in_transaction: bool
+
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What was said of one submission. Immutable."""
+class SubmitOptions:
+    """Options of `command.using(...)` for one submission. Immutable."""
 
     key: str | None = None
     tx: Any = None
@@ -22,20 +42,26 @@ class Options:
     priority: int | None = None
     deadline: datetime | None = None
 
-    def with_(
-        self, *, key: KeyLike | None, tx: Any, delay: Seconds | None, due: datetime | None, priority: int | None,
+    def with_changes(
+        self,
+        *,
+        key: KeyLike | None,
+        tx: Any,
+        delay: Seconds | None,
+        due: datetime | None,
+        priority: int | None,
         deadline: datetime | None,
-    ) -> Self:  # fmt: skip
-        """The same with these, each checked; None: as it was."""
+    ) -> Self:
+        """Return a copy with these options, checked. None keeps a value."""
         if delay is not None and due is not None:
             raise TypeError("pass delay= or due=, not both")
         changes: dict[str, Any] = {
-            "key": None if key is None else said(key),
+            "key": None if key is None else key_text(key),
             "tx": tx,
             "delay": None if delay is None else seconds("delay", delay),
-            "due": _moment("due", due),
-            "priority": None if priority is None else urgency(priority),
-            "deadline": _moment("deadline", deadline),
+            "due": _check_time("due", due),
+            "priority": None if priority is None else check_priority(priority),
+            "deadline": _check_time("deadline", deadline),
         }
         changes = {name: value for name, value in changes.items() if value is not None}
         if due is not None:
@@ -45,11 +71,11 @@ class Options:
         return replace(self, **changes)
 
 
-NONE = Options()
+DEFAULT_SUBMIT_OPTIONS = SubmitOptions()
 
 
-def said(key: object, /) -> str:
-    """A key that somebody gave, checked, as text."""
+def key_text(key: object, /) -> str:
+    """Return a key as text. Raise TypeError or ValueError if it is not valid."""
     if isinstance(key, Key):
         return str(key)
     if isinstance(key, str):
@@ -57,20 +83,22 @@ def said(key: object, /) -> str:
     raise TypeError(f"a key must be a Key or its text, not {type(key).__name__}: {key!r}")
 
 
-def urgency(priority: object, /) -> int:
-    """A priority, checked."""
+def check_priority(priority: object, /) -> int:
+    """Return a priority. Raise ValueError if it is not valid."""
     if isinstance(priority, bool) or not isinstance(priority, int) or priority not in PRIORITIES:
         raise ValueError(
-            f"priority must be a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} (last), not {priority!r}"
+            f"priority must be a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} "
+            f"(last), not {priority!r}"
         )
     return priority
 
 
-def _moment(name: str, moment: object) -> datetime | None:
-    if moment is None:
+def _check_time(name: str, time: object) -> datetime | None:
+    if time is None:
         return None
-    if not isinstance(moment, datetime):
-        raise TypeError(f"{name}= must be a datetime, not {type(moment).__name__}: {moment!r}")
-    if moment.tzinfo is None:
-        raise ValueError(f"{name}= needs a time zone, for example datetime.now(timezone.utc): {moment!r}")
-    return moment
+    if not isinstance(time, datetime):
+        raise TypeError(f"{name}= must be a datetime, not {type(time).__name__}: {time!r}")
+    if time.tzinfo is None:
+        example = "datetime.now(timezone.utc)"
+        raise ValueError(f"{name}= needs a time zone, for example {example}: {time!r}")
+    return time

@@ -1,129 +1,202 @@
-"""Registry: the commands of an app, by their names."""
+"""CommandRegistry: the commands of an app by name, and how workers run them."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.codec import from_bytes
 from ..ledger.aio import AsyncLedger
 from ..ledger.ledger import Ledger
 from ..ledger.record import Job as Row
-from ..ledger.record import Submitted
+from ..ledger.record import Lease, Submitted
 from ..worker.job_type import JobType
-from .command import Command, Work, made
-from .job import Job
-from .running import kind_of
-from .terms import Terms, named, terms
+from .command import BoundCommand, Command, make_command
+from .job import Job, ResultDecoder
+from .options import CommandOptions
+from .spec import CRON_HEADER, CommandSpec, check_name
+
+if TYPE_CHECKING:
+    import sqlalchemy
 
 
-class AsJson:
-    """Results of what is no command here."""
+class JsonDecoder:
+    """Decodes results of jobs that no command of this app has."""
 
-    def loaded(self, result: bytes | None, /) -> Any:
-        """What JSON has, or the bytes where it has nothing."""
+    def decode_result(self, result: bytes | None, /) -> Any:
+        """Return the JSON value, or the bytes if they are not JSON."""
         try:
             return None if result is None else from_bytes(result)
         except ValueError:
             return result
 
 
-class Registry:
-    """The commands of an app, and where they are handed in. Threads may share it, and so may forked children."""
+class CommandRegistry:
+    """The commands of an app. Threads and forked children may share it.
+
+    Args:
+        ledger: Returns the ledger of the app.
+    """
 
     def __init__(self, ledger: Callable[[], Ledger], /) -> None:
         self._ledger = ledger
-        self._kinds: dict[str, JobType] = {}
-        self._terms: dict[str, Terms] = {}
+        self._specs: dict[str, CommandSpec] = {}
+        self._job_types: dict[str, JobType] = {}
         self._aio: tuple[int, AsyncLedger] | None = None
-        self.stepped = False
+        self.is_sandboxed = False
+        """Whether the app is in a test without a worker."""
 
     @property
     def ledger(self) -> Ledger:
-        """The app's, opened at first use."""
+        """The ledger of the app, opened at first use."""
         return self._ledger()
 
     @property
     def aio(self) -> AsyncLedger:
-        """The same for event loops, through one thread."""
+        """The ledger for async code, opened at first use. It has one thread."""
         ledger = self._ledger()
-        held = self._aio
-        if held is None or held[0] != os.getpid() or held[1].ledger is not ledger:
+        aio = self._aio
+        if aio is None or aio[0] != os.getpid() or aio[1].ledger is not ledger:
             self.close()
-            held = self._aio = (os.getpid(), AsyncLedger(ledger))
-        return held[1]
+            aio = self._aio = (os.getpid(), AsyncLedger(ledger))
+        return aio[1]
 
-    def decorator(self, name: str, /, **told: Any) -> Callable[[Callable[..., Any]], Command[..., Any]]:
-        """What registers a function under a name, on these terms."""
-        named(name)  # at once: a bare `@app.command` is called with a function, and never again
+    def decorator(
+        self, name: str, options: CommandOptions, /
+    ) -> Callable[[Callable[..., Any]], Command[..., Any]]:
+        """Return the decorator `@app.command(name, ...)`."""
+        check_name(name)  # Now, because a bare `@app.command` never calls the decorator.
 
-        def decorated(fn: Callable[..., Any]) -> Command[..., Any]:
-            checked = terms(name, fn, **told)
-            self._add(checked, fn)
-            return made(self, fn, checked)
+        def decorate(fn: Callable[..., Any]) -> Command[..., Any]:
+            spec = CommandSpec.of(name, fn, options)
+            self._add(spec, fn)
+            return make_command(self, fn, spec)
 
-        return decorated
+        return decorate
 
-    def submit_many(self, works: Sequence[Work[Any]], tx: Any, /) -> list[Job[Any]]:
-        """Many at once, all or none."""
-        for work in works:
-            if not isinstance(work, Work):
-                raise TypeError(f"submit_many takes results of `command.bind(...)`, not {type(work).__name__}: {work!r}")
-            if work.post is not self:
-                raise ValueError(f"{work.job.kind} is a command of another App; submit it there")
-        found = self.ledger.submit_many([work.job for work in works], tx=tx)
-        return [work.held(one) for work, one in zip(works, found, strict=True)]
+    def _add(self, spec: CommandSpec, fn: Callable[..., Any]) -> None:
+        """Register a command. Raise ValueError if its name is taken."""
+        other = self._specs.get(spec.name)
+        if other is not None and not hasattr(sys, "ps1"):  # A prompt may define a function again.
+            raise ValueError(
+                f"command {spec.name!r} is already registered by {other.place}; "
+                f"use another name for {spec.place}"
+            )
+        self._specs[spec.name] = spec
+        self._job_types[spec.name] = job_type_of(spec, fn)
 
-    def _add(self, terms: Terms, fn: Callable[..., Any]) -> None:
-        """ValueError where another function has the name already: the ledger could not tell whose a job is."""
-        known = self._terms.get(terms.name)
-        if known is not None and not hasattr(sys, "ps1"):  # who sits at a prompt defines a function again and again
-            raise ValueError(f"command {terms.name!r} is already registered by {known.place}; use another name for {terms.place}")
-        self._terms[terms.name] = terms
-        self._kinds[terms.name] = kind_of(terms, fn)
+    def submit_many(self, commands: Sequence[BoundCommand[Any]], tx: Any, /) -> list[Job[Any]]:
+        """Submit bound commands in one transaction: all of them or none."""
+        for command in commands:
+            if not isinstance(command, BoundCommand):
+                raise TypeError(
+                    "submit_many takes results of `command.bind(...)`, "
+                    f"not {type(command).__name__}: {command!r}"
+                )
+            if command.gateway is not self:
+                raise ValueError(f"{command.job.kind} is a command of another App; submit it there")
+        submitted = self.ledger.submit_many([command.job for command in commands], tx=tx)
+        return [command.handle(job) for command, job in zip(commands, submitted, strict=True)]
+
+    def job(self, row: Row, /) -> Job[Any]:
+        """Return the handle to a stored job. It may be of another app."""
+        submitted = Submitted(row.id, row.kind, row.key, row.state, False, row.request_hash)
+        spec = self._specs.get(row.kind)
+        decoder: ResultDecoder = JsonDecoder() if spec is None else spec.envelope
+        return Job(self, decoder, submitted, row.due_at)
 
     def place(self, name: str, /) -> str | None:
-        """Where the command of this name stands; None: there is none."""
-        found = self._terms.get(name)
-        return None if found is None else f"the command {found.place}"
+        """Return where the command of this name is defined, for messages."""
+        spec = self._specs.get(name)
+        return None if spec is None else f"the command {spec.place}"
 
-    def chosen(
-        self, only: Collection[str] | None, others: Sequence[JobType] = (), /, *, beside: Collection[str] = ()
+    def select_job_types(
+        self,
+        only: Collection[str] | None,
+        handler_types: Sequence[JobType] = (),
+        datasets: Collection[str] = (),
+        /,
     ) -> list[JobType]:
-        """What a worker knows of them and of others of the app, or of these only. ValueError names one that is not known.
+        """Return the job types of a worker: those of commands and handlers.
 
-        beside: what else a worker may be told to do, which is no kind of job.
+        Args:
+            only: Names of job types and datasets. Default: all job types.
+            handler_types: Job types of event handlers.
+            datasets: Names of datasets, which have no job type.
+
+        Raises:
+            ValueError: `only` has an unknown name, or nothing is registered.
         """
-        known = self._kinds | {kind.name: kind for kind in others}
+        job_types = self._job_types | {job_type.name: job_type for job_type in handler_types}
         if isinstance(only, str):
             raise TypeError(f"only must be a collection of names, not one text; pass [{only!r}]")
         for name in only or ():
-            if name not in known and name not in beside:
-                there = ", ".join(sorted([*known, *beside])) or "no names"
-                raise ValueError(f"{name!r} is not registered; registered: {there}")
-        if not known and not beside:
-            raise ValueError("no commands and no handlers are registered; list their modules in App(include=[...])")
-        return [kind for name, kind in known.items() if only is None or name in only]
+            if name not in job_types and name not in datasets:
+                registered = ", ".join(sorted([*job_types, *datasets])) or "no names"
+                raise ValueError(f"{name!r} is not registered; registered: {registered}")
+        if not job_types and not datasets:
+            raise ValueError(
+                "no commands and no handlers are registered; "
+                "list their modules in App(include=[...])"
+            )
+        return [job_type for name, job_type in job_types.items() if only is None or name in only]
 
     def __contains__(self, name: object, /) -> bool:
-        """Whether a command is registered by this name."""
-        return name in self._kinds
+        """Return whether a command has this name."""
+        return name in self._specs
 
     @property
-    def scheduled(self) -> list[Terms]:
-        """Those that fire by themselves."""
-        return [terms for terms in self._terms.values() if terms.cron is not None]
-
-    def job(self, row: Row, /) -> Job[Any]:
-        """The job of a row, as who submitted it holds it; the result of one that is no command is what JSON has."""
-        found = Submitted(row.id, row.kind, row.key, row.state, False, row.request_hash)
-        terms = self._terms.get(row.kind)
-        return Job(self, AsJson() if terms is None else terms.envelope, found, row.due_at)
+    def scheduled(self) -> list[CommandSpec]:
+        """The commands with a schedule."""
+        return [spec for spec in self._specs.values() if spec.cron is not None]
 
     def close(self) -> None:
-        """End the thread for event loops, if there is one."""
-        held, self._aio = self._aio, None
-        if held is not None and held[0] == os.getpid():
-            held[1].close()
+        """Stop the thread of `aio`. It starts again at the next use."""
+        aio, self._aio = self._aio, None
+        if aio is not None and aio[0] == os.getpid():
+            aio[1].close()
+
+
+def job_type_of(spec: CommandSpec, fn: Callable[..., Any], /) -> JobType:
+    """Return how a worker runs a command."""
+    envelope = spec.envelope
+
+    def run_sync(lease: Lease) -> bytes | None:
+        args, kwargs = envelope.decode_arguments(lease)
+        if _is_of_old_schedule(spec, lease):
+            return None
+        return envelope.encode_result(fn(*args, **kwargs))
+
+    async def run_async(lease: Lease) -> bytes | None:
+        args, kwargs = envelope.decode_arguments(lease)
+        if _is_of_old_schedule(spec, lease):
+            return None
+        return envelope.encode_result(await fn(*args, **kwargs))
+
+    def run_in_transaction(connection: sqlalchemy.Connection, lease: Lease) -> bytes | None:
+        args, kwargs = envelope.decode_arguments(lease)
+        return envelope.encode_result(fn(connection, *args, **kwargs))
+
+    runs: dict[str, Callable[..., Any]] = {
+        "thread": run_sync,
+        "async": run_async,
+        "transaction": run_in_transaction,
+    }
+    return JobType(
+        name=spec.name,
+        run=runs[spec.execution],
+        execution=spec.execution,
+        settings=spec.settings,
+        concurrency=spec.concurrency,
+        rate=spec.rate,
+        on_exhausted=spec.on_exhausted,
+        fn=fn,
+    )
+
+
+def _is_of_old_schedule(spec: CommandSpec, lease: Lease) -> bool:
+    """Return whether a run was submitted before the schedule in the code was changed."""
+    schedule = lease.headers.get(CRON_HEADER)
+    return schedule is not None and schedule != str(spec.cron)

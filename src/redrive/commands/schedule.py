@@ -1,4 +1,4 @@
-"""Schedule: sees to it that the next firing of every scheduled command is in the ledger, before it is due."""
+"""Scheduled commands: the next run of each is a job in the ledger, before it is due."""
 
 from __future__ import annotations
 
@@ -10,59 +10,66 @@ from ..core.key import Key
 from ..ledger.ledger import Ledger
 from ..ledger.record import NewJob
 from ..worker.job_type import JobType
-from .envelope import VERSION
-from .terms import FIRING, Terms
+from .envelope import ENVELOPE_VERSION
+from .spec import CRON_HEADER, CommandSpec
 
-WEEK = 7 * 86_400.0
+KEEP_SECONDS = 7 * 86_400.0
+"""How long the key of a scheduled run is stored."""
 
 
-class Schedule:
-    """A worker's chore: writes the next firing of each schedule down, once for its moment, however many workers there are.
+class CommandScheduleTask:
+    """A background task that submits the next run of each scheduled command.
 
-    Since it is written down beforehand, a firing that nobody was there for is run as soon as somebody is: once, however many
-    moments were missed. Belongs to the thread that does the chore.
+    The key of a run has its time, so any number of workers submit it once. A run that was due while
+    no worker was online starts with the next worker, once for all missed times. Belongs to the
+    thread of the task.
     """
 
     name = "schedule"
     every = 2.0
 
-    def __init__(self, ledger: Ledger, scheduled: Sequence[Terms], /) -> None:
+    def __init__(self, ledger: Ledger, scheduled: Sequence[CommandSpec], /) -> None:
         self._ledger = ledger
         self._scheduled = scheduled
-        self._next: dict[str, datetime] = {}
+        self._next_due: dict[str, datetime] = {}
 
     @classmethod
-    def of(cls, ledger: Ledger, scheduled: Sequence[Terms], kinds: Sequence[JobType], /) -> list[Self]:
-        """The chore of a worker of these kinds, if any of them is scheduled."""
-        names = {kind.name for kind in kinds}
-        its = [terms for terms in scheduled if terms.name in names]
-        return [cls(ledger, its)] if its else []
+    def of(
+        cls, ledger: Ledger, scheduled: Sequence[CommandSpec], job_types: Sequence[JobType], /
+    ) -> list[Self]:
+        """Return the task of a worker with these job types, if any of them is scheduled."""
+        names = {job_type.name for job_type in job_types}
+        specs = [spec for spec in scheduled if spec.name in names]
+        return [cls(ledger, specs)] if specs else []
 
     def do(self, now: datetime, /) -> None:
-        """Write down what is not there yet."""
-        fallen = [terms for terms in self._scheduled if terms.name not in self._next or self._next[terms.name] <= now]
-        if not fallen:
+        """Submit the next run of each command whose last submitted run is due."""
+        jobs = [
+            next_run(spec, now)
+            for spec in self._scheduled
+            if spec.name not in self._next_due or self._next_due[spec.name] <= now
+        ]
+        if not jobs:
             return
-        jobs = [firing(terms, now) for terms in fallen]
         self._ledger.submit_many(jobs)
         for job in jobs:
             assert job.due is not None
-            self._next[job.kind] = job.due
+            self._next_due[job.kind] = job.due
 
 
-def firing(terms: Terms, now: datetime, /) -> NewJob:
-    """The next one after this moment, as a job: its key is the command's name and the moment."""
-    assert terms.cron is not None
-    due = terms.cron.after(now)
+def next_run(spec: CommandSpec, now: datetime, /) -> NewJob:
+    """Return the job of the next run after this time. Its key has the name and the time."""
+    assert spec.cron is not None
+    due = spec.cron.after(now)
     return NewJob(
-        kind=terms.name,
-        key=str(Key("cron", "", f"{due:%Y%m%dT%H%M%SZ}", terms.name)),
-        payload=terms.envelope.payload((), {}),
-        priority=terms.priority,
+        kind=spec.name,
+        key=str(Key("cron", "", f"{due:%Y%m%dT%H%M%SZ}", spec.name)),
+        payload=spec.envelope.encode_arguments((), {}),
+        priority=spec.priority,
         due=due,
-        max_attempts=terms.settings.max_attempts,
-        keep=WEEK,
+        max_attempts=spec.settings.max_attempts,
+        keep=KEEP_SECONDS,
         ids={},
-        headers={FIRING: str(terms.cron)},
-        version=VERSION,
+        headers={CRON_HEADER: str(spec.cron)},
+        version=ENVELOPE_VERSION,
     )

@@ -97,7 +97,7 @@ def key_in_header(values: list[bytes], /) -> str | None:
     return key.decode("ascii")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class MiddlewareOptions:
     """The options of the middleware, as `App.idempotency` documents them.
 

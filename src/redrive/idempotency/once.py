@@ -7,7 +7,8 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from time import sleep
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from ..core.codec import Codec, codec, from_bytes, to_bytes
 from ..core.context import ActiveScope
@@ -37,14 +38,25 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+KEY_REQUIRED = 'once needs a key: @app.once("billing:{order.user}:{order.id}:charge:v1")'
 
 
-class TransactionalDecorator(Protocol):
+class TransactionalOnce(Protocol):
     """The type of `@app.once(..., in_transaction=True)`: it removes the connection parameter."""
 
     def __call__(
         self, fn: Callable[Concatenate[sqlalchemy.Connection, P], R], /
     ) -> Callable[P, R]: ...
+
+
+class OnceOptions(NamedTuple):
+    """The options of `once`, as `App.once` documents them. Immutable."""
+
+    in_transaction: bool
+    wait: Seconds | None
+    keep: Seconds
+    request: Callable[..., object] | None
+    free_on: Rules | None
 
 
 class OnceSpec:
@@ -57,19 +69,10 @@ class OnceSpec:
         keys: Callable[[], Keys],
         key: KeyOf,
         fn: Callable[..., Any],
-        *,
-        in_transaction: bool,
-        wait: Seconds | None,
-        keep: Seconds,
-        request: Callable[..., object] | None,
-        free_on: Rules | None,
+        options: OnceOptions,
     ) -> None:
         name = getattr(fn, "__qualname__", repr(fn))
-        if not callable(fn):
-            raise TypeError(
-                f'once takes its key first; write @app.once("billing:{{user}}:{{id}}:charge:v1"), '
-                f"since {name} is not a function"
-            )
+        in_transaction, wait, keep, request, free_on = options
         signature = inspect.signature(fn)
         parameters = list(signature.parameters.values())
         skipped = 1 if in_transaction else 0  # the connection
@@ -141,10 +144,46 @@ def _type_hints(fn: Callable[..., Any], name: str) -> dict[str, Any]:
         ) from None
 
 
-def make_idempotent(
-    fn: Callable[..., Any], spec: OnceSpec, /, *, in_transaction: bool
-) -> Callable[..., Any]:
-    """Wrap a function, sync or async."""
+def once_decorator(
+    keys: Callable[[], Keys], key: KeyOf, options: OnceOptions, /, *, caller: FrameType
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the decorator `@app.once(key, ...)`.
+
+    Args:
+        keys: Returns the keys of the ledger.
+        key: Template of the key, or a function of the arguments.
+        options: The other options.
+        caller: Frame of the code that calls `once`.
+
+    Raises:
+        TypeError: `once` is used without a key.
+    """
+    if _is_decorated_function(key, caller):
+        name = getattr(key, "__qualname__", key)
+        raise TypeError(f"{KEY_REQUIRED}, not a bare @app.once on {name}")
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        if not callable(fn):
+            raise TypeError(f"{KEY_REQUIRED}; this decorates {type(fn).__name__}, not a function")
+        return _wrap(fn, OnceSpec(keys, key, fn, options), in_transaction=options.in_transaction)
+
+    return decorate
+
+
+def _is_decorated_function(key: object, caller: FrameType) -> bool:
+    """Return whether a key is the function below a bare `@app.once`, and not a key function.
+
+    A decorator is called on a line of the function that it decorates. A key function was defined
+    before.
+    """
+    code = getattr(key, "__code__", None)
+    if code is None or code.co_name == "<lambda>" or code.co_filename != caller.f_code.co_filename:
+        return False
+    last = max(line for _, _, line in code.co_lines() if line is not None)
+    return bool(code.co_firstlineno <= caller.f_lineno <= last)
+
+
+def _wrap(fn: Callable[..., Any], spec: OnceSpec, *, in_transaction: bool) -> Callable[..., Any]:
     name = getattr(fn, "__qualname__", repr(fn))
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise TypeError(

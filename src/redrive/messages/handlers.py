@@ -31,6 +31,11 @@ from .stored_event import event_from_lease, load_payload
 if TYPE_CHECKING:
     import sqlalchemy
 
+    EventHandler = TypeVar("EventHandler", bound=Callable[[Event[Any]], object])
+    TxEventHandler = TypeVar(
+        "TxEventHandler", bound=Callable[[sqlalchemy.Connection, Event[Any]], object]
+    )
+
 F = TypeVar("F", bound=Callable[..., Any])
 ALL_TYPES = "*"
 MAX_CACHED_TYPES = 1000

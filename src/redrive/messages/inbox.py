@@ -8,6 +8,7 @@ from typing import Any
 
 from ..journal.bus import emit
 from ..ledger import validation
+from ..ledger.aio import AsyncLedger
 from ..ledger.db.compiled import Many
 from ..ledger.events import Arriving
 from ..ledger.jobs.group_commit import distinct
@@ -57,6 +58,21 @@ class Inbox:
         stored = StoredEvent.from_event(event)
         validation.payload("payload", stored.payload, self.ledger.max_payload)
         return self.store([self.incoming(stored)], tx=tx)[0]
+
+    async def areceive(self, event: Event[Any], ledger: AsyncLedger, tx: Any = None, /) -> bool:
+        """Store an event from async code. `tx` is an AsyncConnection or an AsyncSession.
+
+        Returns:
+            False if the event is a duplicate.
+        """
+        if tx is None:
+            return await ledger.run(self.receive, event)
+        if not hasattr(tx, "run_sync"):
+            raise TypeError(
+                f"tx must be an AsyncConnection or an AsyncSession here, not {type(tx).__name__}"
+            )
+        is_new: bool = await tx.run_sync(lambda connection: self.receive(event, connection))
+        return is_new
 
     def incoming(self, stored: StoredEvent, /) -> Arriving:
         """Return the event with the jobs of its handlers, as the ledger takes it."""

@@ -133,8 +133,8 @@ def _check_handler(app: Operated, one: EventRow, name: str, had: list[str]) -> N
         problem = f"{name!r} is not a handler of events of type {one.type!r}"
         if name in app.commands:
             problem += ", but a command"
-        elif name in app.inbox.handlers:
-            types = next(each.types for each in app.inbox.handlers if each.name == name)
+        elif name in app.registrations.inbox.handlers:
+            types = next(each.types for each in app.registrations.inbox.handlers if each.name == name)
             problem += f", but of {', '.join(map(repr, types))}"
         fix = "register it with @app.on first"
     else:
@@ -150,8 +150,8 @@ def _registered(app: Operated, type_: str) -> list[str]:
 
     if not isinstance(app, App):
         return []
-    app.load()
-    return [name for name, _ in app.inbox.handlers.attempts_by_handler(type_)]
+    app.registrations.load()
+    return [name for name, _ in app.registrations.inbox.handlers.attempts_by_handler(type_)]
 
 
 def _has_handled(ledger: Ledger, type_: str, name: str) -> bool:

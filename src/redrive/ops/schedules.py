@@ -133,9 +133,9 @@ def _schedule(kind: str, firings: list[Firing], now: datetime) -> Schedule:
 
 
 def _line(firing: Firing) -> str | None:
-    from ..commands.terms import FIRING  # noqa: PLC0415  # brings SQLAlchemy
+    from ..commands.spec import CRON_HEADER  # noqa: PLC0415  # brings SQLAlchemy
 
-    found = json.loads(firing.headers).get(FIRING) if firing.headers else None
+    found = json.loads(firing.headers).get(CRON_HEADER) if firing.headers else None
     return found if isinstance(found, str) else None
 
 

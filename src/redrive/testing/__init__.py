@@ -1,13 +1,13 @@
-"""Tools for your tests: a clock that you move, injected faults, fault servers, and a worker that you step."""
+"""Tools for tests: a clock that you move, injected faults, fault servers and a sandbox."""
 
 from __future__ import annotations
 
 from ..core.lazy import lazily
 
-TYPE_CHECKING = False  # as in the root: typing's own would cost 10 ms
+TYPE_CHECKING = False  # importing it from typing takes 10 ms; type checkers know the name
 if TYPE_CHECKING:
-    from .box import Sandbox as Sandbox
-    from .box import sandbox as sandbox
+    from .app_sandbox import Sandbox as Sandbox
+    from .app_sandbox import sandbox as sandbox
     from .clock import FakeClock as FakeClock
     from .clock import instant as instant
     from .faults import Injected as Injected
@@ -15,33 +15,33 @@ if TYPE_CHECKING:
     from .grpc_server import GrpcAnswer as GrpcAnswer
     from .grpc_server import GrpcCall as GrpcCall
     from .grpc_server import GrpcFaultServer as GrpcFaultServer
-    from .items import ItemsConformance as ItemsConformance
-    from .server import Answer as Answer
-    from .server import FaultServer as FaultServer
-    from .server import refused as refused
-    from .server import unreachable as unreachable
+    from .http_server import Answer as Answer
+    from .http_server import FaultServer as FaultServer
+    from .http_server import refused as refused
+    from .http_server import unreachable as unreachable
+    from .items_conformance import ItemsConformance as ItemsConformance
 
 _HOMES = {
-    "Answer": "server",
+    "Answer": "http_server",
     "FakeClock": "clock",
-    "FaultServer": "server",
+    "FaultServer": "http_server",
     "GrpcAnswer": "grpc_server",
     "GrpcCall": "grpc_server",
     "GrpcFaultServer": "grpc_server",
     "Injected": "faults",
-    "ItemsConformance": "items",
-    "Sandbox": "box",
+    "ItemsConformance": "items_conformance",
+    "Sandbox": "app_sandbox",
     "inject": "faults",
     "instant": "clock",
-    "refused": "server",
-    "sandbox": "box",
-    "unreachable": "server",
+    "refused": "http_server",
+    "sandbox": "app_sandbox",
+    "unreachable": "http_server",
 }
 __all__ = [*_HOMES]  # noqa: PLE0604  # the names are listed once, above
 
 
-if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
-    # Loaded when first asked for: pytest loads the plugin beside this in every run, of whatever project.
+if not TYPE_CHECKING:  # otherwise type checkers would accept every misspelt name
+    # Loaded at first use, because pytest loads the plugin of this package in every run.
     __getattr__ = lazily(__name__, _HOMES)
 
 

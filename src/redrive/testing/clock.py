@@ -1,4 +1,4 @@
-"""FakeClock: nobody sleeps; time is what was slept."""
+"""FakeClock: a clock for tests. Sleeping moves it at once."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class FakeClock:
     def __init__(self) -> None:
         self.slept: list[float] = []
         """Every wait, in order."""
-        self._began = float(int(time.monotonic()))  # whole, so that `remaining == 2.5` holds in every run, or in none
+        # A whole number: rounding errors of the clock are then equal in every run.
+        self._started_monotonic = float(int(time.monotonic()))
+        self._started_at = datetime.now(timezone.utc)
         self._passed = 0.0
-        self._start = datetime.now(timezone.utc)
 
     def monotonic(self) -> float:
         """Return seconds that only grow.
@@ -28,7 +29,7 @@ class FakeClock:
         Returns:
             Seconds.
         """
-        return self._began + self._passed
+        return self._started_monotonic + self._passed
 
     def now(self) -> datetime:
         """Return the time of this clock.
@@ -36,7 +37,7 @@ class FakeClock:
         Returns:
             The time, in UTC.
         """
-        return self._start + timedelta(seconds=self._passed)
+        return self._started_at + timedelta(seconds=self._passed)
 
     def advance(self, by: Seconds, /) -> None:
         """Move the clock forward.
@@ -62,7 +63,7 @@ class FakeClock:
         Args:
             wait: Seconds.
         """
-        import asyncio  # noqa: PLC0415  # plain tests need none
+        import asyncio  # noqa: PLC0415  # 45 ms that sync tests must not pay
 
         self.sleep(wait)
         await asyncio.sleep(0)
@@ -86,6 +87,6 @@ def instant(*, jitter: float = 0.0, seed: int | None = None) -> Iterator[FakeClo
         raise ValueError(f"jitter is the draw of every wait, from 0 to 1: {jitter!r}")
     clock = FakeClock()
     draw = (lambda: jitter) if seed is None else random.Random(seed).random
-    around = SIMULATION.get()
-    with simulated(Simulation(clock, draw, None if around is None else around.faults)):
+    outer = SIMULATION.get()
+    with simulated(Simulation(clock, draw, None if outer is None else outer.faults)):
         yield clock

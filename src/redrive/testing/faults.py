@@ -1,4 +1,4 @@
-"""Faults to order: make the next attempts of a call fail, without a mock and without patching a name."""
+"""Injected faults: the next attempts of a call fail, without mocks and without patching."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ..core.text import pluralise
 from ..engine.retry import Retry
 from ..engine.settings import Settings
 
-Ordered: TypeAlias = BaseException | type[BaseException] | None
-"""What an attempt does: raise this, or (None) go through."""
+InjectedOutcome: TypeAlias = BaseException | type[BaseException] | None
+"""The error of an attempt. None: the attempt is made."""
 
 
-class Layered(Protocol):
-    """A client, a transport: what has a retry layer of ours."""
+class HasRetry(Protocol):
+    """A client or a transport with a retry layer."""
 
     @property
     def __redrive__(self) -> Retry:
-        """Its layer."""
+        """The retry layer."""
 
 
-Target: TypeAlias = Callable[..., Any] | Retry | Layered | str
+Target: TypeAlias = Callable[..., Any] | Retry | HasRetry | str
 
 
 class Injected:
     """The faults of `inject`."""
 
-    def __init__(self, outcomes: tuple[Ordered, ...]) -> None:
+    def __init__(self, outcomes: tuple[InjectedOutcome, ...]) -> None:
         self._outcomes = list(outcomes)
         self.calls = 0
         """Attempts made in the block, the failed ones included."""
@@ -42,15 +42,20 @@ class Injected:
         return len(self._outcomes)
 
     def attempt(self) -> None:
-        """One attempt begins; raises where a fault was ordered for it."""
+        """Count an attempt, and raise the error that was injected for it."""
         self.calls += 1
-        ordered = self._outcomes.pop(0) if self._outcomes else None
-        if ordered is not None:
-            raise ordered
+        error = self._outcomes.pop(0) if self._outcomes else None
+        if error is not None:
+            raise error
+
+    @property
+    def has_unused_errors(self) -> bool:
+        """Whether an error is left that no attempt has met."""
+        return any(error is not None for error in self._outcomes)
 
 
 @contextmanager
-def inject(target: Target, /, *outcomes: Ordered) -> Iterator[Injected]:
+def inject(target: Target, /, *outcomes: InjectedOutcome) -> Iterator[Injected]:
     """Make the next attempts of a target fail, then let it work.
 
     It applies to this context only, like `instant`.
@@ -63,27 +68,26 @@ def inject(target: Target, /, *outcomes: Ordered) -> Iterator[Injected]:
     Yields:
         The faults.
     """
-    for ordered in outcomes:
-        if ordered is not None and not isinstance(ordered, BaseException) and not _is_exception(ordered):
-            raise TypeError(f"a fault is an exception, its type, or None, not {ordered!r}")
+    for error in outcomes:
+        is_type = isinstance(error, type) and issubclass(error, BaseException)
+        if error is not None and not isinstance(error, BaseException) and not is_type:
+            raise TypeError(f"a fault is an exception, its type, or None, not {error!r}")
     matches = _matcher(target)
     injected = Injected(outcomes)
-    around = SIMULATION.get()
+    outer = SIMULATION.get() or Simulation(clock_around(), None, None)
 
-    def faults(layer: Layer, fn: Callable[..., Any]) -> Callable[..., Any]:
-        inner = fn if around is None or around.faults is None else around.faults(layer, fn)
-        return _failing(inner, injected) if matches(layer) else inner
+    def add_faults(layer: Layer, fn: Callable[..., Any]) -> Callable[..., Any]:
+        inner = fn if outer.faults is None else outer.faults(layer, fn)
+        return _with_faults(inner, injected) if matches(layer) else inner
 
-    here = around is not None and around.ledger
-    with simulated(Simulation(clock_around(), None if around is None else around.draw, faults, ledger=here)):
+    with simulated(Simulation(clock_around(), outer.draw, add_faults, ledger=outer.ledger)):
         yield injected
-    if any(ordered is not None for ordered in injected._outcomes):
-        made = f"{_name(target)} made {pluralise(injected.calls, 'attempt')}"
-        raise AssertionError(f"{injected.left} of {pluralise(len(outcomes), 'injected failure')} not used: {made}")
-
-
-def _is_exception(ordered: object) -> bool:
-    return isinstance(ordered, type) and issubclass(ordered, BaseException)
+    if injected.has_unused_errors:
+        attempts = pluralise(injected.calls, "attempt")
+        failures = pluralise(len(outcomes), "injected failure")
+        raise AssertionError(
+            f"{injected.left} of {failures} not used: {_name(target)} made {attempts}"
+        )
 
 
 def _matcher(target: object) -> Callable[[Layer], bool]:
@@ -92,10 +96,15 @@ def _matcher(target: object) -> Callable[[Layer], bool]:
     retry = target if isinstance(target, Retry) else getattr(target, "__redrive__", None)
     if not isinstance(retry, Retry):
         raise TypeError(
-            "inject needs a function decorated with @retry, a Retry, a client or the name of an operation; "
-            f"{_name(target)} is none of them"
+            "inject needs a function decorated with @retry, a Retry, a client or the name of an "
+            f"operation; {_name(target)} is none of them"
         )
-    return lambda layer: layer is retry.settings or (isinstance(layer, Settings) and retry in layer.origins)
+
+    def matches(layer: Layer) -> bool:
+        is_derived = isinstance(layer, Settings) and retry in layer.origins
+        return layer is retry.settings or is_derived
+
+    return matches
 
 
 def _name(target: object) -> str:
@@ -105,19 +114,19 @@ def _name(target: object) -> str:
     return repr(target) if name is None else f"{getattr(target, '__module__', '')}.{name}"
 
 
-def _failing(fn: Callable[..., Any], injected: Injected) -> Callable[..., Any]:
+def _with_faults(fn: Callable[..., Any], injected: Injected) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(fn):
 
         @wraps(fn)
-        async def later(*args: Any, **kwargs: Any) -> Any:
+        async def attempt_async(*args: Any, **kwargs: Any) -> Any:
             injected.attempt()
             return await fn(*args, **kwargs)
 
-        return later
+        return attempt_async
 
     @wraps(fn)
-    def at_once(*args: Any, **kwargs: Any) -> Any:
+    def attempt(*args: Any, **kwargs: Any) -> Any:
         injected.attempt()
         return fn(*args, **kwargs)
 
-    return at_once
+    return attempt

@@ -1,4 +1,4 @@
-"""GrpcFaultServer: a gRPC server for tests that misbehaves as told, and counts what it was asked. Extra: `grpc`."""
+"""GrpcFaultServer: a gRPC server for tests that fails by a script and records its calls."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any, Self, TypeAlias
 import grpc
 
 PUSHBACK = "grpc-retry-pushback-ms"
-THREADS = 64
-"""Calls that can be under way at once."""
-FOR_EVER = 1e9
+MAX_CALLS = 64
+"""Maximum number of calls at the same time."""
+MAX_DELAY_SECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class GrpcCall:
 
 
 GrpcStep: TypeAlias = str | GrpcAnswer | Callable[[GrpcCall], "GrpcAnswer | str"]
-"""The name of a status code, an answer in full, or a function of the call that gives one of these."""
+"""The name of a status code, an answer, or a function of the call that returns one of these."""
 
 
 class GrpcFaultServer:
@@ -81,7 +81,7 @@ class GrpcFaultServer:
         self._pool: ThreadPoolExecutor | None = None
         self._closing = threading.Event()
         self.port = 0
-        """The port it listens on."""
+        """Port of the server."""
 
     def __enter__(self) -> Self:
         return self.start()
@@ -98,9 +98,11 @@ class GrpcFaultServer:
         if self._server is not None:
             raise RuntimeError("this GrpcFaultServer has been started already")
         self._closing = threading.Event()
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="GrpcFaultServer")
-        # Without so_reuseport, a server of another program that happens to have the port is noticed.
-        self._server = grpc.server(self._pool, handlers=[_Methods(self)], options=[("grpc.so_reuseport", 0)])
+        self._pool = ThreadPoolExecutor(MAX_CALLS, thread_name_prefix="GrpcFaultServer")
+        # Without so_reuseport, the start fails if another program has the port.
+        self._server = grpc.server(
+            self._pool, handlers=[_Methods(self)], options=[("grpc.so_reuseport", 0)]
+        )
         self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         self._server.start()
         return self
@@ -115,7 +117,7 @@ class GrpcFaultServer:
         self._pool.shutdown()
 
     stop = close
-    """The same, by the name that fits where it is started again."""
+    """The same as `close`, for a server that is started again."""
 
     def script(self, *script: GrpcStep) -> None:
         """Set a new script.
@@ -148,29 +150,33 @@ class GrpcFaultServer:
         return tuple(later.at - earlier.at for earlier, later in pairwise(self.calls))
 
     def next_answer(self, call: GrpcCall, /) -> GrpcAnswer:
-        """Keep the call and take the next step of the script."""
+        """Record a call and return the next step of the script."""
         with self._lock:
             self._calls.append(call)
             step = self._script.pop(0) if len(self._script) > 1 else self._script[0]
-        said = step(call) if callable(step) else step
-        return GrpcAnswer(said) if isinstance(said, str) else said
+        answer = step(call) if callable(step) else step
+        return GrpcAnswer(answer) if isinstance(answer, str) else answer
 
     def handle(self, method: str, message: bytes, context: Any, /) -> bytes:
-        """One call, in a thread of the server's."""
+        """Answer a call, in a thread of the server."""
         metadata = dict(context.invocation_metadata())
-        answer = self.next_answer(GrpcCall(method, message, metadata, context.time_remaining(), time.monotonic()))
+        answer = self.next_answer(
+            GrpcCall(method, message, metadata, context.time_remaining(), time.monotonic())
+        )
         if answer.delay:
-            self._closing.wait(min(answer.delay, FOR_EVER))
+            self._closing.wait(min(answer.delay, MAX_DELAY_SECONDS))
         if answer.pushback is not None:
-            said = answer.pushback if isinstance(answer.pushback, str) else str(round(answer.pushback * 1000))
-            context.set_trailing_metadata(((PUSHBACK, said),))
+            pushback = answer.pushback
+            if not isinstance(pushback, str):
+                pushback = str(round(pushback * 1000))
+            context.set_trailing_metadata(((PUSHBACK, pushback),))
         if answer.code != "OK":
             context.abort(grpc.StatusCode[answer.code], answer.details)
         return answer.message
 
 
 class _Methods(grpc.GenericRpcHandler):
-    """Every method there could be, each with bytes in and bytes out."""
+    """Handles every unary method, with bytes as messages."""
 
     def __init__(self, owner: GrpcFaultServer) -> None:
         self._owner = owner

@@ -1,4 +1,4 @@
-"""The pytest plugin, loaded by its entry point in every pytest run: it imports nothing of ours before a fixture is used."""
+"""The pytest plugin. Every pytest run loads it, so it imports nothing until a fixture is used."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ if TYPE_CHECKING:
     from ..journal import Ring
     from .clock import FakeClock
 
-pytest.register_assert_rewrite("redrive.testing.storage")  # a suite that fails in a user's run shows what it compared
+# Failures of the conformance suite then show the compared values.
+pytest.register_assert_rewrite("redrive.testing.storage")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let tests call commands, and submit them in async tests, where warnings are errors: both are fine there."""
+    """Ignore warnings of commands that tests call directly, or submit in async tests."""
     config.addinivalue_line("filterwarnings", "ignore:redrive. .* was called directly")
     config.addinivalue_line("filterwarnings", "ignore:redrive. .*submit.. blocks the event loop")
 
 
 @pytest.fixture
 def redrive_clock() -> Iterator[FakeClock]:
-    """No waiting in this test: a FakeClock that has every wait in `slept`."""
+    """A clock without waiting, for this test. Its `slept` lists all waits."""
     from .clock import instant  # noqa: PLC0415
 
     with instant() as clock:
@@ -31,12 +32,12 @@ def redrive_clock() -> Iterator[FakeClock]:
 
 @pytest.fixture
 def redrive_journal() -> Iterator[Ring]:
-    """What redrive records in this test, calls that succeed at once included: `redrive_journal.records`."""
+    """The log records of this test, including successful calls: `redrive_journal.records`."""
     from ..journal import ring, subscribe  # noqa: PLC0415
 
-    kept = ring()
-    unsubscribe = subscribe(kept, every=True, inline=True)
+    records = ring()
+    unsubscribe = subscribe(records, every=True, inline=True)
     try:
-        yield kept
+        yield records
     finally:
         unsubscribe()

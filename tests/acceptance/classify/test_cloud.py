@@ -15,7 +15,7 @@ from azure.storage.blob import BlobClient
 from botocore.config import Config
 
 from redrive.core.fault import Fault
-from redrive.testing.server import Answer, FaultServer, Step, refused, unreachable
+from redrive.testing.http_server import Answer, FaultServer, Step, refused, unreachable
 from tests.acceptance.classify.clients import Limit, google_api, hasty, raised
 
 pytestmark = pytest.mark.req("C-3")

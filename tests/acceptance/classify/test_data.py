@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from redrive.core.fault import Fault
-from redrive.testing.server import Answer, FaultServer, refused
+from redrive.testing.http_server import Answer, FaultServer, refused
 from tests.acceptance.classify.clients import raised
 
 pytestmark = pytest.mark.req("C-3")

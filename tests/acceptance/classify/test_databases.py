@@ -18,7 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from redrive.core.fault import Fault
-from redrive.testing.server import refused, unreachable
+from redrive.testing.http_server import refused, unreachable
 from tests.acceptance.classify.clients import raised
 
 pytestmark = pytest.mark.req("C-3")

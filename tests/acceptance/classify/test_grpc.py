@@ -13,7 +13,7 @@ import grpc.aio
 import pytest
 
 from redrive.core.fault import Fault
-from redrive.testing.server import refused
+from redrive.testing.http_server import refused
 from tests.acceptance.classify.clients import google_api, raised
 
 pytestmark = pytest.mark.req("C-3")

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from redrive.core.fault import Fault
-from redrive.testing.server import Answer, FaultServer, Step, refused, unreachable
+from redrive.testing.http_server import Answer, FaultServer, Step, refused, unreachable
 from tests.acceptance.classify.clients import CLIENTS, EVERY_CLIENT, Get, hasty, raised, with_urllib
 
 by_client = pytest.mark.parametrize("get", CLIENTS)

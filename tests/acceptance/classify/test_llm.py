@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from redrive.core.fault import Fault
-from redrive.testing.server import Answer, FaultServer, refused
+from redrive.testing.http_server import Answer, FaultServer, refused
 from tests.acceptance.classify.clients import Limit, hasty, raised
 
 pytestmark = pytest.mark.req("C-5")

@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from redrive.core.fault import Fault
-from redrive.testing.server import Answer, FaultServer, Step, refused
+from redrive.testing.http_server import Answer, FaultServer, Step, refused
 from tests.acceptance.classify.clients import Limit, google_api, hasty, raised
 
 pytestmark = pytest.mark.req("C-7")

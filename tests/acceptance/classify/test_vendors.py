@@ -11,7 +11,7 @@ import pytest
 from redrive import RetryPolicy, retry
 from redrive.core.fault import Fault
 from redrive.testing import Answer, FaultServer
-from redrive.testing.server import refused
+from redrive.testing.http_server import refused
 from tests.acceptance.classify.clients import raised
 
 pytestmark = pytest.mark.req("C-3")

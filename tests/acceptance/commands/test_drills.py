@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 from redrive import App, RetryPolicy, current, errors, retry
 from redrive.ops import Operator
 from redrive.testing import Answer, FaultServer
-from redrive.testing.server import refused
+from redrive.testing.http_server import refused
 
 QUICK = RetryPolicy(max_attempts=4, backoff_base=0.02, backoff_max=0.05, jitter=0)
 SOON = 60.0

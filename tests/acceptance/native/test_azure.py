@@ -9,7 +9,7 @@ from azure.storage.blob import BlobClient
 from redrive import RetryPolicy, native
 from redrive.native.azure_storage import AZURE
 from redrive.testing import Answer, FaultServer
-from redrive.testing.server import Step
+from redrive.testing.http_server import Step
 from tests.acceptance.native.wire import QUICK, assert_waits
 
 pytestmark = pytest.mark.req("R-10")

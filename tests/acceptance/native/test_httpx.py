@@ -18,7 +18,7 @@ import pytest
 from redrive import RetryPolicy, native
 from redrive.native.http_clients import HTTPX
 from redrive.testing import FaultServer
-from redrive.testing.server import refused
+from redrive.testing.http_server import refused
 from tests.acceptance.native.wire import SLACK
 
 pytestmark = pytest.mark.req("R-10")

@@ -8,7 +8,7 @@ from pyarrow import fs
 from redrive import RetryPolicy, native
 from redrive.native.aws import PYARROW
 from redrive.testing import FaultServer
-from redrive.testing.server import Step
+from redrive.testing.http_server import Step
 from tests.acceptance.native.wire import assert_waits
 
 pytestmark = pytest.mark.req("R-10")

@@ -13,7 +13,7 @@ from requests.adapters import HTTPAdapter
 from redrive import RetryPolicy, native, retry
 from redrive.native.http_clients import URLLIB3
 from redrive.testing import Answer, FaultServer
-from redrive.testing.server import Step, refused
+from redrive.testing.http_server import Step, refused
 from tests.acceptance.native.wire import QUICK, assert_waits
 
 pytestmark = pytest.mark.req("R-10")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from redrive.testing import Answer
-from redrive.testing.server import Step
+from redrive.testing.http_server import Step
 
 Act: TypeAlias = Literal["read", "write"]
 BUSY = b"<?xml version='1.0'?><Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"

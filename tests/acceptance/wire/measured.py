@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from redrive.testing import FaultServer
-from redrive.testing.server import Step
+from redrive.testing.http_server import Step
 from tests.acceptance.wire.fault import Fault
 from tests.acceptance.wire.subject import HOME, Client
 from tests.servers.azurite import ACCOUNT

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from redrive import App
-from redrive.commands.schedule import Schedule
+from redrive.commands.schedule import CommandScheduleTask
 from redrive.core.key import Key
 
 UTC = timezone.utc
@@ -21,7 +21,7 @@ def at(text: str) -> datetime:
 
 
 def schedule(app: App) -> Schedule:
-    (chore,) = Schedule.of(app.ledger, app.commands.scheduled, app.kinds())
+    (chore,) = CommandScheduleTask.of(app.ledger, app.commands.scheduled, app.kinds())
     return chore
 
 
@@ -106,8 +106,8 @@ def test_only_the_schedules_of_a_worker_s_own_kinds(app: App) -> None:
     @app.command("b")
     def b() -> None: ...
 
-    assert Schedule.of(app.ledger, app.commands.scheduled, app.kinds(["b"])) == []
-    assert len(Schedule.of(app.ledger, app.commands.scheduled, app.kinds(["a"]))) == 1
+    assert CommandScheduleTask.of(app.ledger, app.commands.scheduled, app.kinds(["b"])) == []
+    assert len(CommandScheduleTask.of(app.ledger, app.commands.scheduled, app.kinds(["a"]))) == 1
 
 
 def _until(true: object) -> None:

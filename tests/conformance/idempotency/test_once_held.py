@@ -75,7 +75,7 @@ def test_a_nested_transaction(app: App, url: str) -> None:
 
 
 def test_the_lease_is_renewed_while_the_function_runs(app: App) -> None:
-    app._keys = Keys(app.ledger, lease=0.6)
+    app.opener._keys = Keys(app.ledger, lease=0.6)
 
     @app.once("billing:ann:{n}:charge:v1")
     def charge(n: int) -> int:

@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from redrive import App, Event, RetryPolicy, Stop, current
+from redrive.app.worker_setup import WorkerSetup
 from redrive.engine.attempt import correlate
 from redrive.ledger import Ledger
 from redrive.ops import Operator
@@ -299,9 +300,10 @@ def test_old_events_are_removed_and_their_jobs_are_not(app: App, ledger: Ledger)
     work(app)
     pass_time(ledger, 40 * 86_400)
     app.receive(Event("paid", 1, id="new"))
-    for chore in app.chores(app.kinds()):
-        if chore.name == "forget events":
-            chore.do(ledger.now())
+    setup = WorkerSetup(app.registrations, ledger, parking=None, keep=None)
+    for task in setup.background_tasks(app.kinds()):
+        if task.name == "forget events":
+            task.do(ledger.now())
     assert [one.id for one in Operator(app, actor="ann").events()] == ["new"]
     assert app.receive(Event("paid", 1, id="old")), "the event is stored anew"
     work(app)

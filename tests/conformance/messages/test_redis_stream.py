@@ -39,7 +39,7 @@ class Shop:
         self.seen.append(event)
 
     def reading(self, **options: Any) -> StreamReader:
-        first = self.source.chores(self.app.inbox)[0]
+        first = self.source.chores(self.app.registrations.inbox)[0]
         assert isinstance(first, StreamReader)
         return first
 
@@ -112,7 +112,7 @@ def test_only_stored_entries_are_acknowledged(shop: Shop, client: redis.Redis, s
         def full(*_: object, **__: object) -> None:
             raise OSError("the disk is full")
 
-        patch.setattr(type(shop.app.inbox), "store", full)
+        patch.setattr(type(shop.app.registrations.inbox), "store", full)
         with pytest.raises(OSError, match="disk is full"):
             reading.do(NOW)
     assert pending(client, stream) == 1
@@ -223,7 +223,7 @@ def test_a_missing_group_or_stream_is_created(shop: Shop, client: redis.Redis, s
 def test_stored_dead_letters_are_published_to_a_stream(shop: Shop, ledger: Ledger, client: redis.Redis, stream: str) -> None:
     client.xadd(stream, {"x": "1"})
     shop.work(lambda: len(ledger.dead_letters()) == 1)
-    tell = shop.source.chores(shop.app.inbox)[1]
+    tell = shop.source.chores(shop.app.registrations.inbox)[1]
     assert isinstance(tell, DeadLetterPublisher)
     tell.do(NOW)
     tell.do(NOW)

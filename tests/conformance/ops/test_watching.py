@@ -10,7 +10,7 @@ import pytest
 
 from redrive import App
 from redrive.commands.cron import Cron
-from redrive.commands.schedule import Schedule, firing
+from redrive.commands.schedule import CommandScheduleTask, next_run
 from redrive.ledger import Ledger, NewJob
 from redrive.ops.operator import Operator
 from redrive.partitions.work.tasks import Firing
@@ -68,10 +68,10 @@ def test_what_fires_by_itself(url: str) -> None:
         assert ann.schedules() == []
         ledger, (terms,) = app.ledger, app.commands.scheduled
         now = ledger.now()
-        (chore,) = Schedule.of(ledger, [terms], app.kinds())
+        (chore,) = CommandScheduleTask.of(ledger, [terms], app.kinds())
         chore.do(now)
         (one,) = ann.schedules()
-        assert (one.kind, one.line, one.next_at) == ("reports.nightly", "0 * * * * UTC", firing(terms, now).due)
+        assert (one.kind, one.line, one.next_at) == ("reports.nightly", "0 * * * * UTC", next_run(terms, now).due)
         assert (one.last_at, one.late_since, one.missed) == (None, None, 0)
         pass_time(ledger, 4 * 3600)
         (one,) = ann.schedules()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redrive import App, Command, Key, RetryPolicy, retry
-from redrive.commands.command import AsyncCommand, PlainCommand, TxCommand
+from redrive.commands.command import AsyncCommand, SyncCommand, TransactionalCommand
 
 
 @pytest.fixture
@@ -131,10 +131,10 @@ def test_the_colours(app: App) -> None:
     made: list[Command[..., Any]] = [
         app.command("a")(plain), app.command("b")(later), app.command("c", in_transaction=True)(in_tx),
     ]  # fmt: skip
-    assert [type(one) for one in made] == [PlainCommand, AsyncCommand, TxCommand]
+    assert [type(one) for one in made] == [SyncCommand, AsyncCommand, TransactionalCommand]
     assert [kind.execution for kind in app.kinds()] == ["thread", "async", "transaction"]
     assert (made[0].__name__, made[0].name, made[0].__wrapped__) == ("plain", "a", plain)  # type: ignore[attr-defined]
-    assert repr(made[0]) == "<PlainCommand a tests.unit.commands.test_decoration.plain>"
+    assert repr(made[0]) == "<SyncCommand a tests.unit.commands.test_decoration.plain>"
 
 
 def test_called_it_runs_here_as_ever(app: App) -> None:
@@ -143,7 +143,7 @@ def test_called_it_runs_here_as_ever(app: App) -> None:
     assert app.command("a")(plain)("o") == "o"
     assert asyncio.run(app.command("b")(later)("o")) is None
     app.command("c", in_transaction=True)(in_tx)(None, "o")  # type: ignore[arg-type]
-    assert app._ledger is None, "nothing was opened"
+    assert not app.opener.is_open, "nothing was opened"
 
 
 def test_the_default_policy_is_durable(app: App) -> None:

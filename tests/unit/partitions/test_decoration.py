@@ -38,7 +38,7 @@ def test_a_dataset_reads_and_does_nothing_else(app: App) -> None:
     assert repr(orders) == "<Dataset crm/orders>"
     assert orders.__doc__ == "All orders."
     assert {name for name in dir(orders) if not name.startswith("_")} == {"source", "query", "function", "read", "aread"}
-    assert app._ledger is None, "nothing was opened"
+    assert not app.opener.is_open, "nothing was opened"
 
 
 @pytest.mark.req("P-3")

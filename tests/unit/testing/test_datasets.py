@@ -17,7 +17,7 @@ from redrive.journal import Record
 from redrive.partitions import Partition, Sink, row_count
 from redrive.partitions.queries import Register
 from redrive.testing import sandbox
-from redrive.testing.box import Sandbox
+from redrive.testing.app_sandbox import Sandbox
 
 DAY = 24 * 3600
 

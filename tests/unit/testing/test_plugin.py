@@ -53,7 +53,7 @@ def test_nothing_is_left(redrive_journal):
 def test_the_plugin_alone_imports_nothing():
     import subprocess, sys
 
-    heavy = ("redrive.engine", "redrive.core.", "redrive.testing.server", "http.server")
+    heavy = ("redrive.engine", "redrive.core.", "redrive.testing.http_server", "http.server")
     names = f"{{name for name in sys.modules if name.startswith({heavy!r})}}"
     code = f"import redrive.testing.plugin, sys; assert {names} <= {{'redrive.core.lazy'}}, {names}"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -251,7 +251,7 @@ def test_handlers_of_messages_are_among_the_dead_too(app: App) -> None:
 
 
 def test_what_comes_back_for_ever_is_said(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.testing.box.MOST", 20)
+    monkeypatch.setattr("redrive.testing.app_sandbox.MAX_ATTEMPTS", 20)
 
     @app.command("forever")
     def forever() -> None:

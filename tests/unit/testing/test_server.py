@@ -12,7 +12,7 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from redrive.testing.server import Answer, FaultServer, Step, refused, unreachable
+from redrive.testing.http_server import Answer, FaultServer, Step, refused, unreachable
 
 
 def get(url: str, *, method: str = "GET", body: bytes | None = None, timeout: float = 5) -> tuple[int, bytes]:

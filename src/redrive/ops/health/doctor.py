@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
-from ...app.ledgered import VARIABLE
+from ...app.ledger_opener import VARIABLE
 from ...core.clock import SYSTEM, Clock
 from ...core.text import format_duration, pluralise
 from ...errors import SchemaMismatch

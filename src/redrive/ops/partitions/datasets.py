@@ -28,7 +28,7 @@ def extractions(app: Operated, /) -> list[Extraction]:
     """What the app has registered; a bare ledger has none."""
     if not isinstance(app, App):
         return []
-    app.load()
+    app.registrations.load()
     return list(app.datasets)
 
 

@@ -34,7 +34,7 @@ def operated(given: str | None = None, /) -> Iterator[Operated]:
             yield ledger
         return
     try:
-        found.load()
+        found.registrations.load()
     except ImportError as missing:
         raise Unreadable(f"{source}: {missing}") from missing
     with opened(source, create=True):

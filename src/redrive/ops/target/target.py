@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from ...app.ledgered import DEFAULT, VARIABLE
+from ...app.ledger_opener import DEFAULT, VARIABLE
 from ...errors import LedgerError
 from ...journal.redaction import redact_text
 from ...journal.redaction.addresses import redact_address, strip_address_secrets
@@ -112,7 +112,7 @@ def _found(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
         if migrate:
             found.migrate()
         if isinstance(found, App) and not create:
-            found.open_existing()
+            found.opener.open_existing()
         ledger_of(found)  # what cannot be opened is said now
         yield found
 

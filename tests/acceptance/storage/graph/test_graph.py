@@ -129,7 +129,7 @@ def test_a_missing_drive_raises_not_found(server: GraphServer, make_store: Calla
 
 
 def test_an_unreachable_service_raises_unavailable() -> None:
-    from redrive.testing.server import refused
+    from redrive.testing.http_server import refused
 
     with refused() as url:
         backend = Graph("one", drive="drives/d1", token="x", base_url=url, retry=QUICK)

@@ -1,0 +1,123 @@
+"""Registrations: the commands, event handlers and datasets of an app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ..core.lock import LOCK
+
+if TYPE_CHECKING:
+    from ..commands.registry import CommandRegistry
+    from ..ledger.ledger import Ledger
+    from ..messages.inbox import Inbox
+    from ..messages.source import Source
+    from ..partitions.datasets.definition import Extraction
+    from ..partitions.datasets.registry import Datasets
+    from ..storage.registry import Registry as StoreRegistry
+    from ..worker.job_type import JobType
+
+
+class Registrations:
+    """All that is registered in an app. Each part is loaded at first use.
+
+    Threads and forked children may share it.
+    """
+
+    def __init__(
+        self,
+        ledger: Callable[[], Ledger],
+        stores: Callable[[], StoreRegistry],
+        include: Sequence[str],
+        sources: Sequence[Source],
+    ) -> None:
+        if isinstance(include, str):
+            raise TypeError(f"include must be a list of modules, not one text; pass [{include!r}]")
+        self._ledger = ledger
+        self._stores = stores
+        self._include = tuple(include)
+        self.sources: Sequence[Source] = ()
+        if sources:
+            from ..messages.source import check_sources  # noqa: PLC0415  # needs SQLAlchemy
+
+            self.sources = check_sources(sources)
+        self._commands: CommandRegistry | None = None
+        self._inbox: Inbox | None = None
+        self._datasets: Datasets | None = None
+
+    @property
+    def commands(self) -> CommandRegistry:
+        """The commands."""
+        commands = self._commands
+        if commands is None:
+            from ..commands.registry import CommandRegistry  # noqa: PLC0415  # needs SQLAlchemy
+
+            with LOCK:
+                commands = self._commands = self._commands or CommandRegistry(self._ledger)
+        return commands
+
+    @property
+    def inbox(self) -> Inbox:
+        """The event handlers, and the store for events."""
+        inbox = self._inbox
+        if inbox is None:
+            from ..messages.handlers import Handlers  # noqa: PLC0415  # needs SQLAlchemy
+            from ..messages.inbox import Inbox  # noqa: PLC0415
+
+            handlers = Handlers(self.commands.place)
+            names = [source.name for source in self.sources]
+            with LOCK:
+                inbox = self._inbox = self._inbox or Inbox(self._ledger, handlers, names)
+        return inbox
+
+    @property
+    def datasets(self) -> Datasets:
+        """The datasets."""
+        datasets = self._datasets
+        if datasets is None:
+            from ..partitions.datasets.registry import Datasets  # noqa: PLC0415  # needs SQLAlchemy
+
+            with LOCK:
+                if self._datasets is None:  # Not `or`: datasets without members are false.
+                    self._datasets = Datasets(self._ledger, self._stores)
+                datasets = self._datasets
+        return datasets
+
+    def load(self) -> None:
+        """Import the modules of `include`, which register functions."""
+        for module in self._include:
+            import_module(module)
+
+    def job_types(self, only: Collection[str] | None = None, /) -> list[JobType]:
+        """Return the job types of commands and handlers.
+
+        Args:
+            only: Names of job types and datasets. Default: all job types.
+
+        Raises:
+            ValueError: A name is not registered, or nothing is registered.
+        """
+        self.load()
+        inbox = self.used_inbox
+        handler_types: list[JobType] = []
+        if inbox is not None:
+            handler_types += inbox.kinds
+            for source in self.sources:
+                handler_types += source.kinds(inbox)
+        datasets = [extraction.name for extraction in self.extractions()]
+        return self.commands.select_job_types(only, handler_types, datasets)
+
+    @property
+    def used_inbox(self) -> Inbox | None:
+        """The event handlers, or None if there are neither handlers nor sources."""
+        return self.inbox if self.sources else self._inbox
+
+    def extractions(self, only: Collection[str] | None = None, /) -> list[Extraction]:
+        """Return the extractions of these datasets. Default: all datasets."""
+        return [] if self._datasets is None else self._datasets.chosen(only)
+
+    def close(self) -> None:
+        """Stop the threads of the registered parts. They start again at the next use."""
+        if self._commands is not None:
+            self._commands.close()
