@@ -19,4 +19,6 @@ __all__ = ["AsyncInterceptor", "Interceptor", "channel_options", "path", "retry"
 
 if not TYPE_CHECKING:  # A type checker that saw this would accept every misspelt name.
     # Options and policies are plain data. Only the interceptors need grpcio.
-    __getattr__ = lazily(__name__, dict.fromkeys(("AsyncInterceptor", "Interceptor"), "interceptor"))
+    __getattr__ = lazily(
+        __name__, dict.fromkeys(("AsyncInterceptor", "Interceptor"), "interceptor")
+    )

@@ -20,7 +20,8 @@ KEY_HEADER = "idempotency-key"
 
 
 class _CallDetails(
-    namedtuple("_CallDetails", "method timeout metadata credentials wait_for_ready compression"), grpc.ClientCallDetails
+    namedtuple("_CallDetails", "method timeout metadata credentials wait_for_ready compression"),
+    grpc.ClientCallDetails,
 ):
     """Method, timeout and metadata of one attempt, with the fields of grpcio's own class."""
 
@@ -39,7 +40,9 @@ class Interceptor(grpc.UnaryUnaryClientInterceptor):
         self._retry = _check_retry(retry)
         self._calls: dict[Any, Callable[..., Any]] = {}
 
-    def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+    def intercept_unary_unary(
+        self, continuation: Any, client_call_details: Any, request: Any
+    ) -> Any:
         """Make one call with the attempts of the `Retry`. grpcio calls this.
 
         Args:
@@ -71,7 +74,9 @@ class AsyncInterceptor(grpc.aio.UnaryUnaryClientInterceptor):
         self._retry = _check_retry(retry)
         self._calls: dict[Any, Callable[..., Any]] = {}
 
-    async def intercept_unary_unary(self, continuation: Any, client_call_details: Any, request: Any) -> Any:
+    async def intercept_unary_unary(
+        self, continuation: Any, client_call_details: Any, request: Any
+    ) -> Any:
         """Make one call with the attempts of the `Retry`. grpcio calls this.
 
         Args:
@@ -105,7 +110,9 @@ async def _attempt_async(continuation: Any, details: Any, request: Any) -> Any:
     return call
 
 
-def _details_of_attempt(details: Any, make_metadata: Callable[[list[tuple[str, Any]]], Any]) -> _CallDetails:
+def _details_of_attempt(
+    details: Any, make_metadata: Callable[[list[tuple[str, Any]]], Any]
+) -> _CallDetails:
     """Limit the timeout to the attempt, and add its number and key to the metadata."""
     attempt = current()
     timeout, remaining = details.timeout, attempt.remaining
@@ -132,7 +139,10 @@ def _aio_metadata(headers: list[tuple[str, Any]]) -> Any:
 
 def _check_retry(retry: Retry | None) -> Retry:
     if retry is not None and not isinstance(retry, Retry):
-        raise TypeError(f"an interceptor takes a result of redrive.grpc.retry(...), not {type(retry).__name__}: {retry!r}")
+        raise TypeError(
+            "an interceptor takes a result of redrive.grpc.retry(...), "
+            f"not {type(retry).__name__}: {retry!r}"
+        )
     return default_retry() if retry is None else retry
 
 

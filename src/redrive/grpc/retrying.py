@@ -102,13 +102,17 @@ def retry(
 def _code_names(codes: Sequence[str] | None) -> tuple[str, ...]:
     if codes is None:
         return CHANNEL_CODES
-    return (codes,) if isinstance(codes, str) else tuple(getattr(code, "name", code) for code in codes)
+    return (
+        (codes,) if isinstance(codes, str) else tuple(getattr(code, "name", code) for code in codes)
+    )
 
 
 def _check_services(services: Sequence[str]) -> tuple[str, ...]:
     names = (services,) if isinstance(services, str) else tuple(services)
     if not names or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"services must be names such as 'shop.Orders', or '' for all of them: {services!r}")
+        raise TypeError(
+            f"services must be names such as 'shop.Orders', or '' for all of them: {services!r}"
+        )
     return names
 
 

@@ -40,11 +40,23 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
     _httpx_class = httpx2.AsyncClient
 
     @overload
-    async def request(self, method: str, path: str, /, **options: Unpack[AsyncBodyOptions]) -> httpx2.Response: ...
+    async def request(
+        self, method: str, path: str, /, **options: Unpack[AsyncBodyOptions]
+    ) -> httpx2.Response: ...
     @overload
-    async def request(self, method: str, path: str, /, *, into: type[T], **options: Unpack[AsyncBodyOptions]) -> T: ...
+    async def request(
+        self, method: str, path: str, /, *, into: type[T], **options: Unpack[AsyncBodyOptions]
+    ) -> T: ...
     @overload
-    async def request(self, method: str, path: str, /, *, into: Callable[[Any], T], **options: Unpack[AsyncBodyOptions]) -> T: ...
+    async def request(
+        self,
+        method: str,
+        path: str,
+        /,
+        *,
+        into: Callable[[Any], T],
+        **options: Unpack[AsyncBodyOptions],
+    ) -> T: ...
     async def request(
         self,
         method: str,
@@ -87,7 +99,17 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
             httpx2.HTTPStatusError: The status is neither 2xx nor in `ok_statuses`.
             httpx2.DecodingError: The response does not fit `into`. It is not retried.
         """
-        options = CallOptions(into, json, content, params, headers, idempotency_key, ok_statuses, operation, idempotent)
+        options = CallOptions(
+            into,
+            json,
+            content,
+            params,
+            headers,
+            idempotency_key,
+            ok_statuses,
+            operation,
+            idempotent,
+        )
         call, loop = self._prepare(method, path, options, get_running_loop())
         if timeout is None:
             return await _run(loop, call)
@@ -99,7 +121,9 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
     @overload
     async def get(self, path: str, /, *, into: type[T], **options: Unpack[QueryOptions]) -> T: ...
     @overload
-    async def get(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[QueryOptions]) -> T: ...
+    async def get(
+        self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[QueryOptions]
+    ) -> T: ...
     async def get(
         self,
         path: str,
@@ -143,9 +167,13 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
     @overload
     async def post(self, path: str, /, **options: Unpack[AsyncBodyOptions]) -> httpx2.Response: ...
     @overload
-    async def post(self, path: str, /, *, into: type[T], **options: Unpack[AsyncBodyOptions]) -> T: ...
+    async def post(
+        self, path: str, /, *, into: type[T], **options: Unpack[AsyncBodyOptions]
+    ) -> T: ...
     @overload
-    async def post(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[AsyncBodyOptions]) -> T: ...
+    async def post(
+        self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[AsyncBodyOptions]
+    ) -> T: ...
     async def post(
         self,
         path: str,
@@ -224,12 +252,18 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
     ) -> None:
         await self.aclose()
 
     @staticmethod
-    def _build_loops(retry: Retry, connections: HttpxConnections[httpx2.AsyncClient], defaults: RequestDefaults) -> RetryLoops:
+    def _build_loops(
+        retry: Retry, connections: HttpxConnections[httpx2.AsyncClient], defaults: RequestDefaults
+    ) -> RetryLoops:
         auth: Any = defaults.auth
         if not auth and "authorization" not in defaults.headers:
             auth = httpx2.USE_CLIENT_DEFAULT

@@ -99,7 +99,9 @@ class BaseClient(Generic[HttpxClient]):
                 f"not {type(client).__module__}.{type(client).__name__}; "
                 f"use redrive.http.Transport with other clients"
             )
-        self._defaults = RequestDefaults.from_options(base_url, auth, headers, user, idempotent, idempotency_key, max_body)
+        self._defaults = RequestDefaults.from_options(
+            base_url, auth, headers, user, idempotent, idempotency_key, max_body
+        )
         self._connections: HttpxConnections[HttpxClient] = HttpxConnections(
             client, lambda: httpx_class(timeout=None, verify=system_certificates())
         )
@@ -145,7 +147,9 @@ class BaseClient(Generic[HttpxClient]):
         return f"{type(self).__name__}({str(self._defaults.base_url)!r})"
 
     @staticmethod
-    def _build_loops(retry: Retry, connections: HttpxConnections[HttpxClient], defaults: RequestDefaults) -> RetryLoops:
+    def _build_loops(
+        retry: Retry, connections: HttpxConnections[HttpxClient], defaults: RequestDefaults
+    ) -> RetryLoops:
         """Return retry loops around a function that makes one attempt.
 
         Not a bound method of the client: a reference cycle would delay the release of connections.
@@ -160,7 +164,9 @@ class BaseClient(Generic[HttpxClient]):
         declared = self._defaults.idempotent, loops.declared_idempotent
         client = self._connections.client(event_loop)
         call = self._defaults.build_call(self._connections, client, method, path, options, declared)
-        return call, loops.loop(call.operation, call.repeatable, call.key is not None, TIMEOUT_ERROR)
+        return call, loops.loop(
+            call.operation, call.repeatable, call.key is not None, TIMEOUT_ERROR
+        )
 
     def _prepare_readiness(
         self, path: str, within: Seconds, event_loop: object = None
@@ -187,7 +193,13 @@ while the service behind them is starting."""
 
 def _readiness_retry(within: Seconds) -> Retry:
     limit = positive("within", within)
-    policy = RetryPolicy(max_attempts=UNLIMITED_ATTEMPTS, backoff_base=0.1, backoff_max=2.0, jitter=0.1, timeout=limit)
+    policy = RetryPolicy(
+        max_attempts=UNLIMITED_ATTEMPTS,
+        backoff_base=0.1,
+        backoff_max=2.0,
+        jitter=0.1,
+        timeout=limit,
+    )
     return DEFAULT.using(
         policy,
         on=(_classify_readiness, httpx2.HTTPError),
@@ -197,7 +209,10 @@ def _readiness_retry(within: Seconds) -> Retry:
 
 
 def _classify_readiness(error: Exception) -> bool | None:
-    if isinstance(error, httpx2.HTTPStatusError) and error.response.status_code in HOPELESS_STATUSES:
+    if (
+        isinstance(error, httpx2.HTTPStatusError)
+        and error.response.status_code in HOPELESS_STATUSES
+    ):
         return False
     return None
 
@@ -205,7 +220,11 @@ def _classify_readiness(error: Exception) -> bool | None:
 def not_ready(url: str, error: Exception, /) -> NotReady:
     """Describe a service that was not ready in time, by the error of the last request."""
     ended = outcome(error)
-    effort = f" ({ended.attempts} requests in {format_duration(ended.elapsed)})" if ended is not None else ""
+    effort = (
+        f" ({ended.attempts} requests in {format_duration(ended.elapsed)})"
+        if ended is not None
+        else ""
+    )
     if not isinstance(error, httpx2.HTTPStatusError):
         reason = f"it could not be reached: {type(error).__name__}: {error}".rstrip(": ")
         return NotReady(f"{url} is unavailable{effort}: {reason}", unavailable=True)

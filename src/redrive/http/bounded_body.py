@@ -41,7 +41,9 @@ def read_body(response: httpx2.Response, url: str, limit: int | None, is_error: 
         response.close()
 
 
-async def read_body_async(response: httpx2.Response, url: str, limit: int | None, is_error: bool, /) -> None:
+async def read_body_async(
+    response: httpx2.Response, url: str, limit: int | None, is_error: bool, /
+) -> None:
     """Do the same as `read_body` for async code."""
     try:
         if limit is None or _is_known_to_fit(response, limit):
@@ -87,11 +89,16 @@ class _ByteLimit:
 def _byte_limit(response: httpx2.Response, url: str, limit: int, is_error: bool) -> _ByteLimit:
     if is_error:
         return _ByteLimit(min(limit, MAX_ERROR_BYTES), None)
-    message = f"{url}: the response body is larger than max_body={limit} bytes; pass a larger max_body= to the client"
+    message = (
+        f"{url}: the response body is larger than max_body={limit} bytes; "
+        "pass a larger max_body= to the client"
+    )
     return _ByteLimit(limit, httpx2.DecodingError(message, request=response.request))
 
 
-def _limit_chunks(iter_bytes: Callable[..., Iterator[bytes]], byte_limit: _ByteLimit) -> Callable[..., Iterator[bytes]]:
+def _limit_chunks(
+    iter_bytes: Callable[..., Iterator[bytes]], byte_limit: _ByteLimit
+) -> Callable[..., Iterator[bytes]]:
     def iterate(*options: Any) -> Iterator[bytes]:
         for chunk in iter_bytes(*options):
             accepted, is_last = byte_limit.accept(chunk)

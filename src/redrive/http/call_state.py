@@ -18,7 +18,17 @@ class CallState:
     when an attempt ends. Building the fields is skipped when no record will be written.
     """
 
-    __slots__ = ("_method", "_previous_ids", "_request_id", "_started", "_url", "attempt", "reports_sending", "sent", "status")
+    __slots__ = (
+        "_method",
+        "_previous_ids",
+        "_request_id",
+        "_started",
+        "_url",
+        "attempt",
+        "reports_sending",
+        "sent",
+        "status",
+    )
 
     def __init__(self, method: str, url: Any, request_id: str, reports_sending: bool) -> None:
         self.reports_sending = reports_sending
@@ -61,7 +71,7 @@ class CallState:
         self._previous_ids = self._previous_ids or token
 
     def publish_success(self) -> None:
-        """Publish if a record will follow: after a failed attempt, or for sinks with `every=True`."""
+        """Publish if a record follows: after a failed attempt, or for sinks with `every=True`."""
         if SLOW_PATH_USERS or self.attempt > 1:
             self.publish()
 

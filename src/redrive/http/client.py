@@ -39,11 +39,17 @@ class Client(BaseClient[httpx2.Client]):
     _httpx_class = httpx2.Client
 
     @overload
-    def request(self, method: str, path: str, /, **options: Unpack[BodyOptions]) -> httpx2.Response: ...
+    def request(
+        self, method: str, path: str, /, **options: Unpack[BodyOptions]
+    ) -> httpx2.Response: ...
     @overload
-    def request(self, method: str, path: str, /, *, into: type[T], **options: Unpack[BodyOptions]) -> T: ...
+    def request(
+        self, method: str, path: str, /, *, into: type[T], **options: Unpack[BodyOptions]
+    ) -> T: ...
     @overload
-    def request(self, method: str, path: str, /, *, into: Callable[[Any], T], **options: Unpack[BodyOptions]) -> T: ...
+    def request(
+        self, method: str, path: str, /, *, into: Callable[[Any], T], **options: Unpack[BodyOptions]
+    ) -> T: ...
     def request(
         self,
         method: str,
@@ -86,7 +92,17 @@ class Client(BaseClient[httpx2.Client]):
             httpx2.HTTPStatusError: The status is neither 2xx nor in `ok_statuses`.
             httpx2.DecodingError: The response does not fit `into`. It is not retried.
         """
-        options = CallOptions(into, json, content, params, headers, idempotency_key, ok_statuses, operation, idempotent)
+        options = CallOptions(
+            into,
+            json,
+            content,
+            params,
+            headers,
+            idempotency_key,
+            ok_statuses,
+            operation,
+            idempotent,
+        )
         call, loop = self._prepare(method, path, options)
         if timeout is None:
             return _run(loop, call)
@@ -98,7 +114,9 @@ class Client(BaseClient[httpx2.Client]):
     @overload
     def get(self, path: str, /, *, into: type[T], **options: Unpack[QueryOptions]) -> T: ...
     @overload
-    def get(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[QueryOptions]) -> T: ...
+    def get(
+        self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[QueryOptions]
+    ) -> T: ...
     def get(
         self,
         path: str,
@@ -144,7 +162,9 @@ class Client(BaseClient[httpx2.Client]):
     @overload
     def post(self, path: str, /, *, into: type[T], **options: Unpack[BodyOptions]) -> T: ...
     @overload
-    def post(self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[BodyOptions]) -> T: ...
+    def post(
+        self, path: str, /, *, into: Callable[[Any], T], **options: Unpack[BodyOptions]
+    ) -> T: ...
     def post(
         self,
         path: str,
@@ -222,11 +242,19 @@ class Client(BaseClient[httpx2.Client]):
             self._connections.reopen()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
         self.close()
 
     @staticmethod
-    def _build_loops(retry: Retry, connections: HttpxConnections[httpx2.Client], defaults: RequestDefaults) -> RetryLoops:
+    def _build_loops(
+        retry: Retry, connections: HttpxConnections[httpx2.Client], defaults: RequestDefaults
+    ) -> RetryLoops:
         auth: Any = defaults.auth
         if not auth and "authorization" not in defaults.headers:
             auth = httpx2.USE_CLIENT_DEFAULT

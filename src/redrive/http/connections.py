@@ -24,7 +24,15 @@ class HttpxConnections(Generic[HttpxClient]):
     A client that the user passed is used everywhere, and never closed here.
     """
 
-    __slots__ = ("_client", "_closed", "_create", "_opened_in", "_user_client", "default_headers", "has_deadline")
+    __slots__ = (
+        "_client",
+        "_closed",
+        "_create",
+        "_opened_in",
+        "_user_client",
+        "default_headers",
+        "has_deadline",
+    )
 
     def __init__(self, user_client: HttpxClient | None, create: Callable[[], HttpxClient]) -> None:
         self._user_client = user_client
@@ -41,25 +49,36 @@ class HttpxConnections(Generic[HttpxClient]):
     def client(self, event_loop: object = None) -> HttpxClient:
         """Return the client for this process and event loop."""
         place = self._opened_in
-        if place is not None and place[0] == os.getpid() and place[1] is event_loop and self._client is not None:
+        if (
+            place is not None
+            and place[0] == os.getpid()
+            and place[1] is event_loop
+            and self._client is not None
+        ):
             return self._client
         return self._open((os.getpid(), event_loop))
 
     def _open(self, place: tuple[int, object]) -> HttpxClient:
         if self._closed:
-            raise RuntimeError("this client is closed; enter it again with `with`, or create a new one")
+            raise RuntimeError(
+                "this client is closed; enter it again with `with`, or create a new one"
+            )
         # Created outside the lock, because this reads certificates.
         client = self._user_client or self._create()
         has_deadline = _bind_transports(client)
         with LOCK:
-            if self._client is None or self._opened_in != place:  # Otherwise another thread was faster.
+            if (
+                self._client is None or self._opened_in != place
+            ):  # Otherwise another thread was faster.
                 self._client, self._opened_in, self.has_deadline = client, place, has_deadline
                 self.default_headers = {}
                 if self._user_client is None:
                     self.default_headers = dict(getattr(client, "headers", {}))
             return self._client
 
-    def build_request(self, method: str, url: str, client: Any, headers: dict[str, str], **body: Any) -> httpx2.Request:
+    def build_request(
+        self, method: str, url: str, client: Any, headers: dict[str, str], **body: Any
+    ) -> httpx2.Request:
         """Build a request with these headers and the cookies of earlier responses.
 
         body: `json`, `content` and `params`.
@@ -90,7 +109,10 @@ def system_certificates() -> ssl.SSLContext:
 
 def _bind_transports(client: Any) -> bool:
     mounted = getattr(client, "_mounts", {}).values()
-    transports = [getattr(client, "_transport", None), *(transport for transport in mounted if transport is not None)]
+    transports = [
+        getattr(client, "_transport", None),
+        *(transport for transport in mounted if transport is not None),
+    ]
     # `all` alone would stop at the first transport that cannot be bound.
     bound = [bind_to_deadline(transport) for transport in transports]
     return all(bound)

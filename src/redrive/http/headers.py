@@ -37,7 +37,9 @@ def check_headers(headers: Mapping[str, str] | None, /) -> dict[str, str]:
     if headers is None:
         return {}
     if not isinstance(headers, Mapping):
-        raise TypeError(f"headers= must be a mapping of names to text, not {type(headers).__name__}")
+        raise TypeError(
+            f"headers= must be a mapping of names to text, not {type(headers).__name__}"
+        )
     checked = {}
     for name, value in headers.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):

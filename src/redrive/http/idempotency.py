@@ -28,14 +28,19 @@ def check_idempotent(idempotent: object, /) -> bool | None:
     """Return the value of an `idempotent=` option."""
     if idempotent is None or isinstance(idempotent, bool):
         return idempotent
-    raise TypeError(f"idempotent= must be True, False, or None to decide by method and key, not {idempotent!r}")
+    raise TypeError(
+        f"idempotent= must be True, False, or None to decide by method and key, not {idempotent!r}"
+    )
 
 
 def check_generates_keys(idempotency_key: object, /) -> bool:
     """Return whether a client generates keys: the value of its `idempotency_key=` option."""
     if idempotency_key is None or isinstance(idempotency_key, bool):
         return bool(idempotency_key)
-    raise TypeError(f"idempotency_key= of a client must be True (a new key for each call) or None, not {idempotency_key!r}")
+    raise TypeError(
+        "idempotency_key= of a client must be True (a new key for each call) or None, "
+        f"not {idempotency_key!r}"
+    )
 
 
 def key_header(key: KeyLike | Literal[True], /) -> str:
@@ -43,14 +48,20 @@ def key_header(key: KeyLike | Literal[True], /) -> str:
     if key is True:
         return os.urandom(16).hex()
     if not isinstance(key, (Key, str)):
-        raise TypeError(f"idempotency_key= must be a Key, its text, or True for a new key, not {key!r}")
+        raise TypeError(
+            f"idempotency_key= must be a Key, its text, or True for a new key, not {key!r}"
+        )
     text = header_safe(str(key))
     if not 0 < len(text) <= MAX_HEADER_CHARS:
-        raise ValueError(f"an idempotency key has 1 to {MAX_HEADER_CHARS} characters; this one has {len(text)}")
+        raise ValueError(
+            f"an idempotency key has 1 to {MAX_HEADER_CHARS} characters; this one has {len(text)}"
+        )
     return text
 
 
-def derive_key(method: str, target: str, body: bytes | None, operation: str | None, /) -> str | None:
+def derive_key(
+    method: str, target: str, body: bytes | None, operation: str | None, /
+) -> str | None:
     """Derive the key of a request from the key of the surrounding job or call.
 
     The key is the same in every attempt of the surrounding work. It differs between requests, so
@@ -69,8 +80,13 @@ def derive_key(method: str, target: str, body: bytes | None, operation: str | No
     return header_text(_key_of_step(surrounding_key, step))
 
 
-def implicit_key(request: Any, body: bytes | None, operation: str | None, generates_keys: bool, /) -> str | None:
-    """Return the key of a request whose caller set none: derived, or a new one. body: None for a stream."""
+def implicit_key(
+    request: Any, body: bytes | None, operation: str | None, generates_keys: bool, /
+) -> str | None:
+    """Return the key of a request whose caller set none: derived, or a new one.
+
+    `body` is None for a stream.
+    """
     key = derive_key(request.method, request.url.raw_path.decode("ascii"), body, operation)
     return key_header(True) if key is None and generates_keys else key
 

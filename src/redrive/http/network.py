@@ -109,7 +109,9 @@ class DeadlineStream(_Wrapper):
             timeout = limit_timeout(timeout, self._inner, "WriteTimeout")
             self._inner.write(buffer, timeout=timeout)
 
-    def start_tls(self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None) -> DeadlineStream:
+    def start_tls(
+        self, ssl_context: Any, server_hostname: str | None = None, timeout: float | None = None
+    ) -> DeadlineStream:
         """Start TLS within the time left."""
         timeout = limit_timeout(timeout, self._inner, "ConnectTimeout")
         return DeadlineStream(self._inner.start_tls(ssl_context, server_hostname, timeout))
@@ -120,12 +122,16 @@ class DeadlineNetwork(_Wrapper):
 
     __slots__ = ()
 
-    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> DeadlineStream:
+    def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, **options: Any
+    ) -> DeadlineStream:
         """Connect within the time left."""
         timeout = limit_timeout(timeout, self._inner, "ConnectTimeout")
         return DeadlineStream(self._inner.connect_tcp(host, port, timeout=timeout, **options))
 
-    def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> DeadlineStream:
+    def connect_unix_socket(
+        self, path: str, timeout: float | None = None, **options: Any
+    ) -> DeadlineStream:
         """Connect to a Unix socket within the time left."""
         timeout = limit_timeout(timeout, self._inner, "ConnectTimeout")
         return DeadlineStream(self._inner.connect_unix_socket(path, timeout=timeout, **options))
@@ -156,7 +162,9 @@ class AsyncDeadlineStream(_Wrapper):
     ) -> AsyncDeadlineStream:
         """Start TLS within the time left."""
         timeout = limit_async_timeout(timeout, self._inner, "ConnectTimeout")
-        return AsyncDeadlineStream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        return AsyncDeadlineStream(
+            await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        )
 
 
 class AsyncDeadlineNetwork(_Wrapper):
@@ -164,13 +172,17 @@ class AsyncDeadlineNetwork(_Wrapper):
 
     __slots__ = ()
 
-    async def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> AsyncDeadlineStream:
+    async def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, **options: Any
+    ) -> AsyncDeadlineStream:
         """Connect within the time left."""
         timeout = limit_async_timeout(timeout, self._inner, "ConnectTimeout")
         stream = await self._inner.connect_tcp(host, port, timeout=timeout, **options)
         return AsyncDeadlineStream(stream)
 
-    async def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> AsyncDeadlineStream:
+    async def connect_unix_socket(
+        self, path: str, timeout: float | None = None, **options: Any
+    ) -> AsyncDeadlineStream:
         """Connect to a Unix socket within the time left."""
         timeout = limit_async_timeout(timeout, self._inner, "ConnectTimeout")
         stream = await self._inner.connect_unix_socket(path, timeout=timeout, **options)

@@ -20,7 +20,14 @@ from . import headers as header
 from .bounded_body import check_max_body
 from .call_state import CallState
 from .connections import HttpxConnections
-from .idempotency import IDEMPOTENT_METHODS, check_generates_keys, check_idempotent, implicit_key, key_header, may_repeat
+from .idempotency import (
+    IDEMPOTENT_METHODS,
+    check_generates_keys,
+    check_idempotent,
+    implicit_key,
+    key_header,
+    may_repeat,
+)
 from .network import phase_timeouts
 from .typed_json import JsonMismatch, json_reader
 
@@ -47,7 +54,16 @@ class HttpCall:
     Used by that call only.
     """
 
-    __slots__ = ("_client_timeouts", "_ok_statuses", "_read", "key", "operation", "repeatable", "request", "state")
+    __slots__ = (
+        "_client_timeouts",
+        "_ok_statuses",
+        "_read",
+        "key",
+        "operation",
+        "repeatable",
+        "request",
+        "state",
+    )
 
     def __init__(
         self,
@@ -116,21 +132,30 @@ class BaseUrl:
 
     def __init__(self, base_url: str) -> None:
         if not isinstance(base_url, str):
-            raise TypeError(f"base_url must be text such as 'https://crm.example.com/v1', not {type(base_url).__name__}")
+            raise TypeError(
+                "base_url must be text such as 'https://crm.example.com/v1', "
+                f"not {type(base_url).__name__}"
+            )
         keep_address_secret(base_url)
         shown = redact_address(base_url)
         try:
             url = httpx2.URL(base_url)
         except httpx2.InvalidURL:  # Its text may quote a password.
-            raise ValueError(f"base_url={shown!r} is not a URL such as 'https://crm.example.com/v1'") from None
+            raise ValueError(
+                f"base_url={shown!r} is not a URL such as 'https://crm.example.com/v1'"
+            ) from None
         if url.userinfo:
-            raise ValueError("base_url has a user or a password in it, which would reach logs; pass auth=")
+            raise ValueError(
+                "base_url has a user or a password in it, which would reach logs; pass auth="
+            )
         if url.scheme not in ("http", "https") or not url.host:
             raise ValueError(f"base_url={shown!r} must begin with http:// or https:// and a host")
         if url.port is not None and not 0 < url.port < 65536:
             raise ValueError(f"base_url={shown!r} is not a valid URL; {url.port} is not a port")
         if url.query or url.fragment or "?" in base_url or "#" in base_url:
-            raise ValueError(f"base_url={shown!r} must not contain ? or #; pass params= with each call")
+            raise ValueError(
+                f"base_url={shown!r} must not contain ? or #; pass params= with each call"
+            )
         self._url = str(url).rstrip("/")
         self._origin = _origin(url)
         self.netloc = url.netloc.decode("ascii")
@@ -142,7 +167,9 @@ class BaseUrl:
         An absolute URL must be of the same server, because requests carry the client's token.
         """
         if not isinstance(path, str):
-            raise TypeError(f"path must be text such as '/customers/7', not {type(path).__name__}: {path!r}")
+            raise TypeError(
+                f"path must be text such as '/customers/7', not {type(path).__name__}: {path!r}"
+            )
         if not _ABSOLUTE_URL.match(path):
             return self._url + path if path[:1] in ("/", "?", "") else f"{self._url}/{path}"
         try:
@@ -152,7 +179,8 @@ class BaseUrl:
         if _origin(url) != self._origin or url.userinfo:
             raise ValueError(
                 f"{redact_address(path)!r} is not at {self._url}, "
-                "and a client sends its token and headers to no other server; create a client for it"
+                "and a client sends its token and headers to no other server; "
+                "create a client for it"
             )
         return path
 
@@ -167,7 +195,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 @dataclass(frozen=True, slots=True)
 class RequestDefaults:
-    """Where the requests of a client go, and what they carry. Immutable, so threads may share it."""
+    """The address, headers and options of a client's requests. Immutable: threads may share it."""
 
     base_url: BaseUrl
     auth: httpx2.Auth | None
@@ -197,7 +225,9 @@ class RequestDefaults:
             token = header.check_value("auth", auth)
             own_headers = {header.AUTHORIZATION: f"Bearer {token}", **own_headers}
         elif auth is not None and not isinstance(auth, httpx2.Auth):
-            raise TypeError(f"auth= must be a bearer token or an httpx2.Auth, not {type(auth).__name__}")
+            raise TypeError(
+                f"auth= must be a bearer token or an httpx2.Auth, not {type(auth).__name__}"
+            )
         return cls(
             base_url=BaseUrl(base_url),
             auth=None if isinstance(auth, str) else auth,
@@ -208,7 +238,9 @@ class RequestDefaults:
             max_body=check_max_body(max_body),
         )
 
-    def using(self, user: str | None, headers: Mapping[str, str] | None, idempotent: bool | None, /) -> RequestDefaults:
+    def using(
+        self, user: str | None, headers: Mapping[str, str] | None, idempotent: bool | None, /
+    ) -> RequestDefaults:
         """Return a copy with another user, more headers, or another `idempotent` setting."""
         return replace(
             self,
@@ -241,7 +273,13 @@ class RequestDefaults:
         url = self.base_url.join(path)
         headers = self._headers(connections.default_headers, options)
         request = connections.build_request(
-            method, url, client, headers, json=options.json, content=options.content, params=options.params
+            method,
+            url,
+            client,
+            headers,
+            json=options.json,
+            content=options.content,
+            params=options.params,
         )
         key = headers.get(header.IDEMPOTENCY_KEY)
         if key is None and request.method not in IDEMPOTENT_METHODS:

@@ -21,13 +21,24 @@ class RetryLoops:
     __slots__ = ("_attempt", "_build_loop", "_loops", "retry")
 
     def __init__(
-        self, retry: Retry, build_loop: Callable[[Settings, Callable[..., Any]], Callable[..., Any]], attempt: Callable[..., Any]
+        self,
+        retry: Retry,
+        build_loop: Callable[[Settings, Callable[..., Any]], Callable[..., Any]],
+        attempt: Callable[..., Any],
     ) -> None:
-        """build_loop: the engine's constructor of sync or async loops. attempt: takes a call with a `key`."""
+        """Prepare the loops of a client.
+
+        Args:
+            retry: The policy.
+            build_loop: Function of the engine that makes sync or async loops.
+            attempt: Makes one attempt. It takes a call with a `key`.
+        """
         self.retry = retry
         self._build_loop = build_loop
         self._attempt = attempt
-        self._loops: dict[tuple[str, bool, bool, Callable[[str], Exception]], Callable[..., Any]] = {}
+        self._loops: dict[
+            tuple[str, bool, bool, Callable[[str], Exception]], Callable[..., Any]
+        ] = {}
 
     @property
     def declared_idempotent(self) -> bool | None:
@@ -36,7 +47,12 @@ class RetryLoops:
         return settings.idempotent if settings.idempotent_explicit else None
 
     def loop(
-        self, operation: str, repeatable: bool, has_key: bool, timeout_error: Callable[[str], Exception], /
+        self,
+        operation: str,
+        repeatable: bool,
+        has_key: bool,
+        timeout_error: Callable[[str], Exception],
+        /,
     ) -> Callable[..., Any]:
         """Return the function that makes all attempts of a call.
 
@@ -46,7 +62,9 @@ class RetryLoops:
         loop = self._loops.get((operation, repeatable, has_key, timeout_error))
         if loop is None:
             key = _key_of if has_key else None
-            settings = replace(self.retry.settings, key=key, idempotent=repeatable, timeout_error=timeout_error)
+            settings = replace(
+                self.retry.settings, key=key, idempotent=repeatable, timeout_error=timeout_error
+            )
             loop = self._build_loop(settings.named(operation, self.retry), self._attempt)
             if len(self._loops) < MAX_CACHED_LOOPS:
                 self._loops[operation, repeatable, has_key, timeout_error] = loop
@@ -66,17 +84,26 @@ def resolve_retry(retry: RetryLike | None, name: str, /, **defaults: Any) -> Ret
         _check_supported(retry.settings)
         return Retry(retry.settings.named(retry.operation or name, retry))
     if retry is not None and not isinstance(retry, RetryPolicy):
-        raise TypeError(f"retry= must be a RetryPolicy or a result of retry(...), not {type(retry).__name__}: {retry!r}")
+        raise TypeError(
+            "retry= must be a RetryPolicy or a result of retry(...), "
+            f"not {type(retry).__name__}: {retry!r}"
+        )
     options: Options = {"budget": Budget(), "operation": name, **defaults}  # type: ignore[typeddict-item]  # our own names
     return DEFAULT.using(retry, **options)
 
 
 def _check_supported(settings: Settings) -> None:
     if settings.spill is not None:
-        raise TypeError("a client cannot enqueue a request as a job; pass spill= to the retry of the function around it")
+        raise TypeError(
+            "a client cannot enqueue a request as a job; "
+            "pass spill= to the retry of the function around it"
+        )
     if settings.hedge is not None:
         raise TypeError(
-            "a client makes one request at a time for a call; pass hedge= to the retry of the async function around it"
+            "a client makes one request at a time for a call; "
+            "pass hedge= to the retry of the async function around it"
         )
     if settings.key is not None:
-        raise TypeError("a client needs a key for each call, not one for all; pass idempotency_key= to the call")
+        raise TypeError(
+            "a client needs a key for each call, not one for all; pass idempotency_key= to the call"
+        )

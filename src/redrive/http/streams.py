@@ -168,7 +168,11 @@ async def buffer_failed_response_async(library: Any, response: Any, /) -> tuple[
 
 def _replace_body(library: Any, response: Any, stream: Any) -> Any:
     return library.Response(
-        response.status_code, headers=response.headers, stream=stream, extensions=response.extensions, request=response.request
+        response.status_code,
+        headers=response.headers,
+        stream=stream,
+        extensions=response.extensions,
+        request=response.request,
     )
 
 

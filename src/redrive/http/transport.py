@@ -17,21 +17,41 @@ from ..engine.retry import Retry, RetryLike
 from ..errors import Rejected
 from . import headers as header
 from .call_state import CURRENT_CALL, CallState, reset, timeout_error
-from .idempotency import IDEMPOTENT_METHODS, check_generates_keys, check_idempotent, implicit_key, key_header, may_repeat
+from .idempotency import (
+    IDEMPOTENT_METHODS,
+    check_generates_keys,
+    check_idempotent,
+    implicit_key,
+    key_header,
+    may_repeat,
+)
 from .network import bind_to_deadline, phase_timeouts, seconds_left, subtract_margin
 from .retrying import RetryLoops, resolve_retry
-from .streams import buffer_failed_response, buffer_failed_response_async, can_replay, deadline_streams
+from .streams import (
+    buffer_failed_response,
+    buffer_failed_response_async,
+    can_replay,
+    deadline_streams,
+)
 
 if TYPE_CHECKING:
     import httpx
     import httpx2
 
     class AnyTransport(  # type: ignore[misc]  # The four bases differ in their signatures.
-        httpx2.BaseTransport, httpx2.AsyncBaseTransport, httpx.BaseTransport, httpx.AsyncBaseTransport
+        httpx2.BaseTransport,
+        httpx2.AsyncBaseTransport,
+        httpx.BaseTransport,
+        httpx.AsyncBaseTransport,
     ):
         """A transport of both libraries. At run time, only one of them needs to be installed."""
 
-    InnerTransport = httpx2.BaseTransport | httpx2.AsyncBaseTransport | httpx.BaseTransport | httpx.AsyncBaseTransport
+    InnerTransport = (
+        httpx2.BaseTransport
+        | httpx2.AsyncBaseTransport
+        | httpx.BaseTransport
+        | httpx.AsyncBaseTransport
+    )
 else:
     AnyTransport = object
 
@@ -60,7 +80,9 @@ class Exchange:
         "state",
     )
 
-    def __init__(self, transport: Transport, request: Any, inner: Any, library: Any, loops: RetryLoops) -> None:
+    def __init__(
+        self, transport: Transport, request: Any, inner: Any, library: Any, loops: RetryLoops
+    ) -> None:
         """Add Redrive's headers to the request, and choose its retry loop."""
         self._transport = transport
         self.request = request
@@ -87,7 +109,11 @@ class Exchange:
             if self.key is not None:
                 headers[header.IDEMPOTENCY_KEY] = self.key
         has_key = self.key is not None
-        declared = (check_idempotent(options.get("idempotent")), transport.idempotent, loops.declared_idempotent)
+        declared = (
+            check_idempotent(options.get("idempotent")),
+            transport.idempotent,
+            loops.declared_idempotent,
+        )
         repeatable = can_replay(request.stream, library) and may_repeat(method, has_key, *declared)
         self._max_attempts = loops.retry.settings.max_attempts if repeatable else 1
         operation = f"{method} {url.netloc.decode('ascii')}"
@@ -144,7 +170,7 @@ class Exchange:
         self.open_response = response if is_open else None
 
     def final_response(self, error: Any) -> Any:
-        """Return the last response, with the outcome as an extension. None if the error has none."""
+        """Return the last response with the outcome as an extension, or None if there is none."""
         response = error.result if isinstance(error, Rejected) else error.response
         if not isinstance(response, self.library.Response):
             return None
@@ -196,8 +222,14 @@ class Transport(AnyTransport):
         Raises:
             TypeError: `inner` is not a transport of httpx or httpx2.
         """
-        if inner is not None and not hasattr(inner, "handle_request") and not hasattr(inner, "handle_async_request"):
-            raise TypeError(f"the inner transport must be one of httpx or httpx2, not {type(inner).__name__}")
+        if (
+            inner is not None
+            and not hasattr(inner, "handle_request")
+            and not hasattr(inner, "handle_async_request")
+        ):
+            raise TypeError(
+                f"the inner transport must be one of httpx or httpx2, not {type(inner).__name__}"
+            )
         self._retry = resolve_retry(retry, "http transport", attempt_timeout=None)
         settings = self._retry.settings
         # The engine does not close rejected responses, so this transport applies reject= itself.
@@ -248,7 +280,9 @@ class Transport(AnyTransport):
         Returns:
             The response.
         """
-        exchange = self._exchange(request, "handle_async_request", "AsyncHTTPTransport", self._async_loops)
+        exchange = self._exchange(
+            request, "handle_async_request", "AsyncHTTPTransport", self._async_loops
+        )
         token = CURRENT_CALL.set(exchange.state)
         try:
             return await exchange.loop(exchange)
@@ -289,7 +323,10 @@ class Transport(AnyTransport):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None = None, error: BaseException | None = None, trace: TracebackType | None = None
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
     ) -> None:
         if self._is_inner_given:
             self._inner.__exit__(kind, error, trace)
@@ -303,7 +340,10 @@ class Transport(AnyTransport):
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None = None, error: BaseException | None = None, trace: TracebackType | None = None
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
     ) -> None:
         if self._is_inner_given:
             await self._inner.__aexit__(kind, error, trace)
@@ -314,7 +354,8 @@ class Transport(AnyTransport):
 def _check_inner(inner: object, method: str) -> None:
     if not hasattr(inner, method):
         raise TypeError(
-            f"{type(inner).__name__} does not fit this client; a sync client needs a sync transport, an async client an async one"
+            f"{type(inner).__name__} does not fit this client; "
+            "a sync client needs a sync transport, an async client an async one"
         )
 
 
@@ -324,7 +365,9 @@ def _library_of(kind: type) -> Any:
         name = base.__module__.partition(".")[0]
         if name in ("httpx", "httpx2"):
             return sys.modules[name]
-    raise TypeError(f"the request must be one of httpx or httpx2, not {kind.__module__}.{kind.__qualname__}")
+    raise TypeError(
+        f"the request must be one of httpx or httpx2, not {kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def _request_options(extension: object) -> Mapping[str, Any]:

@@ -26,7 +26,13 @@ _LIST_TYPES: dict[Any, Callable[[Iterable[Any]], Any]] = {
     **dict.fromkeys((list, Sequence, Iterable, Collection), list),
     **{list_type: list_type for list_type in (tuple, set, frozenset)},
 }
-_JSON_TYPES = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+_JSON_TYPES = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    type(None): "null",
+}
 
 
 class JsonMismatch(ValueError):
@@ -80,7 +86,8 @@ def json_reader(into: Any, /) -> Reader:
             function: Reader = into
             return function
         raise TypeError(
-            f"into= must be the type of the response, or a function that makes it from JSON data: {refusal}"
+            "into= must be the type of the response, or a function that makes it from JSON data: "
+            f"{refusal}"
         ) from None
 
 
@@ -120,7 +127,9 @@ class _ReaderBuilder:
         if origin is tuple and arguments and arguments[-1] is not Ellipsis:
             return _tuple_reader([self.reader(item) for item in arguments])
         if origin in _LIST_TYPES:
-            return _list_reader(_LIST_TYPES[origin], self.reader(arguments[0] if arguments else Any))
+            return _list_reader(
+                _LIST_TYPES[origin], self.reader(arguments[0] if arguments else Any)
+            )
         if origin in (dict, Mapping):
             key, value = arguments or (str, Any)
             key_codec = codec(dict[key, Any])  # type: ignore[valid-type]  # known only at run time
@@ -135,7 +144,9 @@ class _ReaderBuilder:
         if hasattr(cls, "__struct_fields__"):
             return _msgspec_reader(annotation)
         if typing.is_typeddict(cls):
-            return _record_reader(cls.__name__, dict, self._fields(cls, annotation), _required_keys(cls))
+            return _record_reader(
+                cls.__name__, dict, self._fields(cls, annotation), _required_keys(cls)
+            )
         if dataclasses.is_dataclass(cls):
             fields = [field for field in dataclasses.fields(cls) if field.init]
             readers = self._fields(cls, annotation, [field.name for field in fields])
@@ -155,12 +166,17 @@ class _ReaderBuilder:
             return _record_reader(cls.__name__, cls, readers, required)
         return None
 
-    def _fields(self, cls: Any, annotation: Any, names: Iterable[str] | None = None) -> dict[str, Reader]:
-        """Return the readers of a class's fields. A field without an annotation accepts any value."""
+    def _fields(
+        self, cls: Any, annotation: Any, names: Iterable[str] | None = None
+    ) -> dict[str, Reader]:
+        """Return the readers of the fields. A field without an annotation accepts any value."""
         hints = typing.get_type_hints(cls)
         parameters = getattr(cls, "__parameters__", ())
         variables = dict(zip(parameters, typing.get_args(annotation), strict=False))
-        return {name: self.reader(_substitute(hints.get(name, Any), variables)) for name in (hints if names is None else names)}
+        return {
+            name: self.reader(_substitute(hints.get(name, Any), variables))
+            for name in (hints if names is None else names)
+        }
 
 
 def _substitute(hint: Any, variables: dict[Any, Any]) -> Any:
@@ -261,9 +277,16 @@ def _mapping_reader(key_codec: Any, read_value: Reader) -> Reader:
 
 
 def _record_reader(
-    name: str, make: Any, readers: dict[str, Reader], required: Collection[str], aliases: Mapping[str, str] | None = None
+    name: str,
+    make: Any,
+    readers: dict[str, Reader],
+    required: Collection[str],
+    aliases: Mapping[str, str] | None = None,
 ) -> Reader:
-    """Return the reader of a class with named fields. aliases: parameters of `make` by field, where they differ."""
+    """Return the reader of a class with named fields.
+
+    `aliases` are the parameters of `make` by field, if their names differ.
+    """
     parameters = aliases or {}
 
     def read(data: Any) -> Any:

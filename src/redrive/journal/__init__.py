@@ -27,7 +27,19 @@ _HOMES = {
     "ring": "sinks.ring",
     "structlog": "sinks.structlog",
 }
-__all__ = ["Record", "Ring", "Sink", "dropped", "flush", "hide", "otel", "prometheus", "ring", "structlog", "subscribe"]
+__all__ = [
+    "Record",
+    "Ring",
+    "Sink",
+    "dropped",
+    "flush",
+    "hide",
+    "otel",
+    "prometheus",
+    "ring",
+    "structlog",
+    "subscribe",
+]
 
 
 if not TYPE_CHECKING:  # A type checker that saw this would accept every misspelt name.

@@ -52,7 +52,9 @@ SUBSCRIPTIONS: list[Subscription] = []
 _LOGGING = Subscription(logging_sink.log_record, every=False)
 
 
-def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False) -> Callable[[], None]:
+def subscribe(
+    sink: Sink, /, *, every: bool | None = None, inline: bool = False
+) -> Callable[[], None]:
     """Pass every log record of this process to a sink.
 
     Sinks run in a thread of their own, behind a queue that drops and counts records if the sink is
@@ -69,7 +71,9 @@ def subscribe(sink: Sink, /, *, every: bool | None = None, inline: bool = False)
         A function that unsubscribes the sink.
     """
     if not callable(sink):
-        raise TypeError(f"a sink must be a function of one Record, not {type(sink).__name__}: {sink!r}")
+        raise TypeError(
+            f"a sink must be a function of one Record, not {type(sink).__name__}: {sink!r}"
+        )
     # Threads and queues are loaded with the first sink.
     from .sinks.background import EXIT_FLUSH_SECONDS, BackgroundSink  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""The catalogue of metrics, and the measurements of a record. Prometheus and OpenTelemetry share both."""
+"""The metrics, and the measurements of a record, for Prometheus and OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -33,30 +33,88 @@ class Measurement(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-ATTEMPTS = Metric("redrive_attempts_total", "counter", "Attempts by result.", ("layer", "operation", "outcome"))
-SECONDS = Metric("redrive_attempt_seconds", "histogram", "Duration of attempts in seconds.", ("layer", "operation"))
-GIVEUPS = Metric("redrive_giveups_total", "counter", "Calls that gave up, by reason.", ("layer", "operation", "reason"))
-ITEMS = Metric("redrive_batch_items_total", "counter", "Batch items by result.", ("operation", "outcome"))
-EVENTS = Metric("redrive_events_total", "counter", "Other journal records by kind.", ("event", "operation"))
-DROPPED = Metric("redrive_journal_dropped_total", "counter", "Records lost because a sink raised or was too slow.")
+ATTEMPTS = Metric(
+    "redrive_attempts_total", "counter", "Attempts by result.", ("layer", "operation", "outcome")
+)
+SECONDS = Metric(
+    "redrive_attempt_seconds",
+    "histogram",
+    "Duration of attempts in seconds.",
+    ("layer", "operation"),
+)
+GIVEUPS = Metric(
+    "redrive_giveups_total",
+    "counter",
+    "Calls that gave up, by reason.",
+    ("layer", "operation", "reason"),
+)
+ITEMS = Metric(
+    "redrive_batch_items_total", "counter", "Batch items by result.", ("operation", "outcome")
+)
+EVENTS = Metric(
+    "redrive_events_total", "counter", "Other journal records by kind.", ("event", "operation")
+)
+DROPPED = Metric(
+    "redrive_journal_dropped_total",
+    "counter",
+    "Records lost because a sink raised or was too slow.",
+)
 
 RECORD_METRICS = (ATTEMPTS, SECONDS, GIVEUPS, ITEMS, EVENTS)
 """Metrics that are computed from records."""
 
-UP = Metric("redrive_ledger_up", "gauge", "1 if the ledger could be read for this response, else 0.")
-JOBS = Metric("redrive_jobs", "gauge", "Unfinished and dead jobs in the ledger, by state.", ("kind", "state"))
-SUBMITTED = Metric("redrive_jobs_submitted_total", "counter", "Total number of submitted jobs.", ("kind",))
+UP = Metric(
+    "redrive_ledger_up", "gauge", "1 if the ledger could be read for this response, else 0."
+)
+JOBS = Metric(
+    "redrive_jobs", "gauge", "Unfinished and dead jobs in the ledger, by state.", ("kind", "state")
+)
+SUBMITTED = Metric(
+    "redrive_jobs_submitted_total", "counter", "Total number of submitted jobs.", ("kind",)
+)
 DONE = Metric("redrive_jobs_done_total", "counter", "Total number of finished jobs.", ("kind",))
-DISCARDED = Metric("redrive_jobs_discarded_total", "counter", "Dead jobs discarded, or replaced by a replay.", ("kind",))
-LATE = Metric("redrive_jobs_late_total", "counter", "Results rejected because their lease was lost.", ("kind",))
-OLDEST = Metric("redrive_oldest_due_seconds", "gauge", "Age of the oldest due job in seconds.", ("kind",))
-PARKED = Metric("redrive_kind_parked", "gauge", "1 if this job type is paused after an outage.", ("kind",))
+DISCARDED = Metric(
+    "redrive_jobs_discarded_total",
+    "counter",
+    "Dead jobs discarded, or replaced by a replay.",
+    ("kind",),
+)
+LATE = Metric(
+    "redrive_jobs_late_total",
+    "counter",
+    "Results rejected because their lease was lost.",
+    ("kind",),
+)
+OLDEST = Metric(
+    "redrive_oldest_due_seconds", "gauge", "Age of the oldest due job in seconds.", ("kind",)
+)
+PARKED = Metric(
+    "redrive_kind_parked", "gauge", "1 if this job type is paused after an outage.", ("kind",)
+)
 PARTITIONS = Metric("redrive_partitions", "gauge", "Partitions by status.", ("dataset", "shade"))
-WORKERS = Metric("redrive_workers", "gauge", "Workers that have not ended, by liveness.", ("state",))
+WORKERS = Metric(
+    "redrive_workers", "gauge", "Workers that have not ended, by liveness.", ("state",)
+)
 
-AUDIT = Metric("redrive_audit_entries", "gauge", "Entries of the audit log. They are not deleted automatically.")
+AUDIT = Metric(
+    "redrive_audit_entries",
+    "gauge",
+    "Entries of the audit log. They are not deleted automatically.",
+)
 
-LEDGER_METRICS = (UP, JOBS, SUBMITTED, DONE, DISCARDED, LATE, OLDEST, PARKED, PARTITIONS, WORKERS, AUDIT)
+LEDGER_METRICS = (
+    UP,
+    JOBS,
+    SUBMITTED,
+    DONE,
+    DISCARDED,
+    LATE,
+    OLDEST,
+    PARKED,
+    PARTITIONS,
+    WORKERS,
+    AUDIT,
+)
 """Metrics that are read from the ledger at each scrape."""
 
 CATALOGUE = (*RECORD_METRICS, DROPPED, *LEDGER_METRICS)

@@ -9,9 +9,10 @@ import re
 from functools import lru_cache
 
 SECRET_NAMES = frozenset(
-    """authorization cookie password passwd passphrase passcode pwd secret token jwt bearer signature credential csrf xsrf
-    api-key account-key access-key shared-key secret-key private-key signing-key encryption-key master-key session-key ssh-key
-    storage-key auth-key connection-string""".split()
+    """authorization cookie password passwd passphrase passcode pwd secret token jwt bearer
+    signature credential csrf xsrf api-key account-key access-key shared-key secret-key private-key
+    signing-key encryption-key master-key session-key ssh-key storage-key auth-key
+    connection-string""".split()
 )
 """Hidden anywhere in a name: `client_secret`, `accessToken2`, `secretString`.
 
@@ -20,23 +21,30 @@ Case, spaces, `_`, `-` and `.` make no difference.
 SHORT_NAMES = frozenset("auth pass otp sig sas dsn cvv cvc".split())
 """Hidden as the last word of a name only: `basic_auth` is, `author` and `bypass` are not."""
 DESCRIPTIVE_WORDS = frozenset(
-    """count counts limit limits type types length len size usage used budget ttl expiry expires expired expiration policy
-    required enabled valid invalid missing status attempts rate minute at in error errors exception exceptions warning
-    failure failed fault rejected refused file path dir folder mode method scheme algorithm version field fields""".split()
+    """count counts limit limits type types length len size usage used budget ttl expiry expires
+    expired expiration policy required enabled valid invalid missing status attempts rate minute at
+    in error errors exception exceptions warning failure failed fault rejected refused file path
+    dir folder mode method scheme algorithm version field fields""".split()
 )
 """Last words of names that describe a secret: `token_count`, `password_changed_at`."""
 TOKEN_COUNT_WORDS = frozenset(
-    "max min prompt completion total input output cached reasoning num used remaining audio text".split()
+    """max min prompt completion total input output cached reasoning num used remaining audio
+    text""".split()
 )
 """Words before `tokens` that make them units of text."""
 
 _SEPARATORS = str.maketrans("", "", "_-. :")
 _NORMALIZED = "|".join(sorted(name.translate(_SEPARATORS) for name in SECRET_NAMES))
 _CONTAINED = re.compile(rf"(?!secretar|passwordless|tokeni[sz]|cookiecutter)(?:{_NORMALIZED})")
-_ENDING = re.compile(rf"(?:{_NORMALIZED}|(?:db|user|smtp|pg|ftp|admin|root|mail|redis|my|sql|ssh)pass)s?\d*\Z")
+_ENDING = re.compile(
+    rf"(?:{_NORMALIZED}|(?:db|user|smtp|pg|ftp|admin|root|mail|redis|my|sql|ssh)pass)s?\d*\Z"
+)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+")
 """A word of a name. `apiKey`, `APIKey`, `api_key` and `api-key2` have two."""
-_STEMS = tuple("auth cookie pass pwd secret token jwt bearer cred srf key string otp sig sas dsn cvv cvc".split())
+_STEMS = tuple(
+    """auth cookie pass pwd secret token jwt bearer cred srf key string otp sig sas dsn cvv
+    cvc""".split()
+)
 """Each name above contains one of these. A text without any needs no pattern."""
 MAX_NAME_CHARS = 200
 """A longer name is a text."""

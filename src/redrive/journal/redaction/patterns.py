@@ -37,9 +37,10 @@ _KNOWN_TOKENS = re.compile(
 )
 """Tokens with a known format."""
 _TOKEN_MARKS = tuple(
-    """eyJ sk- sk_ pk- pk_ rk- rk_ ghp_ gho_ ghu_ ghs_ ghr_ glpat glsa github_pat xox xapp- hooks.slack AKIA ASIA AROA AIDA ABIA
-    ACCA AIza ya29 GOCSPX whsec_ sq0 shp npm_ pypi- dckr_ rubygems SG. key- SK _v1_ hf_ gsk_ xai- r8_ dapi hvs. hvb. hvr. sntry
-    lin_api AGE- :AA -----B""".split()
+    """eyJ sk- sk_ pk- pk_ rk- rk_ ghp_ gho_ ghu_ ghs_ ghr_ glpat glsa github_pat xox xapp-
+    hooks.slack AKIA ASIA AROA AIDA ABIA ACCA AIza ya29 GOCSPX whsec_ sq0 shp npm_ pypi- dckr_
+    rubygems SG. key- SK _v1_ hf_ gsk_ xai- r8_ dapi hvs. hvb. hvr. sntry lin_api AGE- :AA
+    -----B""".split()
 )
 """Each token above contains one of these. Searching them is faster than the pattern."""
 _MIN_TOKEN_CHARS = 9
@@ -61,7 +62,8 @@ _PARAMETERS = re.compile(r"(\[parameters: ).*?(?=\](?:\n\(Background|\Z)|\Z)", r
 _FAILING_ROW = re.compile(r"(Failing row contains \()[^\n]*")
 _NUMBERED = re.compile(r"(\$\d{1,5} = )'(?:[^'\n]|'')*+'?")
 _KEY_DETAIL = re.compile(
-    r"Key \((?P<columns>[^=\n]*)\)=\((?P<value>[^\n]*?)(?=\) (?:already|is |conflicts|exists)|\)?$)", re.MULTILINE
+    r"Key \((?P<columns>[^=\n]*)\)=\((?P<value>[^\n]*?)(?=\) (?:already|is |conflicts|exists)|\)?$)",
+    re.MULTILINE,
 )
 _DUPLICATE = re.compile(r"Duplicate entry '(?P<value>[^\n]*?)' for key '(?P<columns>[^'\n]*)'")
 
@@ -92,9 +94,13 @@ def redact_unnamed_values(text: str, /) -> str:
         text = _replace_spans(text, _detail_spans(_DUPLICATE, text))
     if " -" in text or "-u" in text or "'-" in text or '"-' in text:
         if any(client in text for client in _CLIENTS):
-            text = _replace_spans(text, (match.span("value") for match in _SHORT_FLAG.finditer(text)))
+            text = _replace_spans(
+                text, (match.span("value") for match in _SHORT_FLAG.finditer(text))
+            )
         if "-u" in text or "-user" in text:
-            text = _replace_spans(text, (match.span("value") for match in _CURL_USER.finditer(text)))
+            text = _replace_spans(
+                text, (match.span("value") for match in _CURL_USER.finditer(text))
+            )
     return text
 
 
@@ -121,7 +127,8 @@ def _flag_spans(text: str) -> Iterator[Span]:
 # ---- XML ----
 
 _TAG = re.compile(
-    r"""(?:<|&lt;)(?P<tag>[A-Za-z][\w:.-]*)(?P<attributes>(?:\s[^<>&]*)?)(?:(?<!/)>|&gt;)(?=[^<]|<!\[CDATA)""", re.DOTALL
+    r"""(?:<|&lt;)(?P<tag>[A-Za-z][\w:.-]*)(?P<attributes>(?:\s[^<>&]*)?)(?:(?<!/)>|&gt;)(?=[^<]|<!\[CDATA)""",
+    re.DOTALL,
 )
 _NAMED = re.compile(r"""(?i:\b(?:name|key|id)\s*=\s*["'])(?P<name>[^"'<>]{1,100})""")
 
@@ -141,7 +148,9 @@ def _xml_spans(text: str) -> Iterator[Span]:
 
 # ---- Pairs of name and value: {"name": "password", "value": "..."}, <add key="..." value="..."/> ----
 
-NAME_KEYS = frozenset("name key field header parameter parameterkey parametername variable option label k attribute".split())
+NAME_KEYS = frozenset(
+    "name key field header parameter parameterkey parametername variable option label k attribute".split()
+)
 VALUE_KEYS = frozenset("value val values v parametervalue stringvalue defaultvalue".split())
 _Q = r"""\\{0,8}["']"""
 _NAMES = r"(?i:name|key|field|header|parameter|parameterKey|parameterName|variable|option|label|attribute)"
@@ -173,7 +182,9 @@ def _pair_spans(pattern: re.Pattern[str]) -> Callable[[str], Iterator[Span]]:
 
 
 _FLAGS = (" -", "'-", '"-')
-_VALUE_MARKS = tuple("""alue"|alue'|alue=|alue:|alue\\|alue |alues"|alues'|val"|val'|val=|ALUE|val\\""".split("|"))
+_VALUE_MARKS = tuple(
+    """alue"|alue'|alue=|alue:|alue\\|alue |alues"|alues'|val"|val'|val=|ALUE|val\\""".split("|")
+)
 _PATTERNS: tuple[tuple[tuple[str, ...], Callable[[str], Iterator[Span]]], ...] = (
     (_FLAGS, _flag_spans),
     (("</", "lt;/"), _xml_spans),

@@ -8,7 +8,14 @@ from datetime import date, time, timedelta
 from typing import Any
 
 from .names import is_secret, may_name_a_secret, normalize_name
-from .patterns import HIDDEN, NAME_KEYS, VALUE_KEYS, redact_known_tokens, redact_patterns, redact_unnamed_values
+from .patterns import (
+    HIDDEN,
+    NAME_KEYS,
+    VALUE_KEYS,
+    redact_known_tokens,
+    redact_patterns,
+    redact_unnamed_values,
+)
 from .values import redact_values
 
 MAX_TEXT_CHARS = 2_000
@@ -17,7 +24,9 @@ MAX_DEPTH = 20
 """Levels of a nested value that are kept."""
 
 # A name of one or two words, quoted or not, and a sign. `"name", "value"` is a header in a list.
-_NAME = re.compile(r"""(?<![\w.-])(?P<name>[\w.-]++(?:[ ][\w.-]++)?)(?P<quote>\\*["'])?\s*(?:[:=]{1,2}>?|(?<=["']),)\s*""")
+_NAME = re.compile(
+    r"""(?<![\w.-])(?P<name>[\w.-]++(?:[ ][\w.-]++)?)(?P<quote>\\*["'])?\s*(?:[:=]{1,2}>?|(?<=["']),)\s*"""
+)
 _VALUE = re.compile(
     r"""
     \[redacted\]
@@ -40,7 +49,8 @@ _BEARER = re.compile(
 )
 # An ordinary word after one of these is text ("token expired"). Anything else is a credential.
 _SCHEME = re.compile(
-    r"""\b((?i:Basic|Token|ApiKey))\s+(?!(?:[A-Za-z]?[a-z]{0,18}|[A-Z]{1,12})[.,:;!?)"']*(?:\s|\Z))[\w.~+/=-]{4,}""", re.VERBOSE
+    r"""\b((?i:Basic|Token|ApiKey))\s+(?!(?:[A-Za-z]?[a-z]{0,18}|[A-Z]{1,12})[.,:;!?)"']*(?:\s|\Z))[\w.~+/=-]{4,}""",
+    re.VERBOSE,
 )
 _WEB = re.compile(r"""\b(https?://)[^\s/?#"'<>]*@""", re.IGNORECASE)
 _USERINFO = re.compile(r"""(?<=://)([^/\s:@\["'<>]*):(?!\d{1,5}(?:[/?\#\s,;)]|\Z))[^\s"'<>]*@""")
@@ -63,15 +73,23 @@ def redact(value: Any, /, name: str = "", *, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         pairs = [(_text(key), inner) for key, inner in value.items()]
         if len(pairs) > 1 and _names_a_secret(pairs):
-            pairs = [(key, HIDDEN if normalize_name(key) in VALUE_KEYS else inner) for key, inner in pairs]
+            pairs = [
+                (key, HIDDEN if normalize_name(key) in VALUE_KEYS else inner)
+                for key, inner in pairs
+            ]
         return {redact_text(key): redact(inner, key, depth=depth + 1) for key, inner in pairs}
     if isinstance(value, (list, tuple)):
-        if len(value) == 2 and isinstance(value[0], (str, bytes)) and _is_secret_before_a_value(_text(value[0])):
+        if (
+            len(value) == 2
+            and isinstance(value[0], (str, bytes))
+            and _is_secret_before_a_value(_text(value[0]))
+        ):
             return [_text(value[0]), HIDDEN]  # a header: many libraries use pairs
         # The value of a secret command-line option is the next item.
         follows_flag = [False, *map(_is_secret_flag, value)]
         return [
-            HIDDEN if is_value else redact(inner, depth=depth + 1) for is_value, inner in zip(follows_flag, value, strict=False)
+            HIDDEN if is_value else redact(inner, depth=depth + 1)
+            for is_value, inner in zip(follows_flag, value, strict=False)
         ]
     if isinstance(value, Set):
         return [redact(inner, depth=depth + 1) for inner in value]
@@ -134,12 +152,17 @@ def _is_secret_before_a_value(name: str) -> bool:
         return is_secret(name)
     if " " in second:
         return False
-    return is_secret(second) or (normalize_name(second) in ("key", "keys", "string") and is_secret(f"{first}_{second}"))
+    return is_secret(second) or (
+        normalize_name(second) in ("key", "keys", "string") and is_secret(f"{first}_{second}")
+    )
 
 
 def _names_a_secret(pairs: list[tuple[str, Any]]) -> bool:
     """Return whether a mapping is a pair itself, such as {"name": "password", "value": "…"}."""
-    return any(isinstance(inner, str) and normalize_name(key) in NAME_KEYS and is_secret(inner) for key, inner in pairs)
+    return any(
+        isinstance(inner, str) and normalize_name(key) in NAME_KEYS and is_secret(inner)
+        for key, inner in pairs
+    )
 
 
 def _is_secret_flag(item: object) -> bool:

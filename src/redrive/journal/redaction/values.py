@@ -90,5 +90,12 @@ def _spellings(value: str) -> list[str]:
     from json import dumps  # noqa: PLC0415
     from urllib.parse import quote, quote_plus, unquote  # noqa: PLC0415
 
-    spellings = (value, quote(value, safe=""), quote_plus(value), unquote(value), dumps(value)[1:-1], repr(value)[1:-1])
+    spellings = (
+        value,
+        quote(value, safe=""),
+        quote_plus(value),
+        unquote(value),
+        dumps(value)[1:-1],
+        repr(value)[1:-1],
+    )
     return [spelling for spelling in spellings if len(spelling) >= MIN_SECRET_CHARS]

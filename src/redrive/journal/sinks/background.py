@@ -23,7 +23,9 @@ class BackgroundSink:
     starts its own thread.
     """
 
-    def __init__(self, sink: Sink, on_drop: Callable[[], None], max_records: int = MAX_QUEUED_RECORDS) -> None:
+    def __init__(
+        self, sink: Sink, on_drop: Callable[[], None], max_records: int = MAX_QUEUED_RECORDS
+    ) -> None:
         """on_drop: called for each lost record, because the queue was full or the sink raised."""
         self._sink = sink
         self._on_drop = on_drop
@@ -70,7 +72,9 @@ class BackgroundSink:
     def _start(self) -> None:
         with self._lock:
             if self._thread is None:
-                thread = threading.Thread(target=self._deliver, args=(self._queue,), name="redrive-journal", daemon=True)
+                thread = threading.Thread(
+                    target=self._deliver, args=(self._queue,), name="redrive-journal", daemon=True
+                )
                 thread.start()
                 self._thread = thread
                 atexit.register(self._at_exit)

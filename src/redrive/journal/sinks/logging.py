@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from ..record import Record
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
-WARNING_KINDS = ("breaker_opened", "spill_failed", "batch_outage", "undelivered", "parked", "ledger_trouble", "chore_failed")
+WARNING_KINDS = (
+    "breaker_opened",
+    "spill_failed",
+    "batch_outage",
+    "undelivered",
+    "parked",
+    "ledger_trouble",
+    "chore_failed",
+)
 """Kinds of records that are warnings for every reason."""
 MAX_ERROR_CHARS = 200
 """Characters of an error in a message."""
@@ -75,7 +83,7 @@ def _find_logger(level: int, /) -> bool:
 
 _silent_handler: logging.Handler | None = None
 is_enabled: Callable[[int], bool] = _find_logger
-"""Whether a message of this level would be logged. Ask first, because building a record is slower."""
+"""Whether a message of this level is logged. Ask first, because building a record is slower."""
 
 
 def warn_about_sink(sink: object, error: Exception, /) -> None:
@@ -84,7 +92,8 @@ def warn_about_sink(sink: object, error: Exception, /) -> None:
         from ..redaction.redactor import redact_text  # noqa: PLC0415  # rarely needed
 
         message = (
-            "a journal sink raised, and its record is lost; further losses are only counted, see journal.dropped(): %s: %s: %s"
+            "a journal sink raised, and its record is lost; "
+            "further losses are only counted, see journal.dropped(): %s: %s: %s"
         )
         sys.modules["logging"].getLogger("redrive").warning(
             message, _one_line(sink), type(error).__name__, _one_line(redact_text(str(error)))
@@ -100,17 +109,24 @@ def _describe(record: Record) -> str:
     fields = record.fields
     if record.kind == "giveup" and "item" in fields:
         reason = _one_line(fields.get("reason") or "no reason given")
-        after = "given up (permanent)" if fields.get("permanent") else f"given up after {_rejections(fields)}"
+        after = (
+            "given up (permanent)"
+            if fields.get("permanent")
+            else f"given up after {_rejections(fields)}"
+        )
         return f"{fields.get('operation')}: item {_one_line(fields['item'])} {after}: {reason}"
     if record.kind == "ledger_trouble":
         return f"worker {fields.get('worker')}: the ledger failed ({_error(fields)})"
     if record.kind == "worker_gone":
         leases = fields.get("leases")
-        return f"worker {fields.get('worker')}: offline" + (f"; its jobs run again ({leases})" if leases else "")
+        return f"worker {fields.get('worker')}: offline" + (
+            f"; its jobs run again ({leases})" if leases else ""
+        )
     if record.kind == "batch_outage":
         reason = _one_line(fields.get("reason") or "no reason given")
         items, counted = fields.get("items"), fields.get("charged") or "none"
-        return f"{fields.get('operation')}: outage: {reason} (items rejected: {items}, counted as attempts: {counted})"
+        counts = f"items rejected: {items}, counted as attempts: {counted}"
+        return f"{fields.get('operation')}: outage: {reason} ({counts})"
     subject = _subject(fields)
     if record.kind == "giveup" and "logical_date" in fields and not fields.get("attempt"):
         return f"{subject}: gave up: {fields.get('error') or fields.get('reason')}"
@@ -120,20 +136,26 @@ def _describe(record: Record) -> str:
         wait = f", next attempt in {fields['wait']:.3g} s" if "wait" in fields else ""
         return f"{subject}: paused after an outage ({_one_line(fields.get('reason'))}){wait}"
     if record.kind == "unparked":
-        return f"{subject}: resumed" + (f" by {_one_line(fields['actor_key'])}" if "actor_key" in fields else "")
+        return f"{subject}: resumed" + (
+            f" by {_one_line(fields['actor_key'])}" if "actor_key" in fields else ""
+        )
     attempt = f"{subject}: attempt {fields.get('attempt')} of {fields.get('max_attempts')}"
     if record.kind == "retry":
         return f"{attempt} failed ({_error(fields)}), again in {fields['wait']:.3g} s"
     if record.kind == "giveup":
         dead_letter = f" (dead letter {fields['dlq_id']})" if "dlq_id" in fields else ""
-        return f"{attempt} failed ({_error(fields)}), giving up: {fields.get('reason')}{dead_letter}"
+        return (
+            f"{attempt} failed ({_error(fields)}), giving up: {fields.get('reason')}{dead_letter}"
+        )
     if record.kind == "again":
         error = f": {_error(fields)}" if "error" in fields else ""
         wait = f", again in {fields['wait']:.3g} s" if fields.get("wait") else ""
         return f"{attempt} does not count ({fields.get('reason')}{error}){wait}"
     if record.kind in ("recovered", "success"):
         return f"{attempt} succeeded"
-    return record.kind.replace("_", " ") + "".join(f" {name}={_one_line(value)}" for name, value in fields.items())
+    return record.kind.replace("_", " ") + "".join(
+        f" {name}={_one_line(value)}" for name, value in fields.items()
+    )
 
 
 def _rejections(fields: Mapping[str, object]) -> str:
@@ -145,7 +167,9 @@ def _subject(fields: Mapping[str, object]) -> str:
     if "logical_date" not in fields:
         job = f" job {fields['job_id']}" if "job_id" in fields else ""
         return f"{fields.get('operation')}{job}"
-    return "/".join(str(fields.get(name)) for name in ("source", "customer_id", "query_name", "logical_date"))
+    return "/".join(
+        str(fields.get(name)) for name in ("source", "customer_id", "query_name", "logical_date")
+    )
 
 
 def _error(fields: Mapping[str, object]) -> str:
@@ -163,4 +187,6 @@ def escape_control_characters(text: str, /) -> str:
     """Escape control characters as `repr` does. A terminal that shows the log would execute ESC."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text
+    )

@@ -20,9 +20,20 @@ try:
     from opentelemetry import trace
     from opentelemetry.context import Context
     from opentelemetry.metrics import CallbackOptions, Observation
-    from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+    from opentelemetry.trace import (
+        Link,
+        NonRecordingSpan,
+        Span,
+        SpanContext,
+        SpanKind,
+        Status,
+        StatusCode,
+        TraceFlags,
+    )
 except ModuleNotFoundError as missing:
-    raise ImportError('journal.otel() needs OpenTelemetry: pip install "redrive[otel]"') from missing
+    raise ImportError(
+        'journal.otel() needs OpenTelemetry: pip install "redrive[otel]"'
+    ) from missing
 
 from ...core.context import CARRIERS
 from ...core.text import safe_str
@@ -142,8 +153,13 @@ class OtelSink:
         pending.span.set_attributes(attributes)
         _end(pending)
 
-    def wrap_attempts(self, operation: str, execution: str, run: Callable[..., Any], /) -> Callable[..., Any]:
-        """Return a job's function that runs inside a span. execution: `thread`, `async` or `transaction`."""
+    def wrap_attempts(
+        self, operation: str, execution: str, run: Callable[..., Any], /
+    ) -> Callable[..., Any]:
+        """Return a job's function that runs inside a span.
+
+        `execution` is `thread`, `async` or `transaction`.
+        """
         if execution == "async":
 
             async def run_async(lease: JobAttempt) -> Any:
@@ -187,7 +203,12 @@ class OtelSink:
 
     def _start_job_span(self, operation: str, lease: JobAttempt) -> Span:
         submitter = parse_traceparent(lease.ids.get(TRACEPARENT))
-        fields = {**lease.ids, "job_id": str(lease.job_id), "attempt": lease.attempt, "idempotency_key": lease.key}
+        fields = {
+            **lease.ids,
+            "job_id": str(lease.job_id),
+            "attempt": lease.attempt,
+            "idempotency_key": lease.key,
+        }
         return self._tracer.start_span(
             operation,
             context=Context(),
@@ -217,7 +238,9 @@ class OtelSink:
             _end(span)
 
 
-def otel(*, tracer_provider: trace.TracerProvider | None = None, meter_provider: Any = None) -> OtelSink:
+def otel(
+    *, tracer_provider: trace.TracerProvider | None = None, meter_provider: Any = None
+) -> OtelSink:
     """Return a sink for OpenTelemetry: `journal.subscribe(journal.otel())`.
 
     Subscribe it before workers start. Extra: `otel`.
@@ -291,7 +314,9 @@ class _RecordMetrics:
         meter = otel_metrics.get_meter(SCOPE, meter_provider=provider)
         self._labels = LabelLimiter()
         self._lock = threading.Lock()
-        self._instruments: dict[str, Any] = {metric.name: _create_instrument(meter, metric) for metric in RECORD_METRICS}
+        self._instruments: dict[str, Any] = {
+            metric.name: _create_instrument(meter, metric) for metric in RECORD_METRICS
+        }
         meter.create_observable_counter(DROPPED.name, [_observe_drops], description=DROPPED.help)
 
     def add(self, record: Record, /) -> None:
@@ -323,13 +348,18 @@ def observe_measurements(
             meter.create_observable_counter(metric.name, [observe], description=metric.help)
         else:
             unit = _unit(metric)
-            meter.create_observable_gauge(metric.name, [observe], description=metric.help, unit=unit)
+            meter.create_observable_gauge(
+                metric.name, [observe], description=metric.help, unit=unit
+            )
 
 
 def _create_instrument(meter: otel_metrics.Meter, metric: Metric) -> Any:
     if metric.kind == "histogram":
         return meter.create_histogram(
-            metric.name, unit=_unit(metric), description=metric.help, explicit_bucket_boundaries_advisory=list(BUCKET_SECONDS)
+            metric.name,
+            unit=_unit(metric),
+            description=metric.help,
+            explicit_bucket_boundaries_advisory=list(BUCKET_SECONDS),
         )
     return meter.create_counter(metric.name, description=metric.help)
 

@@ -13,22 +13,34 @@ try:
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
     from prometheus_client.metrics_core import Metric as Family
 except ModuleNotFoundError as missing:
-    raise ImportError('metrics for Prometheus need prometheus-client: pip install "redrive[prometheus]"') from missing
+    raise ImportError(
+        'metrics for Prometheus need prometheus-client: pip install "redrive[prometheus]"'
+    ) from missing
 
 from ..bus import DROPS
-from ..metrics import BUCKET_SECONDS, DROPPED, RECORD_METRICS, LabelLimiter, Measurement, Metric, measure
+from ..metrics import (
+    BUCKET_SECONDS,
+    DROPPED,
+    RECORD_METRICS,
+    LabelLimiter,
+    Measurement,
+    Metric,
+    measure,
+)
 from ..record import Record
 
 
 class PrometheusSink:
-    """Counts records in a registry of prometheus_client. Each registry has one. Threads may share it."""
+    """Counts records in a registry of prometheus_client, one for each. Threads may share it."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.every = True
         self._labels = LabelLimiter()
         self._lock = threading.Lock()
         self._subscribed = False
-        self._collectors: dict[str, Any] = {metric.name: _create_collector(metric, registry) for metric in RECORD_METRICS}
+        self._collectors: dict[str, Any] = {
+            metric.name: _create_collector(metric, registry) for metric in RECORD_METRICS
+        }
         registry.register(_DropCollector())
 
     def __call__(self, record: Record, /) -> None:
@@ -49,7 +61,10 @@ class PrometheusSink:
     def attached(self) -> Callable[[], None]:
         """Note that the sink is subscribed. A second subscription would count everything twice."""
         if self._subscribed:
-            raise ValueError("the Prometheus sink of this registry is already subscribed, so everything would be counted twice")
+            raise ValueError(
+                "the Prometheus sink of this registry is already subscribed, "
+                "so everything would be counted twice"
+            )
         self._subscribed = True
 
         def detach() -> None:
@@ -75,7 +90,9 @@ class Exposition(NamedTuple):
 class PrometheusExporter:
     """A registry together with metrics that are read at each scrape. Threads may share it."""
 
-    def __init__(self, read: Callable[[], Iterable[Measurement]], registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self, read: Callable[[], Iterable[Measurement]], registry: CollectorRegistry | None = None
+    ) -> None:
         self._read = read
         self._registry = REGISTRY if registry is None else registry
 
@@ -98,7 +115,9 @@ class PrometheusExporter:
 
 def _create_collector(metric: Metric, registry: CollectorRegistry) -> Counter | Histogram:
     if metric.kind == "histogram":
-        return Histogram(metric.name, metric.help, metric.labels, registry=registry, buckets=BUCKET_SECONDS)
+        return Histogram(
+            metric.name, metric.help, metric.labels, registry=registry, buckets=BUCKET_SECONDS
+        )
     return Counter(metric.name, metric.help, metric.labels, registry=registry)
 
 

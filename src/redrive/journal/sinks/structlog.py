@@ -7,7 +7,9 @@ from typing import Any
 try:
     import structlog as library
 except ModuleNotFoundError as missing:
-    raise ImportError('journal.structlog() needs structlog: pip install "redrive[structlog]"') from missing
+    raise ImportError(
+        'journal.structlog() needs structlog: pip install "redrive[structlog]"'
+    ) from missing
 
 from ..record import Record
 from .logging import escape_control_characters, level_of
