@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from .core.policy import doubled
+from .core.policy import exponential_wait
 from .core.seconds import Seconds, number, positive, seconds
 
 __all__ = ["Backoff", "doubling", "fixed", "full_jitter", "powers", "steps"]
@@ -61,7 +61,7 @@ class _Doubling:
     jitter: float
 
     def __call__(self, attempt: int, draw: float, /) -> float:
-        return min(self.cap, doubled(self.base, attempt)) * (1 + self.jitter * draw)
+        return min(self.cap, exponential_wait(self.base, attempt)) * (1 + self.jitter * draw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _FullJitter:
     cap: float
 
     def __call__(self, attempt: int, draw: float, /) -> float:
-        return min(self.cap, doubled(self.base, attempt)) * draw
+        return min(self.cap, exponential_wait(self.base, attempt)) * draw
 
 
 def steps(*waits: Seconds, jitter: float = 0.1) -> Backoff:

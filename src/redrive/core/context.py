@@ -207,7 +207,7 @@ def end_of(scope: Scope | None) -> float:
 
 
 @contextmanager
-def simulated(simulation: Simulation) -> Iterator[None]:
+def simulate(simulation: Simulation) -> Iterator[None]:
     """Use a simulation inside the block."""
     SLOW_PATH_USERS.append(simulation)
     CLOCK_USERS.append(simulation)

@@ -259,9 +259,9 @@ def _common_signature(ends: Sequence[End], parking: Parking, seen: set[str]) -> 
     customers = Counter(end.group for end in failed if end.group is not None)
     if customers and len(seen) > 1:
         largest = customers.most_common(1)[0][0]
-        others = [end for end in ends if end.group != largest]
-        failed_others = sum(end.verdict == "evidence" for end in others)
-        if not failed_others or not _is_share(failed_others, len(others), parking):
+        remaining = [end for end in ends if end.group != largest]
+        failed_count = sum(end.verdict == "evidence" for end in remaining)
+        if not failed_count or not _is_share(failed_count, len(remaining), parking):
             return None
     return signature
 

@@ -148,11 +148,11 @@ class RetryPolicy:
         Returns:
             Seconds.
         """
-        wait = doubled(self.backoff_base, attempt) if attempt > 1 else self.backoff_base
+        wait = exponential_wait(self.backoff_base, attempt) if attempt > 1 else self.backoff_base
         return (wait if wait < self.backoff_max else self.backoff_max) + self.jitter * draw
 
 
-def doubled(base: float, attempt: int, /) -> float:
+def exponential_wait(base: float, attempt: int, /) -> float:
     """Return `base * 2**(attempt - 1)`. Infinite if it is too large for a float."""
     try:
         return math.ldexp(base, attempt - 1)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.policy import RetryPolicy, doubled
+from ..core.policy import RetryPolicy, exponential_wait
 from ..errors import AttemptTimeout
 from .mapping import ClientMapping, Mapped
 
@@ -27,7 +27,7 @@ STATUS_CODES = frozenset(
 
 def _wait_range(policy: RetryPolicy, attempt: int) -> tuple[float, float]:
     longest = max(policy.backoff_max, MIN_WAIT_SECONDS)
-    wait = min(doubled(max(policy.backoff_base, MIN_WAIT_SECONDS), attempt), longest)
+    wait = min(exponential_wait(max(policy.backoff_base, MIN_WAIT_SECONDS), attempt), longest)
     return 0.8 * wait, 1.2 * wait
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..app import App
 from ..commands.schedule import next_run
-from ..core.context import IDS, SIMULATION, ActiveScope, Simulation, simulated
+from ..core.context import IDS, SIMULATION, ActiveScope, Simulation, simulate
 from ..ledger.open import open_ledger
 from ..worker.attempt import DurableLayer, attempt_key
 from ..worker.outcome import after_deadline, after_failure, after_success
@@ -263,7 +263,7 @@ def sandbox(app: App, /) -> Iterator[Sandbox]:
     with (
         open_ledger("sqlite://", migrate=True) as ledger,
         app.opener.replaced_by(ledger),
-        simulated(simulation),
+        simulate(simulation),
     ):
         app.commands.is_sandboxed = True
         try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 
-from ..core.context import SIMULATION, Simulation, simulated
+from ..core.context import SIMULATION, Simulation, simulate
 from ..core.seconds import Seconds, seconds
 
 
@@ -88,5 +88,5 @@ def instant(*, jitter: float = 0.0, seed: int | None = None) -> Iterator[FakeClo
     clock = FakeClock()
     draw = (lambda: jitter) if seed is None else random.Random(seed).random
     outer = SIMULATION.get()
-    with simulated(Simulation(clock, draw, None if outer is None else outer.faults)):
+    with simulate(Simulation(clock, draw, None if outer is None else outer.faults)):
         yield clock

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Protocol, TypeAlias
 
-from ..core.context import SIMULATION, Layer, Simulation, clock_around, simulated
+from ..core.context import SIMULATION, Layer, Simulation, clock_around, simulate
 from ..core.text import pluralise
 from ..engine.retry import Retry
 from ..engine.settings import Settings
@@ -80,7 +80,7 @@ def inject(target: Target, /, *outcomes: InjectedOutcome) -> Iterator[Injected]:
         inner = fn if outer.faults is None else outer.faults(layer, fn)
         return _with_faults(inner, injected) if matches(layer) else inner
 
-    with simulated(Simulation(clock_around(), outer.draw, add_faults, ledger=outer.ledger)):
+    with simulate(Simulation(clock_around(), outer.draw, add_faults, ledger=outer.ledger)):
         yield injected
     if injected.has_unused_errors:
         attempts = pluralise(injected.calls, "attempt")

@@ -92,7 +92,7 @@ class ArrivalQueue:
 
     @property
     def expects_more(self) -> bool:
-        """Whether events wait, or will in a moment."""
+        """Whether events wait, or will very soon."""
         return bool(self._waiting) or monotonic() < self._more_until
 
     @property

@@ -31,7 +31,7 @@ MAX_BATCH = 100
 At most twice as many short jobs are in flight: some run while others are claimed.
 """
 MAX_REMOTE_BATCH = 1000
-"""The same for a remote ledger: a turn costs a round trip, whatever it carries."""
+"""The same for a remote ledger: a turn costs a round trip, regardless of its size."""
 REMOTE_SECONDS = 0.01
 """Round trip from which a ledger counts as remote."""
 WAKE_SECONDS = 0.0001
@@ -261,8 +261,8 @@ class Capacity:
         for name in names:
             groups.setdefault(self.group_of(name), []).append(name)
         rotation = self._rotation
-        members = [(group, _rotated(names, rotation)) for group, names in groups.items()]
-        return _rotated(members, rotation)
+        members = [(group, _rotate(names, rotation)) for group, names in groups.items()]
+        return _rotate(members, rotation)
 
     def group_of(self, name: str, /) -> str:
         """Return the group of a job type."""
@@ -321,7 +321,7 @@ class Capacity:
             claimable: Job types that may start now.
 
         Returns:
-            The number by job type, and whether more will fit in a moment.
+            The number by job type, and whether more will fit very soon.
         """
         admitted: dict[str, int] = {}
         remaining: dict[str, int] = {}
@@ -330,7 +330,7 @@ class Capacity:
             if name not in claimable or name not in self._job_types or name in self._limits:
                 continue
             if self._job_types[name].settings.max_attempts == 1:
-                continue  # a last attempt is started by a later write, see Dispatcher._write
+                continue  # a last attempt is started by a later write, see TurnWriter.write
             group = self.group_of(name)
             free = remaining.get(group, max(0, self.free(group)))
             admitted[name] = min(count, free)
@@ -346,6 +346,6 @@ class Capacity:
         return self._limits if name in self._limits else None
 
 
-def _rotated(items: list[T], by: int) -> list[T]:
+def _rotate(items: list[T], by: int) -> list[T]:
     at = by % len(items) if items else 0
     return items[at:] + items[:at]

@@ -20,7 +20,7 @@ HEARTBEAT_WAIT_SECONDS = 4.0
 class Reading(NamedTuple):
     """The ledger's clock, read between two times on the monotonic clock."""
 
-    theirs: datetime
+    ledger_time: datetime
     began: float
     ended: float
 
@@ -38,7 +38,7 @@ def step(first: Reading, second: Reading, /) -> float:
 
     Negative if it was set back, and 0 if it may not have been set.
     """
-    passed = (second.theirs - first.theirs).total_seconds()
+    passed = (second.ledger_time - first.ledger_time).total_seconds()
     least, most = second.began - first.ended, second.ended - first.began
     return min(0.0, passed - least) or max(0.0, passed - most)
 
@@ -49,7 +49,7 @@ class Clocks:
     Pure. Used by the ledger thread only.
 
     A heartbeat that is an hour old may be a dead worker's. One that is an hour old and was not
-    there a moment ago is a live worker's on a machine with another clock.
+    there shortly before is a live worker's on a machine with another clock.
     """
 
     def __init__(self, *, enabled: bool) -> None:

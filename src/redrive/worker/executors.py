@@ -59,7 +59,7 @@ class Executors:
             on_finished: Called with the results, from the threads.
             name: Prefix of the thread names.
         """
-        self._job_types, self._in_flight, self._capacity = job_types, in_flight, capacity
+        self._job_types, self.in_flight, self._capacity = job_types, in_flight, capacity
         self._waiting_for_thread: deque[Lease] = deque()
         """Unstarted last attempts that share threads."""
         self._ready_to_start: list[Lease] = []
@@ -84,7 +84,7 @@ class Executors:
             return
         crash_point("worker.claimed")
         jobs = [(self._job_types[lease.kind], lease) for lease in leases]
-        self._in_flight.add(jobs)
+        self.in_flight.add(jobs)
         threads = self._capacity.acquire(jobs)
         if not all(lease.started for lease in leases):
             for lease in leases:
@@ -116,7 +116,7 @@ class Executors:
     def run_started(self, leases: Sequence[Lease], /) -> None:
         """Run these last attempts before all other jobs."""
         jobs = [(self._job_types[lease.kind], lease) for lease in leases]
-        self._in_flight.add(jobs)
+        self.in_flight.add(jobs)
         in_threads = [job_type.name for job_type, _ in jobs if job_type.execution != "async"]
         self._submit(jobs, self._capacity.threads_for(in_threads), first=True)
 
@@ -135,7 +135,7 @@ class Executors:
     def drop(self, leases: Sequence[Lease], /) -> None:
         """Forget leases that are not run."""
         self._capacity.release(leases)
-        self._in_flight.remove(leases)
+        self.in_flight.remove(leases)
 
     def drop_unstarted(self) -> list[Lease]:
         """Forget all leases that are not started, and return them."""

@@ -52,7 +52,7 @@ class MaintenanceEvents(NamedTuple):
     """What maintenance asks and tells the dispatcher.
 
     Attributes:
-        heartbeat_info: Returns what is stored with a heartbeat.
+        heartbeat_info: Returns the data to store with a heartbeat.
         on_leases_lost: Called with leases that could not be renewed.
         on_jobs_recovered: Called when jobs may have become claimable.
         on_parked: Called with the parked job types.
@@ -191,11 +191,11 @@ class Maintenance:
     def _compare_clocks(self) -> None:
         with self._ledger.connections.read.use() as session:
             present = workers.present(session.core)
-            others = {
+            heartbeats = {
                 worker.name: worker.seen_at for worker in present if worker.name != self._name
             }
             now = now_on(session)
-        self.clocks.look(others, now, monotonic())
+        self.clocks.look(heartbeats, now, monotonic())
 
     def _detect_clock_step(self, reading: Reading) -> None:
         before, self._last_reading = self._last_reading, reading
@@ -236,10 +236,14 @@ class Maintenance:
         expire.
         """
         with self._ledger.connections.read.use() as session:
-            others = [each for each in workers.present(session.core) if each.name != self._name]
-        gone = [worker for worker in others if is_gone(worker.info.get("process"))]
+            present = workers.present(session.core)
+        gone = [
+            worker
+            for worker in present
+            if worker.name != self._name and is_gone(worker.info.get("process"))
+        ]
         names = [worker.name for worker in gone if not workers.is_fresh(worker, self.now())]
-        if len(names) < len(gone):  # killed a moment ago, or alive on a clone of this machine
+        if len(names) < len(gone):  # killed just now, or alive on a clone of this machine
             self._dead_workers_timer.due = monotonic() + DEAD_WORKERS_SOON_SECONDS
         if names:
             with self._ledger.connections.write.use() as session:

@@ -102,7 +102,7 @@ def after_failure(
     Args:
         job_type: Its job type.
         lease: Its lease.
-        error: What was raised.
+        error: The raised error.
         now: By the ledger's clock.
         draw: Random number from [0, 1), for jitter.
     """

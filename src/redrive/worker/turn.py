@@ -58,7 +58,7 @@ class NextDuePoll:
     """
 
     def __init__(self, query: Callable[[], float | None]) -> None:
-        """query: Returns the seconds until the next job is due, or None if there is no job."""
+        """query: Returns the seconds until the next job is due, or None without jobs."""
         self._query = query
         self._due_at, self._queried_at, self._is_stale = math.inf, -math.inf, True
 
@@ -190,7 +190,7 @@ def plan_turn(state: TurnState, /, *, expects_arrivals: bool, is_clock_trusted: 
 
     Args:
         state: The state.
-        expects_arrivals: Whether events wait to be stored, or will in a moment.
+        expects_arrivals: Whether events wait to be stored, or will very soon.
         is_clock_trusted: Whether the worker's clock agrees with the ledger's.
     """
     return TurnPlan(
@@ -202,15 +202,15 @@ def plan_turn(state: TurnState, /, *, expects_arrivals: bool, is_clock_trusted: 
     )
 
 
-def next_turn_at(state: TurnState, /, *, is_busy: bool, others: Sequence[float]) -> float:
+def next_turn_at(state: TurnState, /, *, is_busy: bool, times: Sequence[float]) -> float:
     """Return when the next turn starts if nothing happens before.
 
     Args:
         state: The state.
         is_busy: Whether sources keep the worker busy.
-        others: When maintenance, arrivals, probes and quarantined jobs need a turn.
+        times: When maintenance, arrivals, probes and quarantined jobs need a turn.
     """
     if state.stop_at is not None:
-        return min([state.stop_at, *others])
+        return min([state.stop_at, *times])
     handle_at = state.signal.handle_at(is_busy=is_busy)
-    return min([*state.empty_until.values(), handle_at, *others])
+    return min([*state.empty_until.values(), handle_at, *times])

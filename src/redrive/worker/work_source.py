@@ -93,7 +93,7 @@ class WorkSource(Protocol):
         """
 
     def turn(self, now: datetime, /, *, is_stopping: bool = False) -> float:
-        """Settle what has ended, renew what runs, and claim what fits.
+        """Settle ended work, renew running work, and claim more if there is capacity.
 
         Args:
             now: By the ledger's clock.
@@ -104,7 +104,7 @@ class WorkSource(Protocol):
         """
 
     def release(self, now: datetime, /) -> None:
-        """Release what has not ended. No turn follows."""
+        """Release unfinished work. No turn follows."""
 
 
 class SourceTurns:
@@ -136,7 +136,7 @@ class SourceTurns:
         self._guard(lambda: self.source.turn(now, is_stopping=is_stopping))
 
     def release(self, now: datetime, /) -> bool:
-        """Release what has not ended. Return False if that failed."""
+        """Release unfinished work. Return False if that failed."""
         self._guard(lambda: self.source.release(now))
         return not self._is_paused
 
@@ -188,6 +188,6 @@ class WorkSources:
                 turns.run(now, is_stopping=is_stopping)
 
     def release(self, now: datetime, /) -> bool:
-        """Release what has not ended. Return False if that failed."""
+        """Release unfinished work. Return False if that failed."""
         released = [turns.release(now) for turns in self._turns]
         return all(released)

@@ -26,9 +26,8 @@ from ..ledger.ledger import DAY, Ledger
 from .dispatcher import Dispatcher
 from .job_type import JobType
 from .maintenance import KEEP_FOREVER
-from .options import WorkerOptions
 from .process import process_identity
-from .status import Status
+from .status import Status, WorkerOptions
 from .tasks import BackgroundTask, ProducesEvents
 from .work_source import WorkSource
 
@@ -89,8 +88,9 @@ class Worker:
             keep: How long done jobs are kept. Default: 30 days. For ever: `math.inf`.
         """
         self._ledger = ledger
-        given = job_types.values() if isinstance(job_types, Mapping) else job_types
-        self._job_types = {job_type.name: job_type for job_type in given}
+        if isinstance(job_types, Mapping):
+            job_types = job_types.values()
+        self._job_types = {job_type.name: job_type for job_type in job_types}
         self._work_sources = tuple(work_sources)
         self._background_tasks = tuple(background_tasks)
         # Unique for each process: the leases of an earlier process must not seem to be held by a
@@ -183,7 +183,7 @@ class Worker:
         return self
 
     def _info(self) -> dict[str, Any]:
-        """Return what is stored with the heartbeat."""
+        """Return the data to store with the heartbeat."""
         return {
             "process": process_identity(),
             "kinds": sorted(self._job_types),

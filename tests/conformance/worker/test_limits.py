@@ -15,8 +15,8 @@ from redrive.core.outage import Parking
 from redrive.ledger import Lease, Ledger, open_ledger
 from redrive.ledger.jobs.limits import BURST, Limit, claim, filled
 from redrive.ledger.store.protocol import Demand
-from redrive.worker import dispatcher
-from redrive.worker.options import WorkerOptions
+from redrive.worker import claimer, dispatcher
+from redrive.worker.status import WorkerOptions
 from redrive.worker.worker import Worker
 
 from .world import ended, kind, submit
@@ -54,7 +54,7 @@ def test_no_more_at_once_than_the_kind_allows(shared: Ledger, url: str) -> None:
 
 
 def test_a_place_that_is_left_is_taken_at_once(shared: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher, "LIMIT_RETRY_SECONDS", 10.0)
+    monkeypatch.setattr(claimer, "LIMIT_RETRY_SECONDS", 10.0)
     crowd = Crowd(0.005)
     ids = submit(shared, "mail", 30)
     with Worker(shared, [kind("mail", crowd, concurrency=1)]):
@@ -124,10 +124,10 @@ def test_due_jobs_that_a_limit_holds_back_are_not_other_work(shared: Ledger, lim
     options = WorkerOptions("idle", 1, 1, 60.0, 1.0, Parking(), 60.0)
     idle = dispatcher.Dispatcher(shared, shared, {"mail": work}, options, info={}, context=copy_context())
     try:
-        assert idle._has_due_jobs()
+        assert idle._claimer._has_due_jobs()
         with shared.connections.write.use() as session:
             held = claim(session, shared.connections.hot, Demand({"mail": 1}, "other", 60.0, 1), {"mail": Limit(**limit)})
         assert len(held.leases) == 1
-        assert not idle._has_due_jobs()
+        assert not idle._claimer._has_due_jobs()
     finally:
         idle._executors.close()

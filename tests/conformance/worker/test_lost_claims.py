@@ -225,7 +225,7 @@ def test_events_that_were_stored_run_although_a_late_settlement_cannot_be_record
 
     def bring_event(dispatcher: Dispatcher) -> None:
         collect(dispatcher)
-        if dispatcher._settlements and not brought:
+        if dispatcher._writer.settlements and not brought:
             brought.append(dispatcher.arrivals.put([event]))
 
     def fail_once(leases: list[Lease]) -> None:

@@ -26,7 +26,7 @@ from redrive.core.context import (
     key_around,
     own_slot,
     scope_around,
-    simulated,
+    simulate,
     within,
 )
 from redrive.testing import FakeClock
@@ -190,7 +190,7 @@ def test_the_nearest_job_counts_from_the_inside_out() -> None:
 def test_a_stage_brings_its_clock_and_is_gone_afterwards() -> None:
     stage, watched = Simulation(FakeClock()), len(SLOW_PATH_USERS)
     assert (stage.draw, stage.faults) == (None, None)
-    with simulated(stage):
+    with simulate(stage):
         assert clock_around() is stage.clock
         assert SIMULATION.get() is stage
         assert len(SLOW_PATH_USERS) == watched + 1
@@ -201,7 +201,7 @@ def test_a_stage_brings_its_clock_and_is_gone_afterwards() -> None:
 
 def test_a_stage_is_gone_after_an_error_too() -> None:
     watched = len(SLOW_PATH_USERS)
-    with pytest.raises(ZeroDivisionError), simulated(Simulation(FakeClock())):
+    with pytest.raises(ZeroDivisionError), simulate(Simulation(FakeClock())):
         raise ZeroDivisionError
     assert (clock_around(), SIMULATION.get(), len(SLOW_PATH_USERS)) == (SYSTEM, None, watched)
 
@@ -209,8 +209,8 @@ def test_a_stage_is_gone_after_an_error_too() -> None:
 def test_stages_nest_and_each_takes_only_itself_away() -> None:
     clock = FakeClock()
     outer, inner = Simulation(clock), Simulation(clock)
-    with simulated(outer):
-        with simulated(inner):
+    with simulate(outer):
+        with simulate(inner):
             assert clock_around() is clock
         assert outer in SLOW_PATH_USERS
         assert inner not in SLOW_PATH_USERS
@@ -218,5 +218,5 @@ def test_stages_nest_and_each_takes_only_itself_away() -> None:
 
 
 def test_a_stage_holds_in_its_own_context_only() -> None:
-    with simulated(Simulation(FakeClock())):
+    with simulate(Simulation(FakeClock())):
         assert contextvars.Context().run(clock_around) is SYSTEM

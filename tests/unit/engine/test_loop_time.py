@@ -85,9 +85,9 @@ def test_a_clock_that_jumps_backwards() -> None:
             self._passed -= 100
             return super().monotonic()
 
-    from redrive.core.context import Simulation, simulated
+    from redrive.core.context import Simulation, simulate
 
-    with simulated(Simulation(Jumping())):
+    with simulate(Simulation(Jumping())):
         for options in WAYS.values():
             work, calls = raiser(OSError, OSError, OSError)
             with pytest.raises(OSError, match="failure 3") as caught:

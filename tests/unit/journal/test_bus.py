@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import pytest
 
 from redrive import correlate, journal, retry
-from redrive.core.context import Simulation, simulated
+from redrive.core.context import Simulation, simulate
 from redrive.journal import Record, bus
 from redrive.testing import FakeClock, instant
 
@@ -149,7 +149,7 @@ def test_a_record_has_correlation_ids_and_no_empty_fields(heard: list[Record]) -
 def test_a_record_has_the_time_of_the_current_clock(heard: list[Record]) -> None:
     clock = FakeClock()
     clock.advance(1e6)
-    with simulated(Simulation(clock)):
+    with simulate(Simulation(clock)):
         bus.emit("note", {})
     assert heard[0].at == clock.now()
 

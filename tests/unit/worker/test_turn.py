@@ -136,10 +136,10 @@ def test_a_worker_with_a_wrong_clock_claims_nothing() -> None:
 def test_a_submission_does_not_wake_a_draining_worker() -> None:
     turns = state()
     turns.signal.set()
-    assert next_turn_at(turns, is_busy=False, others=[105.0]) == -math.inf
+    assert next_turn_at(turns, is_busy=False, times=[105.0]) == -math.inf
     turns.stop_by(110.0)
-    assert next_turn_at(turns, is_busy=False, others=[105.0]) == 105.0
-    assert next_turn_at(turns, is_busy=False, others=[]) == 110.0
+    assert next_turn_at(turns, is_busy=False, times=[105.0]) == 105.0
+    assert next_turn_at(turns, is_busy=False, times=[]) == 110.0
 
 
 @given(

@@ -46,7 +46,7 @@ class _Builder:
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
         if origin is not None:
             return self._build_generic(annotation, origin, arguments)
-        inner = _aliased(annotation)
+        inner = _alias_target(annotation)
         if inner is not None:
             return self.of(inner)
         if annotation in _WITHOUT_ARGUMENTS:
@@ -100,7 +100,7 @@ _WITHOUT_ARGUMENTS: dict[Any, Any] = {
 }
 
 
-def _aliased(annotation: Any) -> Any:
+def _alias_target(annotation: Any) -> Any:
     """Return the type behind a NewType, a type alias or a type variable."""
     if isinstance(annotation, typing.NewType):
         return annotation.__supertype__

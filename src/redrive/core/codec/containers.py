@@ -170,6 +170,6 @@ def _convert_mapping(
 
 def union(members: list[tuple[Any, Codec]]) -> Codec:
     """Return the codec of a union. A tag is stored only if there are several types beside None."""
-    others = [codec for annotation, codec in members if annotation is not type(None)]
-    inner = others[0] if len(others) == 1 else TaggedUnion(others)
-    return inner if len(others) == len(members) else Optional(inner)
+    codecs = [codec for annotation, codec in members if annotation is not type(None)]
+    inner = codecs[0] if len(codecs) == 1 else TaggedUnion(codecs)
+    return inner if len(codecs) == len(members) else Optional(inner)

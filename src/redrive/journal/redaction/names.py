@@ -70,11 +70,6 @@ def hide(*names: str) -> None:
         is_secret.cache_clear()
 
 
-def hidden_names() -> frozenset[str]:
-    """Return the names that `hide` added, normalized."""
-    return _added_names
-
-
 @lru_cache(2048)  # Records repeat the same few names.
 def is_secret(name: str, /) -> bool:
     """Return whether the value of a field with this name is redacted."""

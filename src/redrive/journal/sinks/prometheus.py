@@ -54,7 +54,7 @@ class PrometheusSink:
                 child.inc(value)
 
     @property
-    def subscribed(self) -> bool:
+    def is_subscribed(self) -> bool:
         """Whether it is subscribed now."""
         return self._subscribed
 

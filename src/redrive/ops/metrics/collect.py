@@ -115,7 +115,7 @@ def prometheus_endpoint(app: Operated, /) -> PrometheusExporter:
     from ...journal.sinks.prometheus import PrometheusExporter, prometheus  # noqa: PLC0415  # the extra may be missing
 
     sink = prometheus()
-    if not sink.subscribed:
+    if not sink.is_subscribed:
         subscribe(sink)
     return PrometheusExporter(Standing(app))
 

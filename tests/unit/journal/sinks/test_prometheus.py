@@ -93,10 +93,10 @@ def test_openmetrics_if_the_scraper_accepts_it(registry: CollectorRegistry, sink
 def test_sinks_of_an_app_are_subscribed_until_it_closes(registry: CollectorRegistry) -> None:
     sink = journal.prometheus(registry)
     with App("sqlite://", journal=[sink]):
-        assert sink.subscribed
+        assert sink.is_subscribed
         retry(operation="crm").call(int)
         assert journal.flush()
-    assert not sink.subscribed
+    assert not sink.is_subscribed
     retry(operation="crm").call(int)
     ended = (("layer", "call"), ("operation", "crm"), ("outcome", "success"))
     assert samples(registry)["redrive_attempts_total", ended] == 1
