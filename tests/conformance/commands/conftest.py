@@ -1,4 +1,4 @@
-"""One suite over a SQLite file and Postgres; after every test the counts must balance (L-8)."""
+"""Ledgers on SQLite and Postgres. The counts of jobs are checked after each test (L-8)."""
 
 from __future__ import annotations
 

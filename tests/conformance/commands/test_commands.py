@@ -1,4 +1,4 @@
-"""Commands through the whole worker, on both databases."""
+"""Commands with a worker, on SQLite and Postgres."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def engine_of(url: str) -> sqlalchemy.Engine:
 
 
 @pytest.mark.req("W-6", "W-4")
-def test_plain_and_async_once_for_a_key(app: App) -> None:
+def test_sync_and_async_commands_run_once_for_a_key(app: App) -> None:
     ran: list[str] = []
 
     @app.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1")
@@ -61,7 +61,7 @@ def test_plain_and_async_once_for_a_key(app: App) -> None:
 
 
 @pytest.mark.req("W-4")
-def test_racing_submitters_of_one_key(app: App) -> None:
+def test_racing_submissions_of_one_key_are_one_job(app: App) -> None:
     ran: list[int] = []
 
     @app.command("charge", key="billing:{user}:{order}:charge:v1")
@@ -77,7 +77,7 @@ def test_racing_submitters_of_one_key(app: App) -> None:
 
 
 @pytest.mark.req("W-1", "W-3")
-def test_a_failure_is_stored_with_its_attempt_and_the_key_is_handed_down(app: App) -> None:
+def test_a_failure_is_stored_and_the_key_reaches_the_call(app: App) -> None:
     seen: list[tuple[Any, ...]] = []
 
     @app.command("sync", key="crm:{user}:{n}:sync:v1", retry=QUICK)
@@ -100,7 +100,7 @@ def test_a_failure_is_stored_with_its_attempt_and_the_key_is_handed_down(app: Ap
 
 @pytest.mark.req("W-3")
 @pytest.mark.parametrize(("spent", "state", "says"), [("dead", "dlq", "failed"), ("blocked", "blocked", "is blocked")])
-def test_past_the_budget_it_is_blocked_or_dead_by_its_kind(app: App, spent: Any, state: str, says: str) -> None:
+def test_an_exhausted_job_is_blocked_or_dead_by_its_command(app: App, spent: Any, state: str, says: str) -> None:
     fixed = threading.Event()
 
     @app.command("sync", retry=QUICK, spent=spent)
@@ -123,7 +123,7 @@ def test_past_the_budget_it_is_blocked_or_dead_by_its_kind(app: App, spent: Any,
         assert job.state == "done"
 
 
-def test_a_job_is_asked_for_again_by_its_id(app: App) -> None:
+def test_a_job_is_found_by_its_id(app: App) -> None:
     @app.command("receipts.send")
     def send(order_id: str) -> Receipt:
         return Receipt(order_id, date(2026, 1, 31))
@@ -145,7 +145,7 @@ def test_a_job_is_asked_for_again_by_its_id(app: App) -> None:
             send.job(unknown)
 
 
-def test_what_a_discarded_and_a_pruned_job_say(app: App) -> None:
+def test_the_result_of_a_discarded_or_pruned_job(app: App) -> None:
     @app.command("no")
     def no() -> None:
         raise Stop("no use")
@@ -168,7 +168,7 @@ def test_what_a_discarded_and_a_pruned_job_say(app: App) -> None:
         done.result(0)
 
 
-def test_who_waits_looks_now_and_then(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_for_a_result_polls_with_growing_pauses(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     @app.command("never")
     def never() -> None: ...
 
@@ -195,7 +195,7 @@ def test_who_waits_looks_now_and_then(app: App, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.req("L-5")
-def test_in_the_caller_s_own_transaction(app: App, url: str) -> None:
+def test_submit_in_the_callers_transaction(app: App, url: str) -> None:
     @app.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1")
     def send(order_id: str, user: str) -> str:
         return f"mail-{order_id}"
@@ -225,7 +225,7 @@ def test_in_the_caller_s_own_transaction(app: App, url: str) -> None:
 
 
 @pytest.mark.req("L-5")
-def test_async_sessions_too(postgres_ledger: str) -> None:
+def test_asubmit_in_an_async_session(postgres_ledger: str) -> None:
     from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
     app = App(postgres_ledger)
@@ -250,7 +250,7 @@ def test_async_sessions_too(postgres_ledger: str) -> None:
 
 
 @pytest.mark.req("W-6", "L-5")
-def test_in_transaction_writes_and_end_commit_together(app: App, url: str) -> None:
+def test_a_transactional_command_commits_with_its_writes(app: App, url: str) -> None:
     @app.command("book", in_transaction=True, retry=QUICK)
     def book(tx: Connection, order_id: str) -> int:
         tx.execute(text("INSERT INTO booked VALUES (:id)"), {"id": order_id})
@@ -308,7 +308,7 @@ def test_concurrency_over_workers(app: App) -> None:
     assert most == 1
 
 
-def test_again_asks_to_come_back(app: App) -> None:
+def test_again_retries_without_an_attempt(app: App) -> None:
     asked = 0
 
     @app.command("poll")
@@ -326,7 +326,7 @@ def test_again_asks_to_come_back(app: App) -> None:
 
 
 @pytest.mark.req("W-1")
-def test_what_is_not_registered_is_kept_and_arguments_that_do_not_fit_are_a_dead_letter(app: App, url: str) -> None:
+def test_unknown_commands_stay_queued_and_unfit_arguments_are_a_dead_letter(app: App, url: str) -> None:
     with App(url) as old:
 
         @old.command("gone")

@@ -1,4 +1,4 @@
-"""Schedules on both databases: each firing once, however many workers there are; missed ones run once; none before its time."""
+"""Scheduled commands on SQLite and Postgres: each run happens once, and none early."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def tell(schedules: Sequence[Schedule], moment: datetime) -> None:
 
 
 @pytest.mark.req("W-6")
-def test_each_firing_once_across_many_workers(app: App) -> None:
+def test_each_scheduled_run_happens_once_across_workers(app: App) -> None:
     @app.command("nightly", cron="30 2 * * *", timezone="Europe/Prague", priority=-1)
     def nightly() -> None: ...
 
@@ -61,7 +61,7 @@ def test_each_firing_once_across_many_workers(app: App) -> None:
 
 
 @pytest.mark.req("W-6")
-def test_what_was_missed_runs_once_and_nothing_before_its_time(app: App) -> None:
+def test_missed_runs_happen_once_and_none_early(app: App) -> None:
     ran: list[str] = []
 
     @app.command("hourly", cron="0 * * * *")
@@ -79,7 +79,7 @@ def test_what_was_missed_runs_once_and_nothing_before_its_time(app: App) -> None
     assert coming.due_at > app.ledger.now()
 
 
-def test_a_line_that_was_changed_does_not_fire_once_more_by_the_old_one(app: App, url: str) -> None:
+def test_a_changed_schedule_does_not_run_by_the_old_one(app: App, url: str) -> None:
     with App(url) as before:
 
         @before.command("report", cron="0 2 * * *")
@@ -99,7 +99,7 @@ def test_a_line_that_was_changed_does_not_fire_once_more_by_the_old_one(app: App
     assert ran == ["report"], "the one by hand"
 
 
-def test_only_the_schedules_of_a_worker_s_own_kinds(app: App) -> None:
+def test_a_worker_schedules_only_its_own_job_types(app: App) -> None:
     @app.command("a", cron="0 2 * * *")
     def a() -> None: ...
 

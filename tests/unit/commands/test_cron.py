@@ -1,4 +1,4 @@
-"""Cron lines in time zones: what is wrong is said at once; skipped and doubled hours fire once."""
+"""Cron schedules in time zones, with clock changes and invalid input."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def firings(cron: Cron, since: str, many: int) -> list[str]:
         ("0 0 29 2 *", "UTC", "2026-01-01T00:00", ["02-29 00:00"]),
     ],
 )  # fmt: skip
-def test_the_hours_that_the_clocks_skip_or_double(line: str, zone: str, since: str, expected: list[str]) -> None:
+def test_hours_that_a_clock_change_skips_or_repeats(line: str, zone: str, since: str, expected: list[str]) -> None:
     assert firings(Cron(line, zone), since, len(expected)) == expected
 
 
@@ -49,7 +49,7 @@ def test_the_hours_that_the_clocks_skip_or_double(line: str, zone: str, since: s
     hour=st.integers(0, 23),
     minute=st.integers(0, 59),
 )
-def test_a_daily_line_fires_once_a_day_whenever_it_is_asked(since: datetime, zone: str, hour: int, minute: int) -> None:
+def test_a_daily_schedule_runs_once_a_day(since: datetime, zone: str, hour: int, minute: int) -> None:
     """Also when asked in the middle of a doubled hour, or in a gap: never twice on one day there, never a day without."""
     cron = Cron(f"{minute} {hour} * * *", zone)
     at = since.replace(tzinfo=UTC)
@@ -76,17 +76,17 @@ def test_a_daily_line_fires_once_a_day_whenever_it_is_asked(since: datetime, zon
         ("0 2 * * *", "", "is not a time zone"),
     ],
 )
-def test_what_is_wrong_is_said_at_once(line: str, zone: str, says: str) -> None:
+def test_an_invalid_schedule_is_rejected(line: str, zone: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Cron(line, zone)
 
 
-def test_what_is_no_line_or_zone() -> None:
+def test_a_schedule_and_its_zone_must_be_text() -> None:
     with pytest.raises(TypeError, match="cron= must be text of five fields"):
         Cron(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="timezone= must be the name of a time zone"):
         Cron("0 2 * * *", 2)  # type: ignore[arg-type]
 
 
-def test_it_says_its_line_and_zone() -> None:
+def test_the_text_of_a_schedule_has_fields_and_zone() -> None:
     assert str(Cron("0  2 * * *", "Europe/Prague")) == "0 2 * * * Europe/Prague"

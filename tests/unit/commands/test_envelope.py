@@ -1,4 +1,4 @@
-"""The envelope: what is stored of a call, and what is said where it does not fit any more."""
+"""The stored form of calls, and arguments and results that do not fit."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lease(app: App, kind: str) -> Lease:
 
 
 @pytest.mark.req("W-1")
-def test_arguments_and_results_come_back_as_their_types() -> None:
+def test_arguments_and_results_keep_their_types() -> None:
     app = App("sqlite://")
     seen: list[object] = []
 
@@ -55,7 +55,7 @@ def test_arguments_and_results_come_back_as_their_types() -> None:
 
 
 @pytest.mark.req("W-1")
-def test_what_a_call_left_behind_is_run_by_the_command_of_that_name() -> None:
+def test_a_spilled_call_runs_as_the_command_of_that_name() -> None:
     app = App("sqlite://")
     ran: list[object] = []
 
@@ -89,7 +89,7 @@ def test_what_a_call_left_behind_is_run_by_the_command_of_that_name() -> None:
         (b"[" * 5000, "stored arguments don't fit shop.send"),
     ],
 )  # fmt: skip
-def test_stored_arguments_that_do_not_fit(payload: bytes, says: str) -> None:
+def test_arguments_that_do_not_fit_are_undecodable(payload: bytes, says: str) -> None:
     app = App("sqlite://")
 
     @app.command("shop.send")
@@ -102,7 +102,7 @@ def test_stored_arguments_that_do_not_fit(payload: bytes, says: str) -> None:
     app.close()
 
 
-def test_a_newer_envelope_is_not_guessed_at() -> None:
+def test_a_newer_envelope_is_undecodable() -> None:
     app = App("sqlite://")
 
     @app.command("shop.send")
@@ -114,7 +114,7 @@ def test_a_newer_envelope_is_not_guessed_at() -> None:
     app.close()
 
 
-def test_a_result_that_is_not_what_was_annotated() -> None:
+def test_a_result_of_another_type_is_unstorable() -> None:
     app = App("sqlite://")
 
     @app.command("shop.count")
@@ -127,7 +127,7 @@ def test_a_result_that_is_not_what_was_annotated() -> None:
     app.close()
 
 
-def test_an_awaitable_is_no_result() -> None:
+def test_an_awaitable_result_is_unstorable() -> None:
     app = App("sqlite://")
 
     async def later() -> int:
@@ -143,7 +143,7 @@ def test_an_awaitable_is_no_result() -> None:
     app.close()
 
 
-def test_what_does_not_fit_says_what_was_stored_apart_from_why() -> None:
+def test_undecodable_keeps_the_stored_values_apart_from_the_problem() -> None:
     app = App("sqlite://")
 
     @app.command("shop.send")

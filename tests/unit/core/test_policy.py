@@ -16,7 +16,7 @@ import pytest
 
 import redrive
 from redrive import RetryPolicy
-from redrive.core.policy import SERVICE, doubled
+from redrive.core.policy import SERVICE, exponential_wait
 
 NAMES = ("max_attempts", "backoff_base", "backoff_max", "jitter", "timeout")
 KNOWN = "max_attempts, backoff_base, backoff_max, jitter, timeout"
@@ -171,10 +171,10 @@ def test_no_attempt_is_too_late_for_a_wait(base: float, attempt: int) -> None:
 
 @pytest.mark.req("R-4")
 def test_doubling_is_infinite_where_a_float_cannot_hold_it() -> None:
-    assert [doubled(3.0, attempt) for attempt in (1, 2, 3, 11)] == [3.0, 6.0, 12.0, 3072.0]
-    assert doubled(1.0, 1024) == 2.0**1023
-    assert doubled(1.0, 1025) == math.inf
-    assert doubled(0.0, 100_000) == 0.0
+    assert [exponential_wait(3.0, attempt) for attempt in (1, 2, 3, 11)] == [3.0, 6.0, 12.0, 3072.0]
+    assert exponential_wait(1.0, 1024) == 2.0**1023
+    assert exponential_wait(1.0, 1025) == math.inf
+    assert exponential_wait(0.0, 100_000) == 0.0
 
 
 @pytest.mark.req("R-7")

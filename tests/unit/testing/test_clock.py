@@ -1,4 +1,4 @@
-"""FakeClock and instant(): nobody sleeps, in this context only."""
+"""FakeClock and instant(): waits end at once, in this context only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Flaky:
         return self.plain()
 
 
-def test_time_is_what_was_slept() -> None:
+def test_sleeping_moves_the_clock() -> None:
     clock = FakeClock()
     start, moment = clock.monotonic(), clock.now()
     clock.sleep(2)
@@ -46,7 +46,7 @@ def test_time_is_what_was_slept() -> None:
     assert clock.now().tzinfo is not None
 
 
-def test_sums_are_exact_at_whatever_time_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waits_add_up_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     for started in (0.1, 1234.5678901, 8191.9999999, 1e7 / 3):
         monkeypatch.setattr("redrive.testing.clock.time.monotonic", lambda started=started: started)
         with instant() as clock, deadline(7):
@@ -60,7 +60,7 @@ def test_time_does_not_go_backwards(wrong: object) -> None:
         FakeClock().advance(wrong)  # type: ignore[arg-type]
 
 
-def test_every_use_in_both_colours() -> None:
+def test_every_use_in_sync_and_async_code() -> None:
     with instant() as clock:
         assert retry(STEADY)(Flaky().plain)() == 3
         assert retry(STEADY).call(Flaky().plain) == 3
@@ -88,7 +88,7 @@ def test_it_ends_with_its_block() -> None:
     assert not [one for one in SLOW_PATH_USERS if isinstance(one, Simulation)]
 
 
-def test_the_inner_one_holds_inside() -> None:
+def test_an_inner_clock_replaces_the_outer_one() -> None:
     with instant() as outer:
         with instant(jitter=0.5) as inner:
             retry(RetryPolicy(backoff_base=1, jitter=2)).call(Flaky().plain)
@@ -97,7 +97,7 @@ def test_the_inner_one_holds_inside() -> None:
     assert outer.slept == [1, 2]
 
 
-def test_faults_ordered_outside_hold_inside() -> None:
+def test_outer_faults_apply_inside() -> None:
     layer = retry(STEADY)
     with inject(layer, ConnectionError), instant() as clock:
         assert layer.call(lambda: 1) == 1
@@ -115,7 +115,7 @@ def test_another_thread_is_not_affected() -> None:
     assert seen == [SYSTEM, clock]
 
 
-def test_tasks_with_stages_of_their_own() -> None:
+def test_tasks_may_have_different_clocks() -> None:
     async def work(jitter: float) -> list[float]:
         with instant(jitter=jitter) as clock:
             await retry(RetryPolicy(backoff_base=1, jitter=8)).acall(Flaky().later)
@@ -136,7 +136,7 @@ def test_tasks_with_stages_of_their_own() -> None:
     assert not [one for one in SLOW_PATH_USERS if isinstance(one, Simulation)]
 
 
-def test_stages_in_many_threads_come_and_go() -> None:
+def test_clocks_of_many_threads_are_independent() -> None:
     def work() -> None:
         for _ in range(200):
             with instant() as clock, inject("none"):
@@ -149,7 +149,7 @@ def test_stages_in_many_threads_come_and_go() -> None:
     assert not [one for one in SLOW_PATH_USERS if isinstance(one, Simulation)]
 
 
-def test_tasks_started_inside_are_taken_in() -> None:
+def test_tasks_started_inside_use_the_clock() -> None:
     async def main() -> None:
         with instant() as clock:
             async with asyncio.TaskGroup() as group:
@@ -160,7 +160,7 @@ def test_tasks_started_inside_are_taken_in() -> None:
     asyncio.run(main())
 
 
-def test_seeds_repeat_themselves() -> None:
+def test_a_seed_repeats_its_draws() -> None:
     waits = []
     for _ in range(2):
         with instant(seed=7) as clock:
@@ -171,6 +171,6 @@ def test_seeds_repeat_themselves() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan")])
-def test_a_draw_is_from_0_to_1(wrong: float) -> None:
+def test_a_jitter_outside_of_0_to_1_is_rejected(wrong: float) -> None:
     with pytest.raises(ValueError, match="from 0 to 1"), instant(jitter=wrong):
         pass

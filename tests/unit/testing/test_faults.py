@@ -1,4 +1,4 @@
-"""inject(): faults that a test orders for a call, in this context only."""
+"""inject(): faults of the next attempts, in this context only."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_async_functions() -> None:
     assert injected.calls == 4
 
 
-def test_too_many_faults_are_the_calls_own_error() -> None:
+def test_a_call_that_gives_up_raises_the_injected_error() -> None:
     mine = ConnectionError("mine")
     with inject(fetch, mine, mine, mine), pytest.raises(ConnectionError) as caught:
         fetch()
@@ -79,7 +79,7 @@ def test_none_lets_an_attempt_through() -> None:
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt, asyncio.CancelledError()])
-def test_what_ends_a_program_can_be_ordered_too(fault: Any) -> None:
+def test_base_exceptions_can_be_injected(fault: Any) -> None:
     with inject(fetch, fault) as injected, pytest.raises((KeyboardInterrupt, asyncio.CancelledError)):
         fetch()
     assert injected.calls == 1
@@ -102,7 +102,7 @@ def test_targets() -> None:
     assert by_method.calls == 2
 
 
-def test_others_are_left_alone() -> None:
+def test_other_calls_do_not_fail() -> None:
     with inject(fetch) as injected:
         assert asyncio.run(later()) == 1
         assert call(int, "7") == 7
@@ -112,7 +112,7 @@ def test_others_are_left_alone() -> None:
     assert nobody.left == 1
 
 
-def test_nested_orders() -> None:
+def test_nested_faults() -> None:
     with inject(fetch, ConnectionError("outer")) as outer, inject(later, ConnectionError) as other:
         with inject(fetch, ConnectionError("inner")) as inner:
             assert fetch() == 1
@@ -136,7 +136,7 @@ def test_callables_of_every_kind() -> None:
         assert injected.calls == 2
 
 
-def test_in_this_context_only() -> None:
+def test_faults_apply_to_this_context_only() -> None:
     results: list[int] = []
     with inject(fetch, ConnectionError, ConnectionError) as injected:
         thread = threading.Thread(target=lambda: results.append(fetch(5)))
@@ -150,7 +150,7 @@ def test_in_this_context_only() -> None:
     assert injected.calls == 3
 
 
-def test_two_tasks_with_orders_of_their_own() -> None:
+def test_two_tasks_may_have_different_faults() -> None:
     async def work(faults: int) -> int:
         with inject(later, *[ConnectionError] * faults) as injected:
             await later()
@@ -164,7 +164,7 @@ def test_two_tasks_with_orders_of_their_own() -> None:
     assert asyncio.run(main()) == [2, 3, 4]
 
 
-def test_faults_without_a_clock_of_their_own() -> None:
+def test_faults_use_the_surrounding_clock() -> None:
     from redrive.core.clock import SYSTEM
     from redrive.core.context import SIMULATION
 
@@ -177,7 +177,7 @@ def test_faults_without_a_clock_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["ConnectionError", 5, int, ConnectionError])
-def test_wrong_orders_are_told(wrong: Any) -> None:
+def test_invalid_faults_are_rejected(wrong: Any) -> None:
     if wrong is not ConnectionError:
         with pytest.raises(TypeError, match="a fault is an exception, its type, or None"), inject(fetch, wrong):
             pass

@@ -1,4 +1,4 @@
-"""A gRPC server that misbehaves as told, and counts."""
+"""GrpcFaultServer follows its script and records its calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def code(server: GrpcFaultServer, timeout: float = 60) -> str:
     return "OK"
 
 
-def test_a_script_whose_last_step_is_repeated() -> None:
+def test_the_last_step_of_a_script_repeats() -> None:
     with GrpcFaultServer("UNAVAILABLE", GrpcAnswer("NOT_FOUND"), "OK") as server:
         assert [code(server) for _ in range(4)] == ["UNAVAILABLE", "NOT_FOUND", "OK", "OK"]
         assert server.count == 4
@@ -35,7 +35,7 @@ def test_a_script_whose_last_step_is_repeated() -> None:
         assert len(server.waits) == 4
 
 
-def test_what_it_was_asked() -> None:
+def test_calls_are_recorded() -> None:
     with GrpcFaultServer(GrpcAnswer(message=b"an order")) as server:
         assert call(server, b"o-1") == b"an order"
     [seen] = server.calls
@@ -54,7 +54,7 @@ def test_a_function_of_the_call() -> None:
             call(server, b"o-2")
 
 
-def test_late_and_never() -> None:
+def test_delayed_and_missing_responses() -> None:
     with GrpcFaultServer(GrpcAnswer(delay=float("inf"))) as server:
         assert code(server, timeout=0.1) == "DEADLINE_EXCEEDED"
 
@@ -67,7 +67,7 @@ def test_pushback() -> None:
         assert dict(trailers)["grpc-retry-pushback-ms"] == "250"
 
 
-def test_stopped_and_started_on_the_same_port() -> None:
+def test_a_restart_keeps_the_port() -> None:
     server = GrpcFaultServer().start()
     port = server.port
     server.stop()
@@ -81,7 +81,7 @@ def test_stopped_and_started_on_the_same_port() -> None:
     server.close()
 
 
-def test_no_thread_is_left() -> None:
+def test_close_leaves_no_thread() -> None:
     with GrpcFaultServer() as server:
         call(server)
     deadline = time.monotonic() + 60

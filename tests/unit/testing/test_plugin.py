@@ -1,4 +1,4 @@
-"""The pytest plugin, in a pytest run of its own: its entry point is found, and its fixtures do what they say."""
+"""The pytest plugin and its fixtures, in a separate pytest run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a command is said when it is decorated, not at three in the morning."""
+"""Options of commands are checked when a function is decorated."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Shop:
         (5, {}, TypeError, "must decorate a function"),
     ],
 )  # fmt: skip
-def test_what_is_refused(app: App, fn: Any, options: dict[str, Any], error: type[Exception], says: str) -> None:
+def test_invalid_options_are_rejected(app: App, fn: Any, options: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         app.command("x", **options)(fn)
     with pytest.raises(ValueError, match="are registered; list their modules"):
@@ -111,33 +111,33 @@ def test_names(app: App, name: Any, error: type[Exception], says: str) -> None:
         app.command(name)  # at once: whoever forgets the name calls it no second time
 
 
-def test_a_name_is_taken_once(app: App) -> None:
+def test_a_name_is_registered_once(app: App) -> None:
     app.command("send")(plain)
     with pytest.raises(
-        ValueError, match=r"command 'send' is already registered by .*test_decoration\.plain; use another name for .*\.nothing"
+        ValueError, match=r"command 'send' is already registered by .*test_spec\.plain; use another name for .*\.nothing"
     ):
         app.command("send")(nothing)
     assert [kind.name for kind in app.kinds()] == ["send"]
 
 
-def test_at_a_prompt_a_function_is_defined_again_and_again(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_may_register_a_name_again(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
     app.command("send")(plain)
     app.command("send")(nothing)
     assert app.kinds()[0].run is not None
 
 
-def test_the_colours(app: App) -> None:
+def test_the_function_decides_the_execution(app: App) -> None:
     made: list[Command[..., Any]] = [
         app.command("a")(plain), app.command("b")(later), app.command("c", in_transaction=True)(in_tx),
     ]  # fmt: skip
     assert [type(one) for one in made] == [SyncCommand, AsyncCommand, TransactionalCommand]
     assert [kind.execution for kind in app.kinds()] == ["thread", "async", "transaction"]
     assert (made[0].__name__, made[0].name, made[0].__wrapped__) == ("plain", "a", plain)  # type: ignore[attr-defined]
-    assert repr(made[0]) == "<SyncCommand a tests.unit.commands.test_decoration.plain>"
+    assert repr(made[0]) == "<SyncCommand a tests.unit.commands.test_spec.plain>"
 
 
-def test_called_it_runs_here_as_ever(app: App) -> None:
+def test_a_call_runs_the_function(app: App) -> None:
     import asyncio
 
     assert app.command("a")(plain)("o") == "o"
@@ -188,7 +188,7 @@ def test_using_is_checked_and_copies(app: App) -> None:
         send.using(tx=object()).bind("o")  # type: ignore[arg-type]
 
 
-def test_keys(app: App) -> None:
+def test_keys_are_checked(app: App) -> None:
     """By template, by function; without either every submission is work of its own, which need not be remembered for ever."""
     by_template = app.command("a", key="shop:{user}:{order_id}:r:v1")(plain).bind("o:1", user="ann").job
     by_function = app.command("b", key=lambda order_id: Key("shop", "", order_id, "later"))(later).bind("o").job
@@ -224,7 +224,7 @@ def test_submit_many_takes_bound_work_of_this_app(app: App) -> None:
     app.close()
 
 
-def test_include_is_imported_when_work_begins(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_include_is_imported_for_job_types(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "included_shop.py").write_text(
         "from included_app import app\n@app.command('shop.send')\ndef send() -> None: ...\n"
     )

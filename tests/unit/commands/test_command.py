@@ -1,4 +1,4 @@
-"""What works, but is probably not meant: a command called instead of submitted, a blocking submit in an event loop."""
+"""Warnings of commands: a direct call, and a blocking submit in an event loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def strict() -> None:
     warnings.simplefilter("error")  # as a program that has warnings as errors; the plugin spares tests
 
 
-def test_a_direct_call_is_warned_of_once_and_run_says_that_it_is_meant() -> None:
+def test_a_direct_call_warns_once_and_run_does_not() -> None:
     app = App("sqlite://")
     double = app.command("double")(_double)
     assert double.run(2) == 4
@@ -31,7 +31,7 @@ def _double(n: int) -> int:
     return n * 2
 
 
-def test_an_async_command_is_run_too() -> None:
+def test_an_async_command_can_be_called() -> None:
     app = App("sqlite://")
 
     @app.command("triple")
@@ -43,7 +43,7 @@ def test_an_async_command_is_run_too() -> None:
         assert asyncio.run(triple(2)) == 6
 
 
-def test_a_call_inside_of_a_job_is_a_step_of_it() -> None:
+def test_a_call_inside_a_job_does_not_warn() -> None:
     app = App("sqlite://")
     double = app.command("double")(_double)
 
@@ -57,7 +57,7 @@ def test_a_call_inside_of_a_job_is_a_step_of_it() -> None:
         assert job.result() == 8
 
 
-def test_a_blocking_submit_in_an_event_loop_is_warned_of_once() -> None:
+def test_a_blocking_submit_in_an_event_loop_warns_once() -> None:
     with App("sqlite://") as app:
         double = app.command("double")(_double)
 
@@ -71,7 +71,7 @@ def test_a_blocking_submit_in_an_event_loop_is_warned_of_once() -> None:
         asyncio.run(handler())
 
 
-def test_a_bare_once_is_refused() -> None:
+def test_a_bare_once_is_rejected() -> None:
     app = App("sqlite://")
     with pytest.raises(TypeError, match=r'once needs a key: @app\.once\("billing'):
 

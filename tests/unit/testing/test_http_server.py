@@ -1,4 +1,4 @@
-"""FaultServer does what its script says, over a real connection."""
+"""FaultServer follows its script, over real connections."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def get(url: str, *, method: str = "GET", body: bytes | None = None, timeout: fl
             return error.code, error.read()
 
 
-def test_steps_are_taken_in_turn_and_the_last_repeats() -> None:
+def test_steps_follow_each_other_and_the_last_repeats() -> None:
     with FaultServer(503, Answer(200, body=b"here")) as server:
         assert [get(server.url) for _ in range(3)] == [(503, b""), (200, b"here"), (200, b"here")]
         assert server.count == 3
@@ -36,7 +36,7 @@ def test_an_empty_script_is_a_plain_200() -> None:
         assert get(server.url) == (200, b"")
 
 
-def test_requests_are_kept_whole() -> None:
+def test_requests_are_recorded() -> None:
     with FaultServer() as server:
         get(server.url + "/a?b=1", method="PUT", body=b"payload")
         (request,) = server.requests
@@ -53,7 +53,7 @@ def test_chunked_bodies_are_read() -> None:
         assert server.requests[0].body == b"onetwo"
 
 
-def test_waits_are_the_gaps_between_requests() -> None:
+def test_waits_are_the_times_between_requests() -> None:
     with FaultServer() as server:
         get(server.url)
         time.sleep(0.1)
@@ -81,7 +81,7 @@ def test_a_path_may_have_its_own_script() -> None:
     ],
     ids=str,
 )
-def test_each_trouble_is_what_its_name_says(step: Step, error: type[Exception]) -> None:
+def test_each_fault_fails_as_documented(step: Step, error: type[Exception]) -> None:
     with FaultServer(step) as server:
         patience = 0.2 if error is TimeoutError else 60  # what answers may be at a very busy machine
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=patience)
@@ -92,12 +92,12 @@ def test_each_trouble_is_what_its_name_says(step: Step, error: type[Exception]) 
         assert server.count == 1
 
 
-def test_a_drip_arrives_in_the_end() -> None:
+def test_a_drip_arrives_completely() -> None:
     with FaultServer(Answer(body=b"slow", trouble="drip", pace=0.01)) as server:
         assert get(server.url) == (200, b"slow")
 
 
-def test_closing_leaves_no_thread_whatever_hangs() -> None:
+def test_close_leaves_no_thread_while_a_request_hangs() -> None:
     before = threading.active_count()
     server = FaultServer("hang").start()
     with pytest.raises(TimeoutError):
@@ -110,7 +110,7 @@ def test_closing_leaves_no_thread_whatever_hangs() -> None:
     idle.close()
 
 
-def test_headers_of_the_answer_replace_the_servers_own() -> None:
+def test_headers_of_an_answer_replace_default_headers() -> None:
     date = "Wed, 21 Oct 2015 07:28:00 GMT"
     with FaultServer(Answer(headers={"Date": date, "Retry-After": "2"}), 200) as server:
         with urllib.request.urlopen(server.url) as response:
@@ -130,7 +130,7 @@ def test_bodyless_answers_keep_the_connection_usable() -> None:
         connection.close()
 
 
-def test_refused_is_refused() -> None:
+def test_refused_rejects_connections() -> None:
     with refused() as url, pytest.raises(urllib.error.URLError) as caught:
         urllib.request.urlopen(url)
     assert isinstance(caught.value.reason, ConnectionRefusedError)
@@ -142,12 +142,12 @@ def test_unreachable_never_connects() -> None:
     assert isinstance(caught.value.reason, TimeoutError)
 
 
-def test_the_address_of_a_server_that_was_not_started_is_an_error() -> None:
+def test_a_server_that_was_not_started_has_no_address() -> None:
     with pytest.raises(RuntimeError, match="not been started"):
         FaultServer().url  # noqa: B018
 
 
-def test_half_of_a_head_is_none() -> None:
+def test_half_of_a_head_is_not_a_response() -> None:
     with FaultServer("half") as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         said = b""
@@ -157,7 +157,7 @@ def test_half_of_a_head_is_none() -> None:
         assert b"\r\n" not in said
 
 
-def test_a_half_open_connection_answers_once_and_never_again() -> None:
+def test_a_half_open_connection_responds_once() -> None:
     with FaultServer(Answer(body=b"here", trouble="half-open"), Answer(body=b"new")) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         connection.request("GET", "/")
@@ -186,7 +186,7 @@ def test_connections_are_counted() -> None:
         assert server.open == 0
 
 
-def test_down_is_refused_and_up_again_is_the_same_address() -> None:
+def test_a_server_that_was_down_keeps_its_address() -> None:
     with FaultServer(200, 201) as server:
         kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         kept.request("GET", "/")
@@ -202,7 +202,7 @@ def test_down_is_refused_and_up_again_is_the_same_address() -> None:
         assert (server.count, server.connections) == (2, 2)
 
 
-def test_an_upstream_does_the_work_whatever_becomes_of_its_answer() -> None:
+def test_an_upstream_does_the_work_even_if_its_response_is_lost() -> None:
     with (
         FaultServer(Answer(202, {"x-own": "1"}, b"done")) as real,
         FaultServer("pass", "lost", Answer(passed=True, trouble="cut"), 503, upstream=real.url) as server,
@@ -219,14 +219,14 @@ def test_an_upstream_does_the_work_whatever_becomes_of_its_answer() -> None:
         assert (server.count, real.count) == (4, 3)
 
 
-def test_an_upstream_that_is_not_there() -> None:
+def test_a_missing_upstream_is_a_502() -> None:
     with refused() as nobody, FaultServer(upstream=nobody) as server:
         assert get(server.url)[0] == 502
     with pytest.raises(ValueError, match="pass upstream="):
         FaultServer("pass")
 
 
-def test_a_cut_answer_of_the_upstream_says_its_true_length() -> None:
+def test_a_cut_response_of_the_upstream_has_its_full_length() -> None:
     with FaultServer(Answer(body=b"0123456789")) as behind, FaultServer(upstream=behind.url) as server:
         server.script(Answer(passed=True, trouble="cut"))
         with pytest.raises(http.client.IncompleteRead) as caught:
@@ -234,7 +234,7 @@ def test_a_cut_answer_of_the_upstream_says_its_true_length() -> None:
         assert (caught.value.partial, caught.value.expected) == (b"01234", 5)
 
 
-def test_the_upstreams_answer_to_a_head_has_a_length() -> None:
+def test_the_upstreams_response_to_head_has_a_length() -> None:
     with FaultServer(Answer(body=b"0123456789", length=10)) as behind, FaultServer(upstream=behind.url) as server:
         with urllib.request.urlopen(urllib.request.Request(server.url, method="HEAD")) as answer:
             assert answer.headers["Content-Length"] == "10"

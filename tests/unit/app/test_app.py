@@ -1,4 +1,4 @@
-"""App: opens nothing when made, the right thing at first use, once."""
+"""App: its ledger is opened at first use, once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redrive.journal.redaction import is_secret
 
 
 @pytest.mark.req("L-1")
-def test_opened_at_first_use(tmp_path: Path) -> None:
+def test_the_ledger_is_opened_at_first_use(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     app = App(f"sqlite:///{file}")
     assert repr(app) == f"<App sqlite:///{file}>"
@@ -44,12 +44,12 @@ def test_the_default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("wrong", ["mysql://x", "sqlite:x", "", "postgresql://host"])
-def test_a_wrong_address_is_said_when_it_is_made(wrong: str) -> None:
+def test_an_invalid_address_is_rejected_at_once(wrong: str) -> None:
     with pytest.raises(LedgerError):
         App(wrong)
 
 
-def test_what_is_no_ledger() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     with pytest.raises(TypeError, match="the URL of a ledger or an open ledger"):
         App(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="secrets must be a collection"):
@@ -61,7 +61,7 @@ def test_secrets_are_hidden() -> None:
     assert is_secret("iban_of_the_test")
 
 
-def test_an_old_sqlite_file_is_brought_up_unless_told_not_to(tmp_path: Path) -> None:
+def test_an_old_sqlite_file_is_migrated_unless_migrate_is_false(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     with App(url, migrate=False) as app, pytest.raises(LedgerError, match="redrive ledger migrate"):
         _ = app.ledger
@@ -71,7 +71,7 @@ def test_an_old_sqlite_file_is_brought_up_unless_told_not_to(tmp_path: Path) -> 
 
 
 @pytest.mark.req("L-1")
-def test_postgres_is_not_migrated_by_the_way(postgres_db: str) -> None:
+def test_postgres_is_migrated_only_on_request(postgres_db: str) -> None:
     advice = r"redrive ledger migrate --ledger \S*postgresql://"
     with App(postgres_db) as app, pytest.raises(SchemaMismatch, match=advice):
         _ = app.ledger

@@ -1,4 +1,4 @@
-"""Datasets in a sandbox: schedules, retries, outages and dead workers, by a clock that the test moves."""
+"""Datasets in a sandbox: schedules, retries, outages and killed workers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def key(day: datetime, customer: str = "acme") -> Partition:
     return Partition("crm", customer, "orders", day.date())
 
 
-def test_every_night_the_day_before(app: App, box: Sandbox) -> None:
+def test_a_daily_schedule_extracts_the_day_before(app: App, box: Sandbox) -> None:
     days: list[str] = []
     customers = ["acme"]
 
@@ -84,7 +84,7 @@ def test_attempts_are_minutes_and_hours_apart(app: App, box: Sandbox) -> None:
         assert abs(wait - step) <= 0.1 * step + 1
 
 
-def test_too_old_is_not_tried_any_more(app: App, box: Sandbox) -> None:
+def test_a_partition_past_its_age_is_not_retried(app: App, box: Sandbox) -> None:
     @app.dataset("crm", "orders", **told(max_age=3 * 3600))
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([])
@@ -99,7 +99,7 @@ def test_too_old_is_not_tried_any_more(app: App, box: Sandbox) -> None:
     assert facts.terminal.startswith("age")
 
 
-def test_not_ready_and_stop(app: App, box: Sandbox) -> None:
+def test_not_ready_is_retried_and_stop_is_not(app: App, box: Sandbox) -> None:
     tried: Counter[str] = Counter()
 
     @app.dataset("crm", "orders", **told(customers=["late", "left"]))
@@ -123,7 +123,7 @@ def test_not_ready_and_stop(app: App, box: Sandbox) -> None:
     assert (left.status, left.attempt_count, left.terminal is not None) == ("failed", 1, True)
 
 
-def test_a_source_that_is_down_is_paused_and_nobody_is_charged(app: App, box: Sandbox) -> None:
+def test_a_source_that_is_down_is_paused_without_attempts(app: App, box: Sandbox) -> None:
     calls: list[datetime] = []
 
     @app.dataset("crm", "orders", **told(customers=[f"c-{n}" for n in range(20)]))
@@ -153,7 +153,7 @@ def test_a_source_that_is_down_is_paused_and_nobody_is_charged(app: App, box: Sa
     }
 
 
-def test_a_worker_that_dies(app: App, box: Sandbox) -> None:
+def test_a_killed_worker_loses_its_partition(app: App, box: Sandbox) -> None:
     runs: list[str] = []
 
     @app.dataset("crm", "orders", **told())
@@ -173,7 +173,7 @@ def test_a_worker_that_dies(app: App, box: Sandbox) -> None:
     assert (facts.attempt_count, facts.dispatch_count) == (1, 2)
 
 
-def test_one_that_cannot_say_its_customers_does_not_hold_up_others(app: App, box: Sandbox) -> None:
+def test_a_dataset_with_failing_customers_does_not_block_others(app: App, box: Sandbox) -> None:
     from redrive.partitions.work.tasks import Firing
 
     def nobody() -> list[str]:
@@ -195,7 +195,7 @@ def test_one_that_cannot_say_its_customers_does_not_hold_up_others(app: App, box
     assert app.ledger.sweeps.list(state="running")[0].act == "fresh", fired
 
 
-def test_the_day_is_that_of_the_schedules_zone(app: App, box: Sandbox) -> None:
+def test_the_day_is_in_the_time_zone_of_the_schedule(app: App, box: Sandbox) -> None:
     days: list[Any] = []
 
     @app.dataset("crm", "orders", **told(cron="30 0 * * *", timezone="Pacific/Auckland"))

@@ -1,4 +1,4 @@
-"""A sandbox: the app of a test, with time that the test moves and a worker that it steps."""
+"""Sandbox: an app of a test, with a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_program_of_the_stub(app: App, tmp_path: Path) -> None:
     assert not (tmp_path / "never.db").exists()
 
 
-def test_time_passes_as_the_waits_say(app: App) -> None:
+def test_drain_moves_the_clock_by_the_waits(app: App) -> None:
     at: list[datetime] = []
 
     @app.command("crm.sync", retry=RetryPolicy(max_attempts=3, backoff_base=60, backoff_max=600, jitter=0))
@@ -78,7 +78,7 @@ def test_time_passes_as_the_waits_say(app: App) -> None:
     ],
     ids=["stop", "blocked", "unknown", "permanent", "transient"],
 )
-def test_what_a_command_raises_steers_it(app: App, raised: Callable[[], Exception], state: str, attempts: int) -> None:
+def test_the_raised_error_decides_the_next_state(app: App, raised: Callable[[], Exception], state: str, attempts: int) -> None:
     @app.command("steered")
     def steered() -> None:
         raise raised()
@@ -110,7 +110,7 @@ def test_again_and_blocked_until(app: App) -> None:
         assert box.clock.now() - began >= timedelta(hours=5)
 
 
-def test_in_transaction_its_writes_and_its_end_commit_together(app: App) -> None:
+def test_a_transactional_job_commits_with_its_writes(app: App) -> None:
     @app.command("book", in_transaction=True)
     def book(tx: Connection, order_id: str) -> int:
         tx.execute(text("INSERT INTO booked VALUES (:id)"), {"id": order_id})
@@ -127,7 +127,7 @@ def test_in_transaction_its_writes_and_its_end_commit_together(app: App) -> None
         assert [one.outcome for one in app.ledger.attempts(int(job.id))] == ["failed"], "what failed was rolled back"
 
 
-def test_a_killed_transaction_leaves_nothing(app: App) -> None:
+def test_a_killed_transactional_job_is_rolled_back(app: App) -> None:
     @app.command("book", in_transaction=True)
     def book(tx: Connection) -> None:
         tx.execute(text("INSERT INTO booked VALUES ('x')"))
@@ -144,7 +144,7 @@ def test_a_killed_transaction_leaves_nothing(app: App) -> None:
 
 
 @pytest.mark.req("W-1")
-def test_the_attempt_knows_its_key_number_deadline_and_ids(app: App) -> None:
+def test_an_attempt_has_key_number_deadline_and_ids(app: App) -> None:
     seen: list[object] = []
 
     @app.command("look", key="shop:{user}:{n}:look:v1")
@@ -160,7 +160,7 @@ def test_the_attempt_knows_its_key_number_deadline_and_ids(app: App) -> None:
     assert seen == [("shop:ann:7:look:v1", 1, 5, "look", job.id, {"request_id": "r-1"}), pytest.approx(90, abs=1)]
 
 
-def test_a_deadline_that_has_passed_is_a_dead_letter(app: App) -> None:
+def test_a_job_past_its_deadline_is_a_dead_letter(app: App) -> None:
     @app.command("late")
     def late() -> None:
         raise AssertionError("of no use any more")
@@ -172,7 +172,7 @@ def test_a_deadline_that_has_passed_is_a_dead_letter(app: App) -> None:
             job.result()
 
 
-def test_nobody_works_but_the_test(app: App) -> None:
+def test_waiting_for_a_result_without_drain_fails(app: App) -> None:
     @app.command("waits")
     def waits() -> None: ...
 
@@ -184,7 +184,7 @@ def test_nobody_works_but_the_test(app: App) -> None:
         assert job.result() is None
 
 
-def test_delays_and_async_submits_go_by_the_clock_of_the_test(app: App) -> None:
+def test_delays_and_async_submits_use_the_clock_of_the_test(app: App) -> None:
     @app.command("later")
     async def later(n: int) -> int:
         await asyncio.sleep(0)
@@ -202,7 +202,7 @@ def test_delays_and_async_submits_go_by_the_clock_of_the_test(app: App) -> None:
     asyncio.run(main())
 
 
-def test_a_schedule_fires_as_far_as_the_clock_is_moved(app: App) -> None:
+def test_schedules_run_as_far_as_the_clock_is_moved(app: App) -> None:
     fired: list[datetime] = []
 
     @app.command("hourly", cron="0 * * * *")
@@ -220,7 +220,7 @@ def test_a_schedule_fires_as_far_as_the_clock_is_moved(app: App) -> None:
         assert box.drain() == 1, "by hand, now"
 
 
-def test_faults_are_ordered_inside(app: App) -> None:
+def test_faults_can_be_injected_in_a_sandbox(app: App) -> None:
     from redrive import retry
 
     @retry(max_attempts=2, backoff_base=0.5, jitter=0)
@@ -239,7 +239,7 @@ def test_faults_are_ordered_inside(app: App) -> None:
     assert box.clock.slept == [0.5]
 
 
-def test_handlers_of_messages_are_among_the_dead_too(app: App) -> None:
+def test_dead_includes_jobs_of_handlers(app: App) -> None:
     @app.on("order.placed", name="mailer", retry=RetryPolicy.disabled())
     def mail(event: Event[dict[str, str]]) -> None:
         raise Stop("no such user")
@@ -250,7 +250,7 @@ def test_handlers_of_messages_are_among_the_dead_too(app: App) -> None:
         assert [job.state for job in box.dead] == ["dlq"]
 
 
-def test_what_comes_back_for_ever_is_said(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_always_asks_for_a_retry_ends_the_drain(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redrive.testing.app_sandbox.MAX_ATTEMPTS", 20)
 
     @app.command("forever")
