@@ -8,14 +8,14 @@ from benchmarks.durable.peers import asked
 
 def main() -> None:
     from redrive.core.policy import RetryPolicy
-    from redrive.engine.settings import Settings
+    from redrive.engine.settings import RetrySettings
     from redrive.ledger import NewJob, open_ledger
     from redrive.worker.job_type import JobType
     from redrive.worker.worker import Worker
 
     url, _, jobs = asked()
     ran: list[float] = []
-    settings = Settings().using(RetryPolicy(max_attempts=5), {"attempt_timeout": None})
+    settings = RetrySettings().using(RetryPolicy(max_attempts=5), {"attempt_timeout": None})
     with open_ledger(url, migrate=True) as ledger:
         for first in range(0, jobs, 1000):
             ledger.submit_many([NewJob("work", f"k{at}") for at in range(first, min(first + 1000, jobs))])

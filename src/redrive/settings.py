@@ -30,7 +30,7 @@ def _key(says: str, default: Any = None) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class WorkerSettings:
     """Settings of `redrive work`. Immutable."""
 
     threads: int = _key("Number of threads for sync functions.", 8)
@@ -41,7 +41,7 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class MetricsSettings:
     """Where a worker serves metrics for Prometheus. Immutable."""
 
     port: int | None = _key("Port for /metrics and /health of a worker. Without it, they are not served.")
@@ -49,7 +49,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Console:
+class ConsoleSettings:
     """The web console. Immutable."""
 
     host: str = _key("Address to listen on. Any address but loopback needs a password or a token.", "127.0.0.1")
@@ -64,15 +64,15 @@ class Console:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Configuration:
     """All settings, with defaults for those that are not set. Immutable."""
 
     app: str | None = _key("App in your code, as module:name.")
     ledger: str | None = _key("Address of the ledger, sqlite:///file.db or postgresql://user@host/database.")
     storage: str | None = _key("File that defines the stores.")
-    worker: Worker = field(default_factory=Worker)
-    metrics: Metrics = field(default_factory=Metrics)
-    console: Console = field(default_factory=Console)
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    console: ConsoleSettings = field(default_factory=ConsoleSettings)
     file: Path | None = None
     """The file that was read."""
     set_by: Mapping[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Settings:
         return {name: HIDDEN if name in hidden else value for name, value in values.items()}
 
 
-class Key(NamedTuple):
+class SettingInfo(NamedTuple):
     """One setting."""
 
     name: str
@@ -96,20 +96,25 @@ class Key(NamedTuple):
     default: Any
     says: str
 
-    def of(self, settings: Settings, /) -> Any:
+    def of(self, settings: Configuration, /) -> Any:
         """Return its value."""
         table, _, name = self.name.rpartition(".")
         return getattr(getattr(settings, table) if table else settings, name)
 
 
-def _keys() -> Iterator[Key]:
-    for table, of in (("", Settings), ("worker", Worker), ("metrics", Metrics), ("console", Console)):
+def _keys() -> Iterator[SettingInfo]:
+    for table, of in (
+        ("", Configuration),
+        ("worker", WorkerSettings),
+        ("metrics", MetricsSettings),
+        ("console", ConsoleSettings),
+    ):
         each: Field[Any]
         for each in fields(of):
             if "says" in each.metadata:
                 name = f"{table}.{each.name}" if table else each.name
                 default = None if each.default is MISSING else each.default
-                yield Key(name, PREFIX + name.replace(".", "_").upper(), str(each.type), default, each.metadata["says"])
+                yield SettingInfo(name, PREFIX + name.replace(".", "_").upper(), str(each.type), default, each.metadata["says"])
 
 
 KEYS = tuple(_keys())
@@ -118,7 +123,7 @@ _BY_NAME = {key.name: key for key in KEYS}
 _BY_VARIABLE = {key.variable: key for key in KEYS}
 
 
-def settings(environ: Mapping[str, str] | None = None, /) -> Settings:
+def settings(environ: Mapping[str, str] | None = None, /) -> Configuration:
     """Read the settings from the file and the environment.
 
     Raises:
@@ -132,11 +137,11 @@ def settings(environ: Mapping[str, str] | None = None, /) -> Settings:
     variables = _read_environment(environment)
     sourced |= {name: (value, variable) for name, value, variable in variables}
     values = {name: value for name, (value, _) in sourced.items()}
-    return Settings(
+    return Configuration(
         **{name: value for name, value in values.items() if "." not in name},
-        worker=Worker(**_table(values, "worker")),
-        metrics=Metrics(**_table(values, "metrics")),
-        console=Console(**_table(values, "console")),
+        worker=WorkerSettings(**_table(values, "worker")),
+        metrics=MetricsSettings(**_table(values, "metrics")),
+        console=ConsoleSettings(**_table(values, "console")),
         file=path,
         set_by={name: source for name, (_, source) in sourced.items()},
     )
@@ -200,7 +205,7 @@ def _nearest(name: str, known: Any) -> str:
     return f": did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
 
 
-def _parse(key: Key, text: str, variable: str) -> Any:
+def _parse(key: SettingInfo, text: str, variable: str) -> Any:
     if key.kind.startswith("tuple"):
         return [part.strip() for part in text.split(",") if part.strip()]
     if key.kind == "bool":
@@ -215,7 +220,7 @@ def _parse(key: Key, text: str, variable: str) -> Any:
     return text
 
 
-def _check(key: Key, value: Any, where: str) -> Any:
+def _check(key: SettingInfo, value: Any, where: str) -> Any:
     """Return the value if it is valid for the key."""
     if key.kind.startswith("tuple"):
         if isinstance(value, list) and all(isinstance(item, str) for item in value):

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from redrive import Budget, Fault, Stop, current, journal, outcome, retry
 from redrive.core.clock import SystemClock
 from redrive.engine import fastpath, loop, run, timer
-from redrive.engine.settings import Settings
+from redrive.engine.settings import RetrySettings
 
 EXAMPLES = 300
 OPERATION = "shop.pay"
@@ -272,7 +272,7 @@ class Script:
         self.trace.ends.append((result, budget.left, budget.denied, self._clock.now))
 
 
-Wrap = Callable[[Settings, Callable[..., Any]], Callable[..., Any]]
+Wrap = Callable[[RetrySettings, Callable[..., Any]], Callable[..., Any]]
 
 
 @st.composite
@@ -281,7 +281,7 @@ def options(draw: st.DrawFn) -> dict[str, Any]:
     return {**draw(OPTIONS), "timeout": timeout, "attempt_timeout": attempt_timeout}
 
 
-def settings_of(options: dict[str, Any], budget: Budget) -> Settings:
+def settings_of(options: dict[str, Any], budget: Budget) -> RetrySettings:
     layer = retry(**options, budget=budget)
     return layer.settings.named(OPERATION, layer)
 

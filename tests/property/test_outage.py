@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from redrive.core.outage import (
     REMEMBERED,
     WINDOW,
+    DetectedOutage,
     End,
-    Outage,
     Parking,
     Recent,
     Verdict,
@@ -112,7 +112,7 @@ def test_a_bounded_memory_decides_as_the_whole_history_does(ends: list[End], par
             )
 
 
-def _without_since(outage: Outage) -> list[End]:
+def _without_since(outage: DetectedOutage) -> list[End]:
     return [end._replace(since=None) for end in outage.ends]
 
 

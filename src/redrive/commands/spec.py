@@ -9,7 +9,7 @@ from typing import Any
 
 from ..core.key import Key
 from ..core.seconds import real, whole_number
-from ..engine.settings import Settings
+from ..engine.settings import RetrySettings
 from ..ledger.record import NewJob
 from ..ledger.validation import MAX_KIND
 from ..ledger.validation import name as check_printable
@@ -44,7 +44,7 @@ class CommandSpec:
     name: str
     envelope: Envelope
     execution: Execution
-    settings: Settings
+    settings: RetrySettings
     concurrency: int | None
     rate: float | None
     priority: int

@@ -21,7 +21,7 @@ from .clock import SYSTEM, Clock
 from .key import KeyLike
 
 
-class Layer(Protocol):
+class ScopeLayer(Protocol):
     """The retry layer, job or key that makes the attempts of a scope."""
 
     @property
@@ -37,7 +37,7 @@ class Layer(Protocol):
         """Id of the job in the ledger whose attempt this is."""
 
 
-Scope: TypeAlias = "tuple[float, int, Layer | None, KeyLike | None, Scope | None]"
+Scope: TypeAlias = "tuple[float, int, ScopeLayer | None, KeyLike | None, Scope | None]"
 """One attempt: its end on the monotonic clock, its number, layer, key, and the scope around it.
 
 A plain tuple, because each attempt creates one. The constants below are its indexes.
@@ -67,7 +67,7 @@ CARRIERS: list[Carrier] = []
 span. They must neither raise nor block."""
 
 
-FaultInjector: TypeAlias = Callable[[Layer, Callable[..., Any]], Callable[..., Any]]
+FaultInjector: TypeAlias = Callable[[ScopeLayer, Callable[..., Any]], Callable[..., Any]]
 """Takes a layer and the function that it calls. Returns the function to call instead."""
 
 

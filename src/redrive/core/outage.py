@@ -17,10 +17,10 @@ How to use it:
 1. Turn each end of an attempt into an `End`. `verdict_of(fault)` gives its verdict.
 2. Pass the ends of one scope to `find_outage`, or to a `Recent`, which remembers them in bounded
    memory and calls `find_outage` after each failure.
-3. On an `Outage`: give back the attempts in `outage.ends`, pause the scope, and probe it after
-   `parking.wait(probes)` seconds. The first success ends the outage.
-4. Ask `is_charged` about each further failure. It needs the number of attempts of the key that were
-   not charged so far. That number must come from the store, so that it survives the process.
+3. On a `DetectedOutage`: give back the attempts in `outage.ends`, pause the scope, and probe it
+   after `parking.wait(probes)` seconds. The first success ends the outage.
+4. Ask `is_charged` about each further failure. It needs the number of uncharged attempts of the
+   key. That number must come from the store, so that it survives the process.
 
 Nothing here reads a clock: `End.at` is in seconds on any clock that the caller uses throughout.
 """
@@ -140,7 +140,7 @@ class End(NamedTuple):
     """When the first of a run of failures ended, where earlier ends of the key are not passed."""
 
 
-class Outage(NamedTuple):
+class DetectedOutage(NamedTuple):
     """An outage that was recognised. Immutable."""
 
     signature: str
@@ -185,7 +185,7 @@ def find_outage(
     now: float | None = None,
     groups: Iterable[str] = (),
     last: int | None = None,
-) -> Outage | None:
+) -> DetectedOutage | None:
     """Return the outage that these ends of one scope are evidence of, or None.
 
     - Charged ends count neither for nor against an outage.
@@ -224,7 +224,7 @@ def find_outage(
     signature = _common_signature([each.end for each in counted], parking, seen)
     if signature is None:
         return None
-    return Outage(
+    return DetectedOutage(
         signature, tuple(each.end for each in standings if each.end.verdict == "evidence")
     )
 
@@ -285,7 +285,7 @@ class Recent:
         """All of these keys, in the order of their successes and first failures."""
         self._groups: dict[str, float] = {}
 
-    def add(self, end: End, /) -> Outage | None:
+    def add(self, end: End, /) -> DetectedOutage | None:
         """Remember an end; the outage, where this failure makes it one."""
         if end.group is not None:
             self._see(end.group, end.at)

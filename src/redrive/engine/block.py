@@ -19,7 +19,7 @@ from ..core.key import Key, KeyLike
 from .attempt import Attempt
 from .call import start_run, timeout_message
 from .nesting import GIVE_UPS
-from .settings import Settings
+from .settings import RetrySettings
 from .timer import AttemptTimer, cancelled_inside, pending_cancellations
 
 ASYNC_CODE = 0x80 | 0x200  # inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -33,7 +33,7 @@ class Attempts:
 
     __slots__ = ("_settings",)
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RetrySettings) -> None:
         if settings.reject is not None:
             raise TypeError("a block has no result for reject=; call attempt.reject() in it")
         if isinstance(settings.key, str):
@@ -42,7 +42,7 @@ class Attempts:
             raise TypeError("a block cannot run twice at once; hedge= is for async functions")
         if settings.spill is not None:
             raise TypeError("a block cannot be enqueued as a job; spill= is for functions")
-        self._settings: Settings | None = settings
+        self._settings: RetrySettings | None = settings
 
     def __iter__(self) -> Iterator[Attempt]:
         if sys._getframe(1).f_code.co_flags & ASYNC_CODE:
@@ -54,7 +54,7 @@ class Attempts:
     def __aiter__(self) -> AsyncIterator[Attempt]:
         return _AsyncAttempts(Block(self._take_settings(), in_task=True))
 
-    def _take_settings(self) -> Settings:
+    def _take_settings(self) -> RetrySettings:
         settings, self._settings = self._settings, None
         if settings is None:
             raise RuntimeError("these attempts were already used; call attempts() again")
@@ -125,7 +125,7 @@ class Block:
         "wait",
     )
 
-    def __init__(self, settings: Settings, *, in_task: bool = False) -> None:
+    def __init__(self, settings: RetrySettings, *, in_task: bool = False) -> None:
         timeout = math.inf if settings.policy.timeout is None else settings.policy.timeout
         self._settings = settings
         self._key = _block_key(settings)
@@ -242,7 +242,7 @@ class Block:
         return self._run.end if limit is None else min(self._run.end, self._run.started + limit)
 
 
-def _block_key(settings: Settings) -> KeyLike | None:
+def _block_key(settings: RetrySettings) -> KeyLike | None:
     key = settings.key
     return key if key is None or isinstance(key, (Key, str)) else key()
 

@@ -15,8 +15,8 @@ from ..errors import AttemptTimeout, BreakerOpen, RedriveError, Rejected
 from ..journal.bus import emit, is_wanted
 from ..journal.sinks.logging import WARNING
 from .nesting import GIVE_UPS, Outcome, attach_spill, mark
-from .run import Run
-from .settings import Settings
+from .run import RetryRun
+from .settings import RetrySettings
 
 KeyMaker: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], KeyLike | None]
 
@@ -37,7 +37,7 @@ class CallLimits:
         """Whether the first attempt needs the loop: for a key, a breaker, a hedge, or `reject=`."""
 
 
-def call_limits(settings: Settings, fn: Callable[..., Any]) -> CallLimits:
+def call_limits(settings: RetrySettings, fn: Callable[..., Any]) -> CallLimits:
     """Return the limits of calls of `fn` with these settings."""
     total = settings.policy.timeout
     return CallLimits(
@@ -57,8 +57,8 @@ def _key_maker(key: Any, fn: Callable[..., Any]) -> KeyMaker:
 
 
 def start_run(
-    settings: Settings, clock: Clock, timeout: float, key: KeyLike | None, outer: Scope | None
-) -> Run:
+    settings: RetrySettings, clock: Clock, timeout: float, key: KeyLike | None, outer: Scope | None
+) -> RetryRun:
     """Return a run whose first attempt may start now.
 
     Raises:
@@ -68,11 +68,13 @@ def start_run(
     now = clock.monotonic()
     end = min(now + timeout, end_of(outer))
     check_may_start(settings, clock, now, end, key)
-    return Run(settings, clock, now, end, outer if key is None else (end, 1, settings, key, outer))
+    return RetryRun(
+        settings, clock, now, end, outer if key is None else (end, 1, settings, key, outer)
+    )
 
 
 def check_may_start(
-    settings: Settings, clock: Clock, now: float, end: float, key: KeyLike | None = None
+    settings: RetrySettings, clock: Clock, now: float, end: float, key: KeyLike | None = None
 ) -> None:
     """Raise if a first attempt has no time left, or if the breaker is open."""
     refusal: RedriveError
@@ -99,12 +101,12 @@ def check_may_start(
     raise refusal
 
 
-def timeout_message(settings: Settings, number: int, limit: float) -> str:
+def timeout_message(settings: RetrySettings, number: int, limit: float) -> str:
     """Return the message of an attempt that took too long."""
     return f"{settings.operation}: attempt {number} took longer than {limit:.3g} s"
 
 
-def reject_result(reject: Callable[[Any], bool], result: object, settings: Settings) -> None:
+def reject_result(reject: Callable[[Any], bool], result: object, settings: RetrySettings) -> None:
     """Raise `Rejected` if `reject` says that the result counts as a failure."""
     if reject(result):
         raise Rejected(f"{settings.operation}: the result was rejected", result=result)
@@ -115,7 +117,7 @@ def is_awaitable(value: object) -> bool:
     return hasattr(type(value), "__await__")
 
 
-def ensure_not_awaitable(result: object, settings: Settings) -> type:
+def ensure_not_awaitable(result: object, settings: RetrySettings) -> type:
     """Return the type of a sync function's result. Raise TypeError if it is awaitable."""
     kind = type(result)
     if is_awaitable(result):

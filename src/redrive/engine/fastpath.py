@@ -24,15 +24,15 @@ from ..journal.sinks.logging import INFO
 from . import loop
 from .call import CallLimits, call_limits, ensure_not_awaitable, timeout_message
 from .nesting import GIVE_UPS
-from .run import Run, random_draw
-from .settings import Settings
+from .run import RetryRun, random_draw
+from .settings import RetrySettings
 
 # Names of the module, because each variable that a wrapper closes over costs time at every call.
 get_slot, set_slot, reset_slot = SLOT.get, SLOT.set, SLOT.reset
 inf, nan = math.inf, math.nan
 
 
-def wrap_sync(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_sync(settings: RetrySettings, fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a sync function with retries."""
     limits = call_limits(settings, fn)
     if limits.needs_full_loop:
@@ -43,7 +43,7 @@ def wrap_sync(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wrap_untimed_sync(
-    settings: Settings, fn: Callable[..., Any], limits: CallLimits
+    settings: RetrySettings, fn: Callable[..., Any], limits: CallLimits
 ) -> Callable[..., Any]:
     run_loop, budget = loop.sync_loop(settings, fn, limits), settings.budget
     usual_type: type = NoneType  # of the last result: it was not awaitable
@@ -58,7 +58,7 @@ def _wrap_untimed_sync(
             result = fn(*args, **kwargs) if kwargs else fn(*args)
         except Exception as error:
             began, kind = monotonic(), type(error)
-            run: Run | None = None
+            run: RetryRun | None = None
             wait = _quick_wait(settings, kind, giveups_before)
             if wait is None:
                 run = _untimed_run(settings, began)
@@ -111,7 +111,7 @@ def _wrap_untimed_sync(
 
 
 def _wrap_timed_sync(
-    settings: Settings, fn: Callable[..., Any], limits: CallLimits
+    settings: RetrySettings, fn: Callable[..., Any], limits: CallLimits
 ) -> Callable[..., Any]:
     run_loop, budget = loop.sync_loop(settings, fn, limits), settings.budget
     total, shortest = limits.total, limits.shortest
@@ -129,7 +129,7 @@ def _wrap_timed_sync(
             result = fn(*args, **kwargs) if kwargs else fn(*args)
         except Exception as error:
             slot.scope = None
-            run = Run(settings, SYSTEM, started, started + total, None)
+            run = RetryRun(settings, SYSTEM, started, started + total, None)
             wait = run.record_failure(error, giveups_before)
             if wait is None:
                 raise
@@ -151,7 +151,7 @@ def _wrap_timed_sync(
 
 
 def wrap_async(
-    settings: Settings, fn: Callable[..., Any]
+    settings: RetrySettings, fn: Callable[..., Any]
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function with retries."""
     limits = call_limits(settings, fn)
@@ -165,7 +165,7 @@ def wrap_async(
 
 
 def _wrap_untimed_async(
-    settings: Settings, fn: Callable[..., Any], limits: CallLimits
+    settings: RetrySettings, fn: Callable[..., Any], limits: CallLimits
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     from .timer import cancelled_inside  # noqa: PLC0415  # imports asyncio
 
@@ -204,7 +204,7 @@ def _wrap_untimed_async(
 
 
 def _wrap_timed_async(
-    settings: Settings, fn: Callable[..., Any], limits: CallLimits
+    settings: RetrySettings, fn: Callable[..., Any], limits: CallLimits
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     # Imported here: asyncio takes 45 ms that sync programs must not pay.
     from asyncio import CancelledError, current_task  # noqa: PLC0415
@@ -249,7 +249,7 @@ def _wrap_timed_async(
                 except ValueError:
                     pass  # closed by another context, which has no slot of ours to restore
         except Exception as error:
-            run = Run(settings, SYSTEM, started, started + total, None)
+            run = RetryRun(settings, SYSTEM, started, started + total, None)
             if cancelled_inside(error, timer.cancellations_before):
                 run.record_cancellation(error)
                 raise
@@ -268,14 +268,16 @@ def _wrap_timed_async(
     return wrapper
 
 
-def _quick_wait(settings: Settings, kind: type[Exception], giveups_before: int) -> float | None:
+def _quick_wait(
+    settings: RetrySettings, kind: type[Exception], giveups_before: int
+) -> float | None:
     """Decide a first failure about which there is nothing to consider, and pay for its retry.
 
     That is so for a known transient type of error, if no inner layer gave up, nothing listens, and
     the budget has enough tokens. `Run.record_failure` would decide the same.
 
     Returns:
-        Seconds to wait. None: a `Run` must decide.
+        Seconds to wait. None: a `RetryRun` must decide.
     """
     if (
         kind in settings.known_faults
@@ -289,18 +291,18 @@ def _quick_wait(settings: Settings, kind: type[Exception], giveups_before: int) 
     return None
 
 
-def _untimed_run(settings: Settings, began: float) -> Run:
+def _untimed_run(settings: RetrySettings, began: float) -> RetryRun:
     """Return the run of a call whose first attempt was not measured."""
-    run = Run(settings, SYSTEM, began, inf, None)
+    run = RetryRun(settings, SYSTEM, began, inf, None)
     run.started = nan
     return run
 
 
 def _run_after_quick_wait(
-    settings: Settings, began: float, wait: float, kind: type[Exception]
-) -> Run:
+    settings: RetrySettings, began: float, wait: float, kind: type[Exception]
+) -> RetryRun:
     """Return the run as `record_failure` would leave it after the first failure."""
-    run = Run(settings, SYSTEM, began, inf, None)
+    run = RetryRun(settings, SYSTEM, began, inf, None)
     run.attempt = 2
     run.paid = settings.budget.cost
     run.history = (None, wait, kind)

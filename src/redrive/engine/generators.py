@@ -7,10 +7,10 @@ from functools import wraps
 from typing import Any
 
 from .fastpath import wrap_async, wrap_sync
-from .settings import Settings
+from .settings import RetrySettings
 
 
-def wrap_generator(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_generator(settings: RetrySettings, fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return a generator function whose opening is retried."""
     _check_options(settings)
 
@@ -45,7 +45,7 @@ def wrap_generator(settings: Settings, fn: Callable[..., Any]) -> Callable[..., 
     return wrapper
 
 
-def wrap_async_generator(settings: Settings, fn: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_async_generator(settings: RetrySettings, fn: Callable[..., Any]) -> Callable[..., Any]:
     """Return an async generator function whose opening is retried."""
     _check_options(settings)
 
@@ -79,7 +79,7 @@ def wrap_async_generator(settings: Settings, fn: Callable[..., Any]) -> Callable
     return wrapper
 
 
-def _check_options(settings: Settings) -> None:
+def _check_options(settings: RetrySettings) -> None:
     name = f"{settings.operation} is a generator"
     if settings.reject is not None:
         raise TypeError(f"{name}, which has no result for reject=; raise an error in it")

@@ -9,13 +9,15 @@ from typing import Any
 from ..core.context import END, SLOT, ContextSlot
 from ..journal.bus import emit, is_wanted
 from ..journal.sinks.logging import INFO
-from .run import Run
+from .run import RetryRun
 
 CLEAN_UP_SECONDS = 0.1
 """Time to wait for a cancelled call, so that its clean-up has ended when the result is returned."""
 
 
-async def race(run: Run, start: Callable[[], Coroutine[Any, Any, Any]], slot: ContextSlot) -> Any:
+async def race(
+    run: RetryRun, start: Callable[[], Coroutine[Any, Any, Any]], slot: ContextSlot
+) -> Any:
     """Run one attempt, and start a second one after `hedge` seconds if that is allowed.
 
     The second is an attempt of its own: it counts, and the budget pays for it. An error that is
@@ -40,7 +42,7 @@ async def race(run: Run, start: Callable[[], Coroutine[Any, Any, Any]], slot: Co
 
 
 def _start_second(
-    run: Run, start: Callable[[], Coroutine[Any, Any, Any]], slot: ContextSlot
+    run: RetryRun, start: Callable[[], Coroutine[Any, Any, Any]], slot: ContextSlot
 ) -> asyncio.Future[Any]:
     run.attempt += 1
     run.recorded = is_wanted(INFO)
@@ -63,7 +65,7 @@ def _start_second(
         SLOT.reset(token)
 
 
-async def _first_success(calls: set[asyncio.Future[Any]], run: Run) -> Any:
+async def _first_success(calls: set[asyncio.Future[Any]], run: RetryRun) -> Any:
     running, done = set(calls), set[asyncio.Future[Any]]()
     call: asyncio.Future[Any] | None = None
     last_error: Exception | None = None

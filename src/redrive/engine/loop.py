@@ -1,8 +1,8 @@
 """The reference loops: how a call is retried, once for sync and once for async functions.
 
-One turn of a loop is one attempt: publish it to the code inside, call the function, let the `Run`
-decide about a failure, wait. `fastpath.py` makes the first attempt of an ordinary call with less
-machinery, and continues here. tests/property/test_fastpath.py checks that both agree.
+One turn of a loop is one attempt: publish it to the code inside, call the function, let the
+`RetryRun` decide about a failure, wait. `fastpath.py` makes the first attempt of an ordinary call
+with less machinery, and continues here. tests/property/test_fastpath.py checks that both agree.
 
 An error is raised again by the `except` block that caught it. The traceback then has one frame for
 each loop, and no reference cycle is left.
@@ -34,19 +34,19 @@ from .call import (
     timeout_message,
 )
 from .nesting import GIVE_UPS
-from .run import Run
-from .settings import Settings
+from .run import RetryRun
+from .settings import RetrySettings
 
-SyncLoop: TypeAlias = Callable[[Run | None, tuple[Any, ...], dict[str, Any]], Any]
+SyncLoop: TypeAlias = Callable[[RetryRun | None, tuple[Any, ...], dict[str, Any]], Any]
 """Takes (run, args, kwargs). `run` continues a call that has made attempts; None starts one."""
 AsyncLoop: TypeAlias = Callable[
-    [Run | None, tuple[Any, ...], dict[str, Any]], Coroutine[Any, Any, Any]
+    [RetryRun | None, tuple[Any, ...], dict[str, Any]], Coroutine[Any, Any, Any]
 ]
 """The same for async functions."""
 
 
 def wrap_sync(
-    settings: Settings, fn: Callable[..., Any], limits: CallLimits | None = None
+    settings: RetrySettings, fn: Callable[..., Any], limits: CallLimits | None = None
 ) -> Callable[..., Any]:
     """Return a sync function with retries."""
     run_loop = sync_loop(settings, fn, limits or call_limits(settings, fn))
@@ -57,7 +57,7 @@ def wrap_sync(
     return wrapper
 
 
-def sync_loop(settings: Settings, fn: Callable[..., Any], limits: CallLimits) -> SyncLoop:
+def sync_loop(settings: RetrySettings, fn: Callable[..., Any], limits: CallLimits) -> SyncLoop:
     """Return the loop around a sync function.
 
     Raises:
@@ -70,7 +70,7 @@ def sync_loop(settings: Settings, fn: Callable[..., Any], limits: CallLimits) ->
         )
     reject, breaker = settings.reject, settings.breaker
 
-    def run_loop(run: Run | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run_loop(run: RetryRun | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call, clock = _simulated(settings, fn) if SLOW_PATH_USERS else (fn, SYSTEM)
         slot = own_slot()
         outer = slot.scope
@@ -112,7 +112,7 @@ def sync_loop(settings: Settings, fn: Callable[..., Any], limits: CallLimits) ->
 
 
 def wrap_async(
-    settings: Settings, fn: Callable[..., Any], limits: CallLimits | None = None
+    settings: RetrySettings, fn: Callable[..., Any], limits: CallLimits | None = None
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
     """Return an async function with retries."""
     run_loop = async_loop(settings, fn, limits or call_limits(settings, fn))
@@ -123,7 +123,7 @@ def wrap_async(
     return wrapper
 
 
-def async_loop(settings: Settings, fn: Callable[..., Any], limits: CallLimits) -> AsyncLoop:
+def async_loop(settings: RetrySettings, fn: Callable[..., Any], limits: CallLimits) -> AsyncLoop:
     """Return the loop around an async function."""
     from asyncio import CancelledError  # noqa: PLC0415  # 45 ms that sync programs must not pay
 
@@ -134,7 +134,7 @@ def async_loop(settings: Settings, fn: Callable[..., Any], limits: CallLimits) -
     if settings.hedge is not None:
         from .hedge import race  # noqa: PLC0415  # rarely used
 
-    async def run_loop(run: Run | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def run_loop(run: RetryRun | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call, clock = _simulated(settings, fn) if SLOW_PATH_USERS else (fn, SYSTEM)
         outer = scope_around()
         key = None if settings.key is None else limits.key_of(args, kwargs)
@@ -188,7 +188,7 @@ def async_loop(settings: Settings, fn: Callable[..., Any], limits: CallLimits) -
     return run_loop
 
 
-def _simulated(settings: Settings, fn: Callable[..., Any]) -> tuple[Callable[..., Any], Clock]:
+def _simulated(settings: RetrySettings, fn: Callable[..., Any]) -> tuple[Callable[..., Any], Clock]:
     """Return the function and the clock that the simulation around this code wants."""
     simulation = SIMULATION.get()
     if simulation is None:

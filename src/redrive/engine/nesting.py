@@ -22,10 +22,10 @@ from ..core.lock import LOCK
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from ..core.context import Layer
+    from ..core.context import ScopeLayer
 
-    class RetryLayer(Layer, Protocol):
-        """A retry layer, as far as marks need to know it. `Settings` is one."""
+    class RetryLayer(ScopeLayer, Protocol):
+        """A retry layer, as far as marks need to know it. `RetrySettings` is one."""
 
         @property
         def publishes_scope(self) -> bool:

@@ -18,7 +18,7 @@ from ..core.seconds import Seconds
 from .call import is_awaitable
 from .fastpath import wrap_async, wrap_sync
 from .grpc_streams import replayable
-from .settings import Options, Settings
+from .settings import Options, RetrySettings
 
 if TYPE_CHECKING:
     from ..backoff import Backoff
@@ -41,7 +41,7 @@ class Retry:
 
     __slots__ = ("settings",)
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RetrySettings) -> None:
         self.settings = settings
 
     @property
@@ -166,7 +166,7 @@ class Retry:
         settings = self.settings.using(policy, options)
         return Retry(settings.named(settings.operation, self))
 
-    def _settings_for(self, fn: Callable[..., Any]) -> Settings:
+    def _settings_for(self, fn: Callable[..., Any]) -> RetrySettings:
         _check_function(fn)
         return self.settings.named(self.settings.operation or _name(fn), self)
 
@@ -321,7 +321,7 @@ def attempts(policy: RetryPolicy | None = None, /, **options: Unpack[Options]) -
 
 _CONTEXT_MANAGERS = (contextmanager(iter).__code__, asynccontextmanager(aiter).__code__)
 """The code objects of all functions that these two decorators make."""
-DEFAULT = Retry(Settings())
+DEFAULT = Retry(RetrySettings())
 """Three attempts, 0.25 s to 5 s, 10 s each, the standard rule."""
 
 FunctionKind: TypeAlias = Literal["sync", "async", "generator", "async generator"]
@@ -343,7 +343,7 @@ def _kind_of(fn: Callable[..., Any]) -> FunctionKind:
 
 def _wrap_for(
     fn: Callable[..., Any],
-) -> Callable[[Settings, Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[RetrySettings, Callable[..., Any]], Callable[..., Any]]:
     kind = _kind_of(fn)
     if kind == "sync":
         return wrap_sync
@@ -355,7 +355,7 @@ def _wrap_for(
 
 
 def _with_spill(
-    settings: Settings, fn: Callable[..., Any], run_loop: Callable[..., Any]
+    settings: RetrySettings, fn: Callable[..., Any], run_loop: Callable[..., Any]
 ) -> Callable[..., Any]:
     if settings.spill is None:
         return run_loop

@@ -37,7 +37,7 @@ from .nesting import (
     spent_inside,
     was_spilled_inside,
 )
-from .settings import Settings
+from .settings import RetrySettings
 
 MAX_LISTED_ATTEMPTS = 10
 """Attempts whose waits and errors the note of a long run lists."""
@@ -54,7 +54,7 @@ REASON_TEXT: dict[Reason, str] = {
 }
 
 
-class Run:
+class RetryRun:
     """The attempts of one call so far. It belongs to that call.
 
     The loops tell it how each attempt ended. It decides whether to retry, pays from the budget,
@@ -75,7 +75,7 @@ class Run:
     )
 
     def __init__(
-        self, settings: Settings, clock: Clock, began: float, end: float, scope: Scope | None
+        self, settings: RetrySettings, clock: Clock, began: float, end: float, scope: Scope | None
     ) -> None:
         self.settings = settings
         self.clock = clock

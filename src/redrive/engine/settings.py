@@ -1,4 +1,4 @@
-"""Settings: the options of `retry(...)`, checked and prepared for the loops."""
+"""RetrySettings: the options of `retry(...)`, checked and prepared for the loops."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Settings:
+class RetrySettings:
     """The settings of one retry layer. Immutable: threads, event loops and forks may share them."""
 
     policy: RetryPolicy = SERVICE
@@ -123,9 +123,9 @@ class Settings:
         """None: a call is not a job."""
         return
 
-    def named(self, operation: str | None, origin: object) -> Settings:
+    def named(self, operation: str | None, origin: object) -> RetrySettings:
         """Return a copy with another name. Faster than `replace`, because each `call` makes one."""
-        copy: Settings = object.__new__(Settings)
+        copy: RetrySettings = object.__new__(RetrySettings)
         for name in _FIELDS:
             object.__setattr__(copy, name, getattr(self, name))
         object.__setattr__(copy, "operation", operation)
@@ -300,4 +300,4 @@ _CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "hedge": ("hedge", _hedge),
     "operation": ("operation", _operation),
 }
-_FIELDS = tuple(each.name for each in fields(Settings))
+_FIELDS = tuple(each.name for each in fields(RetrySettings))

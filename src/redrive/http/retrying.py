@@ -9,7 +9,7 @@ from typing import Any
 from ..core.budget import Budget
 from ..core.policy import RetryPolicy
 from ..engine.retry import DEFAULT, Retry, RetryLike
-from ..engine.settings import Options, Settings
+from ..engine.settings import Options, RetrySettings
 
 MAX_CACHED_LOOPS = 256
 """Operations beyond this limit get a new loop for each call. Their names probably contain ids."""
@@ -23,7 +23,7 @@ class RetryLoops:
     def __init__(
         self,
         retry: Retry,
-        build_loop: Callable[[Settings, Callable[..., Any]], Callable[..., Any]],
+        build_loop: Callable[[RetrySettings, Callable[..., Any]], Callable[..., Any]],
         attempt: Callable[..., Any],
     ) -> None:
         """Prepare the loops of a client.
@@ -92,7 +92,7 @@ def resolve_retry(retry: RetryLike | None, name: str, /, **defaults: Any) -> Ret
     return DEFAULT.using(retry, **options)
 
 
-def _check_supported(settings: Settings) -> None:
+def _check_supported(settings: RetrySettings) -> None:
     if settings.spill is not None:
         raise TypeError(
             "a client cannot enqueue a request as a job; "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..core.codec import Codec, codec, outline
 from ..core.key import Key
 from ..core.seconds import whole_number
-from ..engine.settings import Settings
+from ..engine.settings import RetrySettings
 from ..ledger.record import Lease
 from ..ledger.validation import MAX_KIND
 from ..ledger.validation import name as check_printable
@@ -52,7 +52,7 @@ class Handler:
     execution: Execution
     payload_codec: Codec | None
     """None: the handler gets the payload as bytes."""
-    settings: Settings
+    settings: RetrySettings
     concurrency: int | None
     place: str
     """Where the function is defined, for messages."""

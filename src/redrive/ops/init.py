@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..settings import FILE, KEYS, SECRET, Key
+from ..settings import FILE, KEYS, SECRET, SettingInfo
 from .target.imported import Unreadable
 
 MODULE = "work"
@@ -87,7 +87,7 @@ def toml() -> str:
     return "\n".join(lines)
 
 
-def _also(key: Key) -> str:
+def _also(key: SettingInfo) -> str:
     if key.name == "console.secret":
         return f"Set it only by {key.variable}, because other users may read this file."
     if key.name in SECRET:
@@ -97,7 +97,7 @@ def _also(key: Key) -> str:
     return f"Also by {key.variable}."
 
 
-def _example(key: Key) -> str:
+def _example(key: SettingInfo) -> str:
     if key.default is not None:
         return {True: "true", False: "false"}[key.default] if isinstance(key.default, bool) else _toml(key.default)
     return {

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..journal.redaction import redact_text
 from ..journal.redaction.addresses import redact_address
-from ..settings import KEYS, SECRET, Settings, settings
+from ..settings import KEYS, SECRET, Configuration, settings
 from .secret import is_hashed
 from .target.imported import Unreadable
 
@@ -27,7 +27,7 @@ class Setting:
     """What is not well with it."""
 
 
-def known() -> Settings:
+def known() -> Configuration:
     """What is set. Unreadable says what is wrong, and where."""
     try:
         return settings()
@@ -45,7 +45,7 @@ def told() -> list[Setting]:
     ]
 
 
-def warnings(found: Settings, /) -> dict[str, str]:
+def warnings(found: Configuration, /) -> dict[str, str]:
     """Secrets that stand in the file as they are: files are copied, kept in git, read by others. By their names."""
     made: dict[str, str] = {}
     for key in KEYS:

@@ -16,7 +16,7 @@ SEEK_BYTES = 256 * 1024
 """Bytes requested after a seek, doubled while the caller reads on. Parquet readers need little."""
 
 
-class Stream(Protocol):
+class ByteStream(Protocol):
     """The bytes of a file, as a client provides them."""
 
     def read(self, size: int, /) -> bytes:
@@ -41,7 +41,7 @@ class Seekable(Protocol):
 
 
 def open_reader(
-    stream: Stream, to_storage_error: Callable[[Exception], Exception], /, *, window: int
+    stream: ByteStream, to_storage_error: Callable[[Exception], Exception], /, *, window: int
 ) -> BinaryIO:
     """Return a file that reads from a stream, with windows of bytes as large as given.
 
@@ -58,7 +58,7 @@ class _RawReader(io.RawIOBase):
     """
 
     def __init__(
-        self, stream: Stream, to_storage_error: Callable[[Exception], Exception], window: int
+        self, stream: ByteStream, to_storage_error: Callable[[Exception], Exception], window: int
     ) -> None:
         self._stream = stream
         self._to_storage_error = to_storage_error
@@ -157,18 +157,18 @@ class ResumingStream:
 
     def __init__(
         self,
-        first: Stream,
+        first: ByteStream,
         length: int,
-        open_at: Callable[[int], Stream],
+        open_at: Callable[[int], ByteStream],
         *,
         policy: RetryPolicy,
         break_rules: tuple[Rule, ...],
         operation: str,
-        open_after_seek: Callable[[int], Stream] | None = None,
+        open_after_seek: Callable[[int], ByteStream] | None = None,
     ) -> None:
         self.length = length
         """Total number of bytes."""
-        self._stream: Stream | None = first
+        self._stream: ByteStream | None = first
         self._open_at = open_at
         self._open_after_seek = open_at if open_after_seek is None else open_after_seek
         self._position = 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..ledger.record import Lease
     from ..ledger.state import State
     from ..worker.job_type import JobType
-    from ..worker.outcome import Outcome
+    from ..worker.outcome import JobOutcome
     from .stepwise_runner import StepwiseRunner
 
 LEASE_SECONDS = 8.0
@@ -127,7 +127,7 @@ class Sandbox:
         self._worker_number += is_killed
         return is_killed
 
-    def _run_alone(self, job_type: JobType, lease: Lease) -> Outcome:
+    def _run_alone(self, job_type: JobType, lease: Lease) -> JobOutcome:
         self._enter_scope(job_type, lease)
         try:
             result = job_type.run(lease)
@@ -137,7 +137,7 @@ class Sandbox:
             return after_failure(job_type, lease, error, now=self.clock.now(), draw=_draw())
         return after_success(lease, result, self._app.ledger.max_payload)
 
-    def _run_in_transaction(self, job_type: JobType, lease: Lease) -> Outcome | None:
+    def _run_in_transaction(self, job_type: JobType, lease: Lease) -> JobOutcome | None:
         """Run a job in the transaction that settles it. Return None if it is settled, or killed."""
         self._enter_scope(job_type, lease)
         ledger = self._app.ledger

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Protocol, TypeAlias
 
-from ..core.context import SIMULATION, Layer, Simulation, clock_around, simulate
+from ..core.context import SIMULATION, ScopeLayer, Simulation, clock_around, simulate
 from ..core.text import pluralise
 from ..engine.retry import Retry
-from ..engine.settings import Settings
+from ..engine.settings import RetrySettings
 
 InjectedOutcome: TypeAlias = BaseException | type[BaseException] | None
 """The error of an attempt. None: the attempt is made."""
@@ -76,7 +76,7 @@ def inject(target: Target, /, *outcomes: InjectedOutcome) -> Iterator[Injected]:
     injected = Injected(outcomes)
     outer = SIMULATION.get() or Simulation(clock_around(), None, None)
 
-    def add_faults(layer: Layer, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def add_faults(layer: ScopeLayer, fn: Callable[..., Any]) -> Callable[..., Any]:
         inner = fn if outer.faults is None else outer.faults(layer, fn)
         return _with_faults(inner, injected) if matches(layer) else inner
 
@@ -90,7 +90,7 @@ def inject(target: Target, /, *outcomes: InjectedOutcome) -> Iterator[Injected]:
         )
 
 
-def _matcher(target: object) -> Callable[[Layer], bool]:
+def _matcher(target: object) -> Callable[[ScopeLayer], bool]:
     if isinstance(target, str):
         return lambda layer: layer.operation == target
     retry = target if isinstance(target, Retry) else getattr(target, "__redrive__", None)
@@ -100,8 +100,8 @@ def _matcher(target: object) -> Callable[[Layer], bool]:
             f"operation; {_name(target)} is none of them"
         )
 
-    def matches(layer: Layer) -> bool:
-        is_derived = isinstance(layer, Settings) and retry in layer.origins
+    def matches(layer: ScopeLayer) -> bool:
+        is_derived = isinstance(layer, RetrySettings) and retry in layer.origins
         return layer is retry.settings or is_derived
 
     return matches

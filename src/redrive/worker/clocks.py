@@ -17,7 +17,7 @@ HEARTBEAT_WAIT_SECONDS = 4.0
 """Time in which a live worker sends another heartbeat: twice its interval."""
 
 
-class Reading(NamedTuple):
+class ClockReading(NamedTuple):
     """The ledger's clock, read between two times on the monotonic clock."""
 
     ledger_time: datetime
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
         return self.ended - self.began <= LEAST
 
 
-def step(first: Reading, second: Reading, /) -> float:
+def step(first: ClockReading, second: ClockReading, /) -> float:
     """Return the seconds by which the ledger's clock was certainly set between two readings.
 
     Negative if it was set back, and 0 if it may not have been set.

@@ -18,7 +18,7 @@ from ..ledger.record import Lease, Settlement
 from ..ledger.validation import settlements
 from .attempt import AttemptResult
 from .outcome import (
-    Outcome,
+    JobOutcome,
     after_deadline,
     after_failure,
     after_success,
@@ -115,13 +115,13 @@ class Completer:
 
     # ---- the full path ----
 
-    def _outcome_of(self, result: AttemptResult, is_draining: bool) -> Outcome:
+    def _outcome_of(self, result: AttemptResult, is_draining: bool) -> JobOutcome:
         if result.is_expired:
             return after_deadline(result.lease)
         if result.error is None or result.is_late:
             return after_success(result.lease, result.result, self._ledger.max_payload)
         if is_draining and isinstance(result.error, CancelledError):
-            return Outcome(result.lease.release(), "again", RELEASED)
+            return JobOutcome(result.lease.release(), "again", RELEASED)
         try:
             outcome = after_failure(
                 result.job_type, result.lease, result.error, now=self._now(), draw=self._draw()
@@ -133,7 +133,7 @@ class Completer:
             return after_unreadable_error(result.job_type, result.lease, result.error, problem)
 
     def _uncharged_attempts(
-        self, outcomes: Iterable[tuple[AttemptResult, Outcome]]
+        self, outcomes: Iterable[tuple[AttemptResult, JobOutcome]]
     ) -> dict[int, int]:
         """Return how many attempts did not count so far, of the jobs that an outage or the ledger
         failed now.
@@ -147,8 +147,8 @@ class Completer:
         return self._parked.uncharged_attempts(job_ids)
 
     def _uncharge_if_external(
-        self, result: AttemptResult, outcome: Outcome, uncharged: int
-    ) -> Outcome:
+        self, result: AttemptResult, outcome: JobOutcome, uncharged: int
+    ) -> JobOutcome:
         """Return the outcome, or an uncharged one if an outage or the ledger caused the failure."""
         if outcome.is_ledger_fault:
             if outcome.can_be_uncharged and uncharged < self._parked.max_uncharged:
@@ -174,7 +174,7 @@ class Completer:
                 },
             )
 
-    def _record(self, result: AttemptResult, outcome: Outcome) -> None:
+    def _record(self, result: AttemptResult, outcome: JobOutcome) -> None:
         if outcome.record != "success" and not is_wanted(level_of(outcome.record, outcome.reason)):
             return
         fields = _fields_of(result, outcome)
@@ -199,7 +199,7 @@ class Completer:
             emit(record, fields | {"dlq_id": None if dead_id is None else str(dead_id)})
 
 
-def _fields_of(result: AttemptResult, outcome: Outcome) -> dict[str, Any]:
+def _fields_of(result: AttemptResult, outcome: JobOutcome) -> dict[str, Any]:
     lease, error, settings = result.lease, result.error, result.job_type.settings
     fields: dict[str, Any] = {
         **lease.ids,

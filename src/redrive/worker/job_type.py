@@ -10,13 +10,13 @@ from typing import Any, Literal, TypeAlias
 from ..backoff import steps
 from ..core.policy import RetryPolicy
 from ..engine.retry import Retry
-from ..engine.settings import POLICY_NAMES, Settings
+from ..engine.settings import POLICY_NAMES, RetrySettings
 
 Execution: TypeAlias = Literal["thread", "async", "transaction"]
 """Where the function runs: in a thread, on the event loop, or in a thread with the transaction
 that settles the job."""
 
-NO_TIMEOUT = Settings().using(None, {"attempt_timeout": None})
+NO_TIMEOUT = RetrySettings().using(None, {"attempt_timeout": None})
 DURABLE = NO_TIMEOUT.using(RetryPolicy(5, 5, 600, 0.5), {"backoff": steps(5, 30, 120, 600)})
 """Default of `retry=`: 5 attempts, waits of 5 s, 30 s, 2 min and 10 min (± 10 %), and no timeout.
 
@@ -55,7 +55,7 @@ class JobType:
     name: str
     run: Callable[..., Any]
     execution: Execution
-    settings: Settings
+    settings: RetrySettings
     concurrency: int | None = None
     rate: float | None = None
     on_exhausted: Literal["dead", "blocked"] = "dead"
@@ -87,7 +87,9 @@ class Unstorable(Exception):
     """The job succeeded, and its result cannot be stored. A retry would not help."""
 
 
-def durable_settings(name: str, retry: object, default: Settings = DURABLE, /) -> Settings:
+def durable_settings(
+    name: str, retry: object, default: RetrySettings = DURABLE, /
+) -> RetrySettings:
     """Check a `retry=` of a job type or dataset, and return its settings.
 
     A `RetryPolicy` is used as it is. Options that `retry(...)` did not get have the values of
@@ -111,7 +113,7 @@ def durable_settings(name: str, retry: object, default: Settings = DURABLE, /) -
     return _with_defaults(retry.settings, default)
 
 
-def _with_defaults(own: Settings, default: Settings) -> Settings:
+def _with_defaults(own: RetrySettings, default: RetrySettings) -> RetrySettings:
     """Return `own` with the values of `default` for options that were not passed."""
     changes: dict[str, Any] = {}
     if "attempt_timeout" not in own.given:
@@ -125,7 +127,7 @@ def _with_defaults(own: Settings, default: Settings) -> Settings:
     return replace(own, **changes)
 
 
-def _policy_with_defaults(own: Settings, default: RetryPolicy) -> RetryPolicy:
+def _policy_with_defaults(own: RetrySettings, default: RetryPolicy) -> RetryPolicy:
     passed = {name: getattr(own.policy, name) for name in POLICY_NAMES if name in own.given}
     if (base := passed.get("backoff_base")) is not None:
         passed.setdefault(

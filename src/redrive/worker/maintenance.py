@@ -24,7 +24,7 @@ from ..ledger.ledger import Ledger
 from ..ledger.record import Lease, Settlement
 from ..ledger.stats import failures
 from .capacity import InFlight
-from .clocks import Clocks, Reading, step
+from .clocks import ClockReading, Clocks, step
 from .process import is_gone
 
 RECOVER_SECONDS = 1.0
@@ -133,7 +133,7 @@ class Maintenance:
         """How far the ledger's clock is ahead of this machine's."""
         compares_clocks = ledger.connections.on_sqlite and not ledger.connections.address.in_memory
         self.clocks = Clocks(enabled=compares_clocks)
-        self._last_reading: Reading | None = None
+        self._last_reading: ClockReading | None = None
         """The ledger's clock at the last prompt heartbeat."""
         self._may_be_set_back = True
         """The ledger's clock was set back, perhaps before this worker started; `set_back` has not
@@ -179,7 +179,7 @@ class Maintenance:
             return
         before, started_at = SYSTEM.now(), monotonic()
         ledger_now = self._ledger.beat(self._name, self._events.heartbeat_info())
-        reading = Reading(ledger_now, started_at, monotonic())
+        reading = ClockReading(ledger_now, started_at, monotonic())
         self._clock_offset = (
             ledger_now - before - timedelta(seconds=(reading.ended - started_at) / 2)
         )
@@ -197,7 +197,7 @@ class Maintenance:
             now = now_on(session)
         self.clocks.look(heartbeats, now, monotonic())
 
-    def _detect_clock_step(self, reading: Reading) -> None:
+    def _detect_clock_step(self, reading: ClockReading) -> None:
         before, self._last_reading = self._last_reading, reading
         stepped = 0.0 if before is None else step(before, reading)
         if stepped < -LEAST:
@@ -265,7 +265,10 @@ class Maintenance:
         After a jump ahead, live workers get time to renew their leases first.
         """
         at = monotonic()
-        if self._last_reading is None or step(self._last_reading, Reading(now, at, at)) <= LEAST:
+        if (
+            self._last_reading is None
+            or step(self._last_reading, ClockReading(now, at, at)) <= LEAST
+        ):
             return True
         self._recover_from = at + JOB_LEASE
         return False

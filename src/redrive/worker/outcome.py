@@ -35,7 +35,7 @@ UNREADABLE_SECONDS = 60.0
 PACKAGE_PATH = str(Path(__file__).parents[1] / "_").removesuffix("_")
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     """What became of an attempt. Immutable.
 
     Attributes:
@@ -74,7 +74,7 @@ class Outcome(NamedTuple):
         return is_external and self.reason in (None, "attempts")
 
 
-def after_success(lease: Lease, result: bytes | None, max_payload: int, /) -> Outcome:
+def after_success(lease: Lease, result: bytes | None, max_payload: int, /) -> JobOutcome:
     """Return the outcome of an attempt that returned.
 
     A result that cannot be stored is a dead letter.
@@ -88,15 +88,15 @@ def after_success(lease: Lease, result: bytes | None, max_payload: int, /) -> Ou
             f"store it elsewhere, and return its path"
         )
     if problem is None:
-        return Outcome(lease.done(result), "success" if lease.attempt <= 1 else "recovered")
+        return JobOutcome(lease.done(result), "success" if lease.attempt <= 1 else "recovered")
     error = f"the work was done, but its result cannot be stored: {problem}"
     settlement = lease.dead("result", error=error, signature=signature_of("Unstorable", error))
-    return Outcome(settlement, "giveup", "result")
+    return JobOutcome(settlement, "giveup", "result")
 
 
 def after_failure(
     job_type: JobType, lease: Lease, error: BaseException, /, *, now: datetime, draw: float
-) -> Outcome:
+) -> JobOutcome:
     """Return the outcome of an attempt that raised: a retry or a dead letter.
 
     Args:
@@ -108,20 +108,20 @@ def after_failure(
     """
     if isinstance(error, Unstorable):
         settlement = lease.dead("result", error=safe_str(error), signature=signature(error))
-        return Outcome(settlement, "giveup", "result")
+        return JobOutcome(settlement, "giveup", "result")
     name = signature(error)
     if isinstance(error, Undecodable):
         name = signature_of("Undecodable", error.problem)
         settlement = lease.dead(error.reason, error=describe_error(error), signature=name)
-        return Outcome(settlement, "giveup", error.reason, PERMANENT)
+        return JobOutcome(settlement, "giveup", error.reason, PERMANENT)
     if isinstance(error, Stop):
         settlement = lease.dead("stopped", error=describe_error(error), signature=name)
-        return Outcome(settlement, "giveup", "stopped", PERMANENT)
+        return JobOutcome(settlement, "giveup", "stopped", PERMANENT)
     if isinstance(error, Blocked):
         settlement = lease.blocked(
             safe_str(error) or "blocked", until=_to_utc(error.until), error=describe_error(error)
         )
-        return Outcome(settlement._replace(signature=name), "blocked", "blocked", PERMANENT)
+        return JobOutcome(settlement._replace(signature=name), "blocked", "blocked", PERMANENT)
     fault = _classify(job_type, error)
     is_ledgers = is_ledger_fault(error)
     if is_ledgers and not fault.retryable:  # `on=` is about the job, not about the ledger
@@ -129,7 +129,7 @@ def after_failure(
     if isinstance(error, Again) and error.free:
         wait = _wait_after(error, job_type, lease, draw)
         settlement = lease.again(wait, error=safe_str(error) or None, reason="again", free=True)
-        return Outcome(settlement, "again", "again", fault, wait)
+        return JobOutcome(settlement, "again", "again", fault, wait)
     evidence = name if not is_ledgers and _is_evidence(job_type, error, fault) else None
     wait = max(_wait_after(error, job_type, lease, draw), _min_wait(error, fault, now))
     reason = _give_up_reason(job_type, lease, fault, error, now, wait)
@@ -139,24 +139,24 @@ def after_failure(
             wait, error=describe_error(error), reason="again" if is_again else "failed"
         )
         settlement = settlement._replace(signature=None if is_again else name)
-        return Outcome(settlement, "retry", None, fault, wait, evidence, is_ledgers)
+        return JobOutcome(settlement, "retry", None, fault, wait, evidence, is_ledgers)
     if reason == "attempts" and job_type.on_exhausted == "blocked":
         settlement = lease.blocked(reason, error=describe_error(error))._replace(signature=name)
-        return Outcome(settlement, "blocked", reason, fault, None, evidence, is_ledgers)
+        return JobOutcome(settlement, "blocked", reason, fault, None, evidence, is_ledgers)
     settlement = lease.dead(reason, error=describe_error(error), signature=name)
-    return Outcome(settlement, "giveup", reason, fault, None, evidence, is_ledgers)
+    return JobOutcome(settlement, "giveup", reason, fault, None, evidence, is_ledgers)
 
 
-def after_deadline(lease: Lease, /) -> Outcome:
+def after_deadline(lease: Lease, /) -> JobOutcome:
     """Return the outcome of a job whose deadline passed before this attempt started."""
     error = f"the deadline, {lease.deadline}, had passed"
     settlement = lease.dead("deadline", error=error, signature="deadline")
-    return Outcome(settlement, "giveup", "deadline", PERMANENT)
+    return JobOutcome(settlement, "giveup", "deadline", PERMANENT)
 
 
 def after_unreadable_error(
     job_type: JobType, lease: Lease, error: BaseException, problem: Exception, /
-) -> Outcome:
+) -> JobOutcome:
     """Return the outcome of an error that raised `problem` when it was examined: a retry, if any is
     left.
     """
@@ -164,14 +164,14 @@ def after_unreadable_error(
     says = f"{type(error).__name__}; deciding about it raised {raised}"
     if lease.attempt >= _max_attempts(job_type, lease):
         settlement = lease.dead("attempts", error=says, signature=type(error).__name__)
-        return Outcome(settlement, "giveup", "attempts")
+        return JobOutcome(settlement, "giveup", "attempts")
     settlement = lease.again(UNREADABLE_SECONDS, error=says, reason="failed")
-    return Outcome(settlement, "retry", wait=UNREADABLE_SECONDS)
+    return JobOutcome(settlement, "retry", wait=UNREADABLE_SECONDS)
 
 
 def uncharged_by_outage(
-    job_type: JobType, lease: Lease, failure: Outcome, /, *, draw: float
-) -> Outcome:
+    job_type: JobType, lease: Lease, failure: JobOutcome, /, *, draw: float
+) -> JobOutcome:
     """Return the same failure as one that does not count as an attempt: an outage caused it."""
     wait = failure.wait if failure.wait is not None else _backoff(job_type, lease.attempt, draw)
     settlement = lease.again(wait, error=failure.settlement.error, reason="parked", free=True)
@@ -179,7 +179,7 @@ def uncharged_by_outage(
     return failure._replace(settlement=settlement, record="again", reason="parked", wait=wait)
 
 
-def uncharged_by_ledger(lease: Lease, failure: Outcome, uncharged: int, /) -> Outcome:
+def uncharged_by_ledger(lease: Lease, failure: JobOutcome, uncharged: int, /) -> JobOutcome:
     """Return the same failure as one that does not count as an attempt: the ledger caused it.
 
     Args:

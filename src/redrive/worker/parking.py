@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from time import monotonic
 from typing import cast
 
-from ..core.outage import WINDOW, End, Outage, Parking, Recent, Verdict, is_charged
+from ..core.outage import WINDOW, DetectedOutage, End, Parking, Recent, Verdict, is_charged
 from ..journal.bus import emit
 from ..ledger.jobs import parking as kinds
 from ..ledger.jobs import refunds as pardon
@@ -20,7 +20,7 @@ from ..ledger.ledger import Ledger
 from ..ledger.record import Lease
 from .attempt import AttemptResult
 from .job_type import JobType
-from .outcome import Outcome
+from .outcome import JobOutcome
 
 __all__ = ["WINDOW", "Parking", "ParkedTypes"]
 
@@ -67,7 +67,7 @@ class ParkedTypes:
                     [_end_of(lease, "success", None, now) for lease in last]
                 )
 
-    def record(self, result: AttemptResult, outcome: Outcome, /, *, is_probe: bool) -> None:
+    def record(self, result: AttemptResult, outcome: JobOutcome, /, *, is_probe: bool) -> None:
         """Note the end of an attempt. It may park its job type, or release it."""
         name, lease = result.job_type.name, result.lease
         recent = self._recent.get(name)
@@ -85,7 +85,7 @@ class ParkedTypes:
             elif outcome.verdict == "charged" and is_probe:
                 self._repeat_probe(name, parked)
 
-    def is_uncharged(self, outcome: Outcome, name: str, uncharged: int, /) -> bool:
+    def is_uncharged(self, outcome: JobOutcome, name: str, uncharged: int, /) -> bool:
         """Return whether a failure does not count as an attempt, because of an outage.
 
         Args:
@@ -159,7 +159,7 @@ class ParkedTypes:
 
     # ---- parking and probes ----
 
-    def _park(self, name: str, outage: Outage) -> None:
+    def _park(self, name: str, outage: DetectedOutage) -> None:
         reason = (
             f"{len(outage.ends)} jobs failed transiently, most of them with: {outage.signature}"
         )

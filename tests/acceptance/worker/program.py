@@ -21,13 +21,13 @@ from sqlalchemy import Connection, text
 import redrive.worker.worker as its_file
 from redrive.core.outage import Parking
 from redrive.core.policy import RetryPolicy
-from redrive.engine.settings import Settings
+from redrive.engine.settings import RetrySettings
 from redrive.ledger import Lease, Ledger, open_ledger
 from redrive.worker.job_type import JobType
 from redrive.worker.worker import Worker, run_until_signal
 from tests.acceptance.crash.diary import Diary
 
-SETTINGS = Settings(policy=RetryPolicy(max_attempts=5, backoff_base=0.05, backoff_max=0.2, jitter=0.0), attempt_timeout=None)
+SETTINGS = RetrySettings(policy=RetryPolicy(max_attempts=5, backoff_base=0.05, backoff_max=0.2, jitter=0.0), attempt_timeout=None)
 PARKING = Parking(first=0.2, longest=0.4)
 WORK = 0.02
 LONG = 1.0

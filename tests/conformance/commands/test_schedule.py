@@ -20,7 +20,7 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def schedule(app: App) -> Schedule:
+def schedule(app: App) -> CommandScheduleTask:
     (chore,) = CommandScheduleTask.of(app.ledger, app.commands.scheduled, app.kinds())
     return chore
 
@@ -29,7 +29,7 @@ def due(app: App) -> list[str]:
     return sorted(f"{job.due_at:%m-%d %H:%M}" for job in app.ledger.jobs("ready", limit=1000))
 
 
-def tell(schedules: Sequence[Schedule], moment: datetime) -> None:
+def tell(schedules: Sequence[CommandScheduleTask], moment: datetime) -> None:
     threads = [threading.Thread(target=each.do, args=(moment,)) for each in schedules]
     for thread in threads:
         thread.start()

@@ -15,7 +15,7 @@ from redrive.ledger.jobs import parking
 from redrive.ledger.record import NewJob
 from redrive.messages.inbox import Inbox
 from redrive.messages.redis.consumer_group import ConsumerGroup
-from redrive.messages.redis.entry import Entry
+from redrive.messages.redis.entry import StreamEntry
 from redrive.ops import Operator
 from tests.conformance.messages.test_drills import heard
 from tests.conformance.messages.test_redis_stream import NOW, Shop, paid, pending, shop
@@ -62,7 +62,7 @@ def test_a_trimmed_entry_stays_pending_until_it_is_stored(redis_url: str, client
     first, second, third = dead.read(100, 0.01)
     client.xdel(stream, first.id, second.id)
     taken = heir.claim_from_dead_consumers(10, lambda name: name == "dead")
-    assert taken == [third, Entry(first.id, None), Entry(second.id, None)]
+    assert taken == [third, StreamEntry(first.id, None), StreamEntry(second.id, None)]
     assert pending(client, stream) == 3
     heir.acknowledge([entry.id for entry in taken])
     assert pending(client, stream) == 0

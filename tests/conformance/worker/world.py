@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from redrive import RetryPolicy
-from redrive.engine.settings import Settings
+from redrive.engine.settings import RetrySettings
 from redrive.journal import Record, subscribe
 from redrive.ledger import Job, Lease, Ledger, NewJob
 from redrive.worker.job_type import JobType
@@ -21,7 +21,7 @@ EXECUTIONS = ["thread", "async"]
 def kind(name: str, run: Callable[..., Any], execution: Any = "thread", *, policy: RetryPolicy = FAST, **more: Any) -> JobType:
     """Return a job type with short waits. Options of `retry` go to its settings."""
     own = {field: more.pop(field) for field in ("concurrency", "rate", "on_exhausted", "parks_on_outage") if field in more}
-    return JobType(name, run, execution, Settings().using(policy, {"attempt_timeout": None, **more}), **own)
+    return JobType(name, run, execution, RetrySettings().using(policy, {"attempt_timeout": None, **more}), **own)
 
 
 def for_execution(execution: str, fn: Any) -> Any:

@@ -9,10 +9,10 @@ import pytest
 from redrive import Breaker, Key, deadline, errors, outcome
 from redrive.core.context import key_around
 from redrive.engine.call import check_may_start, reject_result, start_run, timeout_message
-from redrive.engine.settings import Settings
+from redrive.engine.settings import RetrySettings
 from redrive.testing import FakeClock
 
-CRM = Settings(operation="crm")
+CRM = RetrySettings(operation="crm")
 
 
 @pytest.mark.req("C-8")
@@ -40,10 +40,10 @@ def test_an_attempt_behind_an_open_breaker_does_not_start() -> None:
     breaker.record(True, clock.monotonic())
     clock.advance(1)
     with pytest.raises(errors.BreakerOpen, match="for 3 s more") as caught:
-        start_run(Settings(operation="crm", breaker=breaker), clock, 60, None, None)
+        start_run(RetrySettings(operation="crm", breaker=breaker), clock, 60, None, None)
     assert caught.value.retry_at == clock.now() + timedelta(seconds=3)
     clock.advance(3)
-    start_run(Settings(operation="crm", breaker=breaker), clock, 60, None, None)
+    start_run(RetrySettings(operation="crm", breaker=breaker), clock, 60, None, None)
     assert breaker.state == "probing"
 
 

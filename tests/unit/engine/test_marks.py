@@ -13,7 +13,7 @@ import pytest
 
 from redrive import Outcome, Retry, deadline, errors, outcome, retry
 from redrive.engine.nesting import add_note, spent_inside
-from redrive.engine.settings import Settings
+from redrive.engine.settings import RetrySettings
 from tests.unit.engine.leaf import TIMED, ZERO, Leaf, every_layer
 
 pytestmark = [pytest.mark.req("C-7"), pytest.mark.usefixtures("both_ways")]
@@ -87,7 +87,7 @@ def test_a_mark_of_somebody_else_is_no_outcome() -> None:
     error = OSError("x")
     error.__dict__["__redrive__"] = "not ours"
     assert outcome(error) is None
-    assert spent_inside(error, -1, Settings()) is None
+    assert spent_inside(error, -1, RetrySettings()) is None
 
 
 @pytest.mark.req("C-4")

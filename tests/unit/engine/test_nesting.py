@@ -11,7 +11,7 @@ import pytest
 
 from redrive import Outcome, Retry, RetryPolicy, current, deadline, outcome, retry
 from redrive.engine.nesting import MAX_CHAINED_ERRORS, mark, spent_inside
-from redrive.engine.settings import Settings
+from redrive.engine.settings import RetrySettings
 from redrive.testing import instant
 from tests.unit.engine.leaf import TIMED, UNTIMED, ZERO, Leaf, every_layer
 
@@ -214,7 +214,7 @@ def test_an_inner_layer_is_known_among_many_tasks_with_the_same_error() -> None:
 def test_a_chain_that_bites_its_tail_ends() -> None:
     first, second = OSError("1"), OSError("2")
     first.__cause__, second.__cause__ = second, first
-    assert spent_inside(first, 0, Settings()) is None
+    assert spent_inside(first, 0, RetrySettings()) is None
     leaf = Leaf(lambda: first)
     with pytest.raises(OSError, match="1"):
         TIMED.call(leaf)
@@ -229,9 +229,9 @@ def test_a_chain_is_followed_only_so_far() -> None:
         above = OSError("above")
         above.__cause__ = chain
         chain = above
-    assert spent_inside(chain, 0, Settings()) is None
-    assert spent_inside(ExceptionGroup("many", [OSError("other"), spent]), 0, Settings()) is outcome(spent)
-    assert spent_inside(spent, 7, Settings()) is None
+    assert spent_inside(chain, 0, RetrySettings()) is None
+    assert spent_inside(ExceptionGroup("many", [OSError("other"), spent]), 0, RetrySettings()) is outcome(spent)
+    assert spent_inside(spent, 7, RetrySettings()) is None
 
 
 def test_a_foreign_layer_that_gave_up_is_a_layer_too() -> None:

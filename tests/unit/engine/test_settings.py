@@ -11,7 +11,7 @@ import pytest
 
 from redrive import Breaker, Budget, Key, RetryPolicy, backoff, retry
 from redrive.core.budget import UNLIMITED
-from redrive.engine.settings import Settings
+from redrive.engine.settings import RetrySettings
 
 pytestmark = pytest.mark.req("C-11")
 
@@ -122,7 +122,7 @@ def test_what_needs_no_decision_of_its_own(options: dict[str, Any], precomputed:
 def test_a_copy_under_another_name_is_the_same_but_for_that() -> None:
     settings = retry(max_attempts=4, key=Key("a", "b", "c", "d"), fields={"x": 1}, nested="allow").settings
     named = settings.named("crm", "somebody")
-    for name in Settings.__slots__:
+    for name in RetrySettings.__slots__:
         if name not in ("operation", "origins"):
             assert getattr(named, name) is getattr(settings, name)
     assert named.operation == "crm"

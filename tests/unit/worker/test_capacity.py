@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.core.policy import RetryPolicy
-from redrive.engine.settings import Settings
+from redrive.engine.settings import RetrySettings
 from redrive.worker.capacity import MAX_BATCH, MAX_REMOTE_BATCH, Capacity
 from redrive.worker.job_type import JobType
 
@@ -16,7 +16,7 @@ from .test_outcome import lease
 
 
 def job_type(name: str, execution: Any = "thread", **more: Any) -> JobType:
-    return JobType(name, lambda lease: None, execution, Settings(), **more)
+    return JobType(name, lambda lease: None, execution, RetrySettings(), **more)
 
 
 def requests(capacity: Capacity, *names: str) -> dict[str, tuple[dict[str, int], int]]:
@@ -142,7 +142,7 @@ def test_jobs_shorter_than_a_round_trip_are_prefetched() -> None:
 
 
 def test_jobs_with_one_attempt_are_not_prefetched() -> None:
-    once = JobType("mail", lambda lease: None, "thread", Settings(policy=RetryPolicy(max_attempts=1)))
+    once = JobType("mail", lambda lease: None, "thread", RetrySettings(policy=RetryPolicy(max_attempts=1)))
     capacity = Capacity([once], 8, 100)
     capacity.round_trip = 0.1
     for _ in range(20):

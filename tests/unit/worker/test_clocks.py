@@ -6,13 +6,13 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from redrive.worker.clocks import Reading, step
+from redrive.worker.clocks import ClockReading, step
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 
-def reading(theirs: float, began: float, ended: float) -> Reading:
-    return Reading(NOON + timedelta(seconds=theirs), began, ended)
+def reading(theirs: float, began: float, ended: float) -> ClockReading:
+    return ClockReading(NOON + timedelta(seconds=theirs), began, ended)
 
 
 @pytest.mark.req("L-9")

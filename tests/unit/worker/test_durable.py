@@ -8,13 +8,13 @@ import pytest
 
 from redrive import App, Event, RetryPolicy, backoff, retry
 from redrive.engine.retry import RetryLike
-from redrive.engine.settings import Settings
+from redrive.engine.settings import RetrySettings
 from redrive.worker.job_type import durable_settings
 
 STEPS = [5, 30, 120, 600, 600]
 
 
-def waits(settings: Settings) -> list[float]:
+def waits(settings: RetrySettings) -> list[float]:
     """The waits after the first five failed attempts, in the middle of their jitter."""
     return [settings.backoff(attempt, 0.5) for attempt in range(1, 6)]
 

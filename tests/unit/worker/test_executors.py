@@ -8,7 +8,7 @@ from collections import deque
 from datetime import datetime, timezone
 from typing import Any
 
-from redrive.engine.settings import Settings
+from redrive.engine.settings import RetrySettings
 from redrive.worker.attempt import AttemptContext, AttemptResult
 from redrive.worker.executors import ThreadPool
 from redrive.worker.job_type import JobType
@@ -45,7 +45,7 @@ def test_results_are_reported_if_another_thread_took_the_last_job() -> None:
     pool._threads.append(thread)
     pool._idle = 1
     thread.start()
-    mail = JobType("mail", lambda lease: None, "thread", Settings())
+    mail = JobType("mail", lambda lease: None, "thread", RetrySettings())
     pool.submit([(mail, lease(job_id=number)) for number in range(3)], 1)
     assert is_complete.wait(60)
     assert sorted(result.lease.job_id for result in reported) == [0, 1, 2]

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from redrive import Again, Blocked, RetryPolicy, Stop, retry
 from redrive.core.classify import classify
-from redrive.engine.settings import Settings
+from redrive.engine.settings import RetrySettings
 from redrive.errors import BreakerOpen, KeyBusy, KeyFailed, LedgerError, LedgerUnavailable
 from redrive.ledger import Lease
 from redrive.ledger.validation import settlements
 from redrive.worker.job_type import JobType, Undecodable, Unstorable
 from redrive.worker.outcome import (
     MAX_CAUSES,
-    Outcome,
+    JobOutcome,
     after_deadline,
     after_failure,
     after_success,
@@ -35,7 +35,7 @@ POLICY = RetryPolicy(max_attempts=3, backoff_base=10.0, backoff_max=100.0, jitte
 
 
 def kind(spent: Any = "dead", **options: Any) -> JobType:
-    return JobType("mail", lambda lease: None, "thread", Settings().using(POLICY, options), on_exhausted=spent)
+    return JobType("mail", lambda lease: None, "thread", RetrySettings().using(POLICY, options), on_exhausted=spent)
 
 
 def lease(attempt: int = 1, **fields: Any) -> Lease:
@@ -47,7 +47,7 @@ def lease(attempt: int = 1, **fields: Any) -> Lease:
     return Lease(**blank | fields)
 
 
-def end(error: BaseException, of: JobType | None = None, at: Lease | None = None) -> Outcome:
+def end(error: BaseException, of: JobType | None = None, at: Lease | None = None) -> JobOutcome:
     return after_failure(of or kind(), at or lease(), error, now=NOW, draw=0.5)
 
 

@@ -14,7 +14,7 @@ from .scalars import Codec
 CodecOf: TypeAlias = Callable[[Any], Codec]
 
 
-class Record:
+class RecordCodec:
     """Stores the fields of a class by name, each by its annotation."""
 
     def __init__(
@@ -156,13 +156,13 @@ def codec_of(annotation: Any, codec_for: CodecOf) -> Codec | None:
         return TypedDictionary(kind, _codecs(kind, annotation, codec_for))
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind) if field.init]
-        return Record(kind, _codecs(kind, annotation, codec_for, names))
+        return RecordCodec(kind, _codecs(kind, annotation, codec_for, names))
     if hasattr(kind, "__attrs_attrs__"):
         attributes = kind.__attrs_attrs__
         aliases = {field.name: field.alias for field in attributes if field.init}
-        return Record(kind, _codecs(kind, annotation, codec_for, list(aliases)), aliases)
+        return RecordCodec(kind, _codecs(kind, annotation, codec_for, list(aliases)), aliases)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return Record(kind, _codecs(kind, annotation, codec_for, list(kind._fields)))
+        return RecordCodec(kind, _codecs(kind, annotation, codec_for, list(kind._fields)))
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .entry import Entry
+from .entry import StreamEntry
 
 if TYPE_CHECKING:
     import redis
@@ -30,7 +30,7 @@ class ConsumerGroup:
         self.may_support_trim_acked = True
         """False once the server has rejected `XTRIM ... ACKED`, which exists since Redis 8.2."""
 
-    def read(self, count: int, block: float, /) -> list[Entry]:
+    def read(self, count: int, block: float, /) -> list[StreamEntry]:
         """Return new entries, and wait up to `block` seconds for them."""
         milliseconds = int(block * 1000) or None  # 0 would block for ever
         streams: Any = {self.stream: ">"}
@@ -41,7 +41,7 @@ class ConsumerGroup:
         )
         return [entry for _, entries in _streams_of(reply) for entry in _to_entries(entries)]
 
-    def claim_idle(self, count: int, idle: float, /) -> list[Entry]:
+    def claim_idle(self, count: int, idle: float, /) -> list[StreamEntry]:
         """Claim entries that were read at least `idle` seconds ago and never acknowledged.
 
         The next call continues after the last entry of this one.
@@ -58,7 +58,7 @@ class ConsumerGroup:
 
     def claim_from_dead_consumers(
         self, count: int, is_dead: Callable[[str], bool], /
-    ) -> list[Entry]:
+    ) -> list[StreamEntry]:
         """Claim entries of consumers that are dead for certain, before their idle time is over."""
         consumers: Any = self._with_group(
             lambda: self.client.xinfo_consumers(self.stream, self.group)
@@ -74,7 +74,7 @@ class ConsumerGroup:
                     return entries
         return []
 
-    def _claim(self, pending: Sequence[Any], idle: float) -> list[Entry]:
+    def _claim(self, pending: Sequence[Any], idle: float) -> list[StreamEntry]:
         """Claim pending entries of other consumers.
 
         XAUTOCLAIM would remove trimmed entries from the pending list before we could record them,
@@ -104,7 +104,7 @@ class ConsumerGroup:
             if deliveries >= POISON_DELIVERIES and owner != self.consumer
         }
         trimmed = [
-            Entry(entry_id, None)
+            StreamEntry(entry_id, None)
             for entry_id in owners.keys() - set(existing)
             if self._owner(entry_id) == owners[entry_id][0]
         ]
@@ -220,7 +220,7 @@ def _streams_of(reply: Any) -> Any:
     ]
 
 
-def _to_entries(rows: Sequence[tuple[Any, Any]]) -> list[Entry]:
+def _to_entries(rows: Sequence[tuple[Any, Any]]) -> list[StreamEntry]:
     values = [
         (
             id_.decode() if isinstance(id_, bytes) else str(id_),
@@ -229,7 +229,7 @@ def _to_entries(rows: Sequence[tuple[Any, Any]]) -> list[Entry]:
         )
         for id_, fields in rows
     ]
-    return list(map(Entry._make, values))
+    return list(map(StreamEntry._make, values))
 
 
 def _to_text(value: Any) -> str:

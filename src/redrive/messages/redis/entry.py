@@ -43,7 +43,7 @@ LOST_HEADER = f"{SOURCE}-lost"
 """Marks the job of an entry that was trimmed before it was stored."""
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """A message of a stream."""
 
     id: str
@@ -58,7 +58,7 @@ class UnreadableEntry(Exception):
 
 
 def decode_entry(
-    entry: Entry, source: str, decode: Decode | None, max_payload: int, /
+    entry: StreamEntry, source: str, decode: Decode | None, max_payload: int, /
 ) -> StoredEvent:
     """Return the event of an entry, by its fields or by the user's function `decode`.
 
@@ -78,7 +78,7 @@ def decode_entry(
     return event
 
 
-def _decode_by_user(entry: Entry, fields: Fields, source: str, decode: Decode) -> StoredEvent:
+def _decode_by_user(entry: StreamEntry, fields: Fields, source: str, decode: Decode) -> StoredEvent:
     try:
         event = StoredEvent.from_event(decode(EntryFields(fields, entry.id)))
         origin = None if event.source in (DEFAULT_SOURCE, source) else event.source
@@ -87,7 +87,7 @@ def _decode_by_user(entry: Entry, fields: Fields, source: str, decode: Decode) -
         raise UnreadableEntry(f"decode= raised {raised_by(error)}") from None
 
 
-def _decode_fields(entry: Entry, fields: Fields, source: str) -> StoredEvent:
+def _decode_fields(entry: StreamEntry, fields: Fields, source: str) -> StoredEvent:
     payload_field: bytes | None = PAYLOADS[0]
     if payload_field not in fields:
         payload_field = next((name for name in PAYLOADS if name in fields), None)
@@ -152,7 +152,7 @@ def _timestamp(milliseconds: str) -> datetime | None:
         return None
 
 
-def job_for_unread(kind: str, source: str, entry: Entry, /) -> NewJob:
+def job_for_unread(kind: str, source: str, entry: StreamEntry, /) -> NewJob:
     """Return the job of an entry that was not decoded, with all its bytes.
 
     An unreadable entry has one attempt and becomes a dead letter. The job of a suspected poison

@@ -19,7 +19,7 @@ from ...worker.process import is_label_gone
 from ..inbox import Inbox
 from ..stored_event import StoredEvent
 from .consumer_group import ConsumerGroup
-from .entry import Decode, Entry, UnreadableEntry, decode_entry, job_for_unread
+from .entry import Decode, StreamEntry, UnreadableEntry, decode_entry, job_for_unread
 
 BLOCK_SECONDS = 0.5
 """Time that a read waits for new entries. A worker that stops waits no longer than this."""
@@ -43,7 +43,7 @@ MAX_BATCHES_AHEAD = 2
 class PendingBatch(NamedTuple):
     """Entries on their way into the ledger."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[StreamEntry]
     events: Sequence[Arriving]
     unread: Sequence[NewJob]
     arrival: Arrival
@@ -124,7 +124,7 @@ class StreamReader:
             self._consumers_checked_at = now
             self.group.remove_idle_consumers(CONSUMER_IDLE_SECONDS)
 
-    def _claim_abandoned(self, now: float) -> list[Entry]:
+    def _claim_abandoned(self, now: float) -> list[StreamEntry]:
         """Claim entries of dead consumers until there are none, and check again after a while.
 
         Entries of a process that has ended on this machine are claimed at once, others after their
@@ -169,7 +169,7 @@ class StreamReader:
         with ledger.connections.read.use() as session:
             return backlog.due(session, names, BACKLOG_LIMIT) >= BACKLOG_LIMIT
 
-    def _hand_over(self, entries: Sequence[Entry]) -> None:
+    def _hand_over(self, entries: Sequence[StreamEntry]) -> None:
         """Decode entries and pass them to the worker, or keep them to store them here."""
         stored_events: list[StoredEvent] = []
         events: list[Arriving] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...core.policy import RetryPolicy
 from ...core.seconds import Seconds, positive, whole_number
-from ...engine.settings import Settings
+from ...engine.settings import RetrySettings
 from ...journal.redaction.addresses import redact_address
 from ...journal.redaction.values import keep_address_secret
 from ...ledger.events import SOURCE_ID
@@ -22,13 +22,13 @@ from ..event import MAX_NAME_BYTES
 from ..inbox import Inbox
 from .consumer_group import ConsumerGroup
 from .dead_letter_publisher import DeadLetterPublisher
-from .entry import LOST_HEADER, Decode, Entry, UnreadableEntry, decode_entry, load_fields
+from .entry import LOST_HEADER, Decode, StreamEntry, UnreadableEntry, decode_entry, load_fields
 from .reader import StreamReader
 
 if TYPE_CHECKING:
     import redis
 
-WITHOUT_RETRIES = Settings().using(RetryPolicy.disabled(), {"attempt_timeout": None})
+WITHOUT_RETRIES = RetrySettings().using(RetryPolicy.disabled(), {"attempt_timeout": None})
 MAX_BATCH = 1000
 SOCKET_SECONDS = 10
 CONNECT_SECONDS = 5
@@ -175,7 +175,7 @@ class RedisStream:
 
         def run(lease: Lease) -> None:
             is_lost = LOST_HEADER in lease.headers
-            entry = Entry(lease.headers[SOURCE_ID], None)
+            entry = StreamEntry(lease.headers[SOURCE_ID], None)
             try:
                 if not is_lost:
                     entry = entry._replace(fields=load_fields(lease.payload))

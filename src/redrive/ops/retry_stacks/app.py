@@ -10,7 +10,7 @@ from ...analysis.layer import Layer
 from ...analysis.report import LayersReport
 from ...analysis.report import layers as analysed
 from ...app import App
-from ...engine.settings import Settings
+from ...engine.settings import RetrySettings
 from ...worker.job_type import JobType
 from ..partitions.datasets import extractions
 from ..target.target import Operated
@@ -42,7 +42,7 @@ def stacks(app: Operated, /) -> list[Stack]:
     return sorted(found, key=lambda stack: stack.kind)
 
 
-def _durable(name: str, settings: Settings) -> LayersReport:
+def _durable(name: str, settings: RetrySettings) -> LayersReport:
     backoff = None if settings.backoff == settings.policy.wait else settings.backoff
     timeout: Any = "none" if settings.attempt_timeout is None else settings.attempt_timeout
     policy = replace(settings.policy, timeout=None)  # workers do not read it

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from ...commands.cron import Cron
 from ...core.policy import RetryPolicy
 from ...core.seconds import Seconds, positive, whole_number
-from ...engine.settings import Settings
+from ...engine.settings import RetrySettings
 from ...storage.store import Store
 from ...worker.job_type import NO_TIMEOUT, durable_settings, execution_of, qualified_name
 from ..key import Partition, named
@@ -36,7 +36,7 @@ class Extraction:
     terms: Terms
     fn: Callable[..., Any]
     execution: Literal["thread", "async"]
-    settings: Settings
+    settings: RetrySettings
     validator: Validator
     store: Callable[[], Store]
     """Where raw data lies; asked at first use."""

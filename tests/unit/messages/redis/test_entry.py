@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.messages.redis.entry import Entry, Fields, UnreadableEntry, decode_entry, dump_fields, load_fields
+from redrive.messages.redis.entry import Fields, StreamEntry, UnreadableEntry, decode_entry, dump_fields, load_fields
 
 
 @pytest.mark.req("M-6")
@@ -21,7 +21,7 @@ from redrive.messages.redis.entry import Entry, Fields, UnreadableEntry, decode_
 )
 def test_the_invalid_field_is_named(fields: Fields, message: str) -> None:
     with pytest.raises(UnreadableEntry, match=message):
-        decode_entry(Entry("1-0", fields), "shop", None, 100)
+        decode_entry(StreamEntry("1-0", fields), "shop", None, 100)
 
 
 def test_dumped_fields_are_loaded_unchanged() -> None:
