@@ -7,11 +7,10 @@ accepts a TypedDict without its required keys, and its errors name Python types.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from itertools import repeat
@@ -19,13 +18,11 @@ from typing import Any, TypeAlias
 
 from ..core.codec import codec
 from ..core.codec import misfit as misfit_without_input
+from ..core.codec.codec import SEQUENCE_TYPES
+from ..core.codec.records import RecordFields, record_fields
 
 Reader: TypeAlias = Callable[[Any], Any]
 """Converts JSON data to a value, or raises `JsonMismatch`."""
-_LIST_TYPES: dict[Any, Callable[[Iterable[Any]], Any]] = {
-    **dict.fromkeys((list, Sequence, Iterable, Collection), list),
-    **{list_type: list_type for list_type in (tuple, set, frozenset)},
-}
 _JSON_TYPES = {
     dict: "an object",
     list: "a list",
@@ -126,9 +123,9 @@ class _ReaderBuilder:
             return _union_reader([(member, self.reader(member)) for member in arguments])
         if origin is tuple and arguments and arguments[-1] is not Ellipsis:
             return _tuple_reader([self.reader(item) for item in arguments])
-        if origin in _LIST_TYPES:
+        if origin in SEQUENCE_TYPES:
             return _list_reader(
-                _LIST_TYPES[origin], self.reader(arguments[0] if arguments else Any)
+                SEQUENCE_TYPES[origin], self.reader(arguments[0] if arguments else Any)
             )
         if origin in (dict, Mapping):
             key, value = arguments or (str, Any)
@@ -143,69 +140,11 @@ class _ReaderBuilder:
             return _pydantic_reader(cls)
         if hasattr(cls, "__struct_fields__"):
             return _msgspec_reader(annotation)
-        if typing.is_typeddict(cls):
-            return _record_reader(
-                cls.__name__, dict, self._fields(cls, annotation), _required_keys(cls)
-            )
-        if dataclasses.is_dataclass(cls):
-            fields = [field for field in dataclasses.fields(cls) if field.init]
-            readers = self._fields(cls, annotation, [field.name for field in fields])
-            required = {field.name for field in fields if _has_no_default(field)}
-            return _record_reader(cls.__name__, cls, readers, required)
-        if hasattr(cls, "__attrs_attrs__"):
-            attributes = [attribute for attribute in cls.__attrs_attrs__ if attribute.init]
-            nothing = sys.modules["attr"].NOTHING
-            required = {attribute.name for attribute in attributes if attribute.default is nothing}
-            aliases = {attribute.name: attribute.alias for attribute in attributes}
-            readers = self._fields(cls, annotation, aliases)
-            return _record_reader(cls.__name__, cls, readers, required, aliases)
-        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-            named_tuple: Any = cls
-            required = set(named_tuple._fields) - set(named_tuple._field_defaults)
-            readers = self._fields(cls, annotation, named_tuple._fields)
-            return _record_reader(cls.__name__, cls, readers, required)
-        return None
-
-    def _fields(
-        self, cls: Any, annotation: Any, names: Iterable[str] | None = None
-    ) -> dict[str, Reader]:
-        """Return the readers of the fields. A field without an annotation accepts any value."""
-        hints = typing.get_type_hints(cls)
-        parameters = getattr(cls, "__parameters__", ())
-        variables = dict(zip(parameters, typing.get_args(annotation), strict=False))
-        return {
-            name: self.reader(_substitute(hints.get(name, Any), variables))
-            for name in (hints if names is None else names)
-        }
-
-
-def _substitute(hint: Any, variables: dict[Any, Any]) -> Any:
-    """Replace the type variables in the hint of a generic class's field."""
-    if hint in variables:
-        return variables[hint]
-    parameters = getattr(hint, "__parameters__", ())
-    if not parameters or not variables:
-        return hint
-    return hint[tuple(variables.get(parameter, parameter) for parameter in parameters)]
-
-
-def _required_keys(cls: Any) -> set[str]:
-    """Return the keys that a TypedDict must have.
-
-    `__required_keys__` is wrong where annotations are text: it ignores NotRequired there.
-    """
-    hints = typing.get_type_hints(cls, include_extras=True)
-    qualifiers = {name: typing.get_origin(hint) for name, hint in hints.items()}
-    return {
-        name
-        for name, qualifier in qualifiers.items()
-        if qualifier is typing.Required or (cls.__total__ and qualifier is not typing.NotRequired)
-    }
-
-
-def _has_no_default(field: Any) -> bool:
-    missing = dataclasses.MISSING
-    return field.default is missing and field.default_factory is missing
+        fields = record_fields(annotation)
+        if fields is None:
+            return None
+        readers = {name: self.reader(hint) for name, hint in fields.annotations.items()}
+        return _record_reader(cls, readers, fields)
 
 
 def _read_any(data: Any) -> Any:
@@ -276,18 +215,11 @@ def _mapping_reader(key_codec: Any, read_value: Reader) -> Reader:
     return read
 
 
-def _record_reader(
-    name: str,
-    make: Any,
-    readers: dict[str, Reader],
-    required: Collection[str],
-    aliases: Mapping[str, str] | None = None,
-) -> Reader:
-    """Return the reader of a class with named fields.
-
-    `aliases` are the parameters of `make` by field, if their names differ.
-    """
-    parameters = aliases or {}
+def _record_reader(cls: Any, readers: dict[str, Reader], fields: RecordFields) -> Reader:
+    """Return the reader of a class with named fields."""
+    make = dict if typing.is_typeddict(cls) else cls
+    name, aliases = cls.__name__, fields.aliases
+    required = [field for field in readers if field in fields.required]
 
     def read(data: Any) -> Any:
         if not isinstance(data, dict):
@@ -299,7 +231,7 @@ def _record_reader(
         try:
             for field, read_field in readers.items():
                 if field in data:
-                    values[parameters.get(field, field)] = read_field(data[field])
+                    values[aliases.get(field, field)] = read_field(data[field])
         except JsonMismatch as mismatch:
             raise mismatch.inside(f".{field}") from None
         try:

@@ -65,8 +65,8 @@ class _Builder:
             return containers.union([(member, self.of(member)) for member in arguments])
         if origin is tuple and not (len(arguments) == 2 and arguments[1] is Ellipsis):
             return containers.FixedTuple(tuple(self.of(item) for item in arguments))
-        if origin in _SEQUENCES:
-            return containers.Sequence(_SEQUENCES[origin], self.of(arguments[0]))
+        if origin in SEQUENCE_TYPES:
+            return containers.Sequence(SEQUENCE_TYPES[origin], self.of(arguments[0]))
         if origin in _MAPPINGS:
             key = scalars.key_codec(arguments[0])
             if key is None:
@@ -81,7 +81,7 @@ class _Builder:
         raise _not_storable(annotation)
 
 
-_SEQUENCES: dict[Any, Callable[[Iterable[Any]], Any]] = {
+SEQUENCE_TYPES: dict[Any, Callable[[Iterable[Any]], Any]] = {
     list: list,
     tuple: tuple,
     set: set,
@@ -90,6 +90,7 @@ _SEQUENCES: dict[Any, Callable[[Iterable[Any]], Any]] = {
     Iterable: list,
     Collection: list,
 }
+"""Constructor of a sequence by its annotation."""
 _MAPPINGS = (dict, Mapping)
 _WITHOUT_ARGUMENTS: dict[Any, Any] = {
     list: list[Any],

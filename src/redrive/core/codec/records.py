@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 import typing
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Set
+from typing import Any, NamedTuple, TypeAlias
 
 from .misfit import misfit, unfit, within
 from .scalars import Codec
@@ -56,17 +56,10 @@ class RecordCodec:
 class TypedDictionary:
     """Stores a TypedDict."""
 
-    def __init__(self, kind: Any, fields: dict[str, Codec]) -> None:
+    def __init__(self, kind: Any, fields: dict[str, Codec], required: Set[str]) -> None:
         self._kind = kind
         self._fields = fields
-        # Not `__required_keys__`, which treats annotations that are still text as required.
-        hints = typing.get_type_hints(kind, include_extras=True)
-        origins = {name: typing.get_origin(hint) for name, hint in hints.items()}
-        self._required = {
-            name
-            for name, origin in origins.items()
-            if origin is typing.Required or (kind.__total__ and origin is not typing.NotRequired)
-        }
+        self._required = required
 
     def dump(self, value: Any, /) -> Any:
         """Return an object of its fields."""
@@ -152,34 +145,80 @@ def codec_of(annotation: Any, codec_for: CodecOf) -> Codec | None:
         return Pydantic(annotation if isinstance(annotation, type) else kind)
     if hasattr(kind, "__struct_fields__"):
         return Msgspec(kind)
-    if typing.is_typeddict(kind):
-        return TypedDictionary(kind, _codecs(kind, annotation, codec_for))
-    if dataclasses.is_dataclass(kind):
-        names = [field.name for field in dataclasses.fields(kind) if field.init]
-        return RecordCodec(kind, _codecs(kind, annotation, codec_for, names))
-    if hasattr(kind, "__attrs_attrs__"):
-        attributes = kind.__attrs_attrs__
-        aliases = {field.name: field.alias for field in attributes if field.init}
-        return RecordCodec(kind, _codecs(kind, annotation, codec_for, list(aliases)), aliases)
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return RecordCodec(kind, _codecs(kind, annotation, codec_for, list(kind._fields)))
-    return None
-
-
-def _codecs(
-    kind: Any, annotation: Any, codec_for: CodecOf, names: list[str] | None = None
-) -> dict[str, Codec]:
-    hints = typing.get_type_hints(kind)
-    variables = dict(
-        zip(getattr(kind, "__parameters__", ()), typing.get_args(annotation), strict=False)
-    )
+    fields = record_fields(annotation)
+    if fields is None:
+        return None
     codecs: dict[str, Codec] = {}
-    for name in hints if names is None else names:
+    for name, hint in fields.annotations.items():
         try:
-            codecs[name] = codec_for(_substitute(hints.get(name, Any), variables))
+            codecs[name] = codec_for(hint)
         except TypeError as problem:
             raise TypeError(f"{kind.__qualname__}.{name}: {problem}") from None
-    return codecs
+    if typing.is_typeddict(kind):
+        return TypedDictionary(kind, codecs, fields.required)
+    return RecordCodec(kind, codecs, fields.aliases)
+
+
+class RecordFields(NamedTuple):
+    """The fields that the constructor of a class takes. Immutable.
+
+    Attributes:
+        annotations: Annotation of each field, with type variables replaced.
+        required: Fields without a default.
+        aliases: Parameters of the constructor by field, if their names differ.
+    """
+
+    annotations: dict[str, Any]
+    required: Set[str]
+    aliases: dict[str, str]
+
+
+def record_fields(annotation: Any, /) -> RecordFields | None:
+    """Return the fields of a TypedDict, dataclass, attrs class or NamedTuple. None for others."""
+    kind: Any = typing.get_origin(annotation) or annotation
+    aliases: dict[str, str] = {}
+    if typing.is_typeddict(kind):
+        names = list(typing.get_type_hints(kind))
+        required = _required_keys(kind)
+    elif dataclasses.is_dataclass(kind):
+        fields = [field for field in dataclasses.fields(kind) if field.init]
+        names = [field.name for field in fields]
+        required = {field.name for field in fields if _has_no_default(field)}
+    elif hasattr(kind, "__attrs_attrs__"):
+        attributes = [attribute for attribute in kind.__attrs_attrs__ if attribute.init]
+        aliases = {attribute.name: attribute.alias for attribute in attributes}
+        names = list(aliases)
+        nothing = sys.modules["attr"].NOTHING  # imported, because the class comes from it
+        required = {attribute.name for attribute in attributes if attribute.default is nothing}
+    elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        names = list(kind._fields)
+        required = set(names) - set(kind._field_defaults)
+    else:
+        return None
+    hints = typing.get_type_hints(kind)
+    parameters = getattr(kind, "__parameters__", ())
+    variables = dict(zip(parameters, typing.get_args(annotation), strict=False))
+    annotations = {name: _substitute(hints.get(name, Any), variables) for name in names}
+    return RecordFields(annotations, required, aliases)
+
+
+def _required_keys(kind: Any) -> set[str]:
+    """Return the keys that a TypedDict must have.
+
+    `__required_keys__` is wrong if annotations are text: it ignores NotRequired then.
+    """
+    hints = typing.get_type_hints(kind, include_extras=True)
+    origins = {name: typing.get_origin(hint) for name, hint in hints.items()}
+    return {
+        name
+        for name, origin in origins.items()
+        if origin is typing.Required or (kind.__total__ and origin is not typing.NotRequired)
+    }
+
+
+def _has_no_default(field: Any) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is missing and field.default_factory is missing
 
 
 def _substitute(hint: Any, variables: dict[Any, Any]) -> Any:
