@@ -182,8 +182,9 @@ class App:
         """
         from .worker_setup import WorkerSetup  # noqa: PLC0415  # needs SQLAlchemy
 
+        job_types = self.kinds(only)
         setup = WorkerSetup(self.registrations, self.ledger, self._parking, self._keep)
-        return setup.make_worker(threads=threads, only=only, drain=drain, name=name)
+        return setup.make_worker(job_types, only, threads=threads, drain=drain, name=name)
 
     def work(
         self,
@@ -302,7 +303,7 @@ class App:
         """
         from ..ledger.jobs.spill import LeaveBehind  # noqa: PLC0415
 
-        return LeaveBehind(lambda: self.ledger, kind, key)
+        return LeaveBehind(self.opener.ledger, kind, key)
 
     def items(self, name: str, /) -> LedgerItems:
         """Return the store that counts the rejections of a batch's items in the ledger.
@@ -315,7 +316,7 @@ class App:
         """
         from ..batch.store.ledger import LedgerItems  # noqa: PLC0415
 
-        return LedgerItems(lambda: self.ledger, name)
+        return LedgerItems(self.opener.ledger, name)
 
     # --- Events
 

@@ -35,10 +35,19 @@ class WorkerSetup:
     keep: Seconds | None
 
     def make_worker(
-        self, *, threads: int, only: Collection[str] | None, drain: Seconds, name: str | None
+        self,
+        job_types: Sequence[JobType],
+        only: Collection[str] | None,
+        /,
+        *,
+        threads: int,
+        drain: Seconds,
+        name: str | None,
     ) -> Worker:
-        """Return a worker, not started yet. See `App.worker` for the options."""
-        job_types = self.registrations.job_types(only)
+        """Return a worker with these job types, not started yet.
+
+        `only` also selects datasets. See `App.worker` for the options.
+        """
         return Worker(
             self.ledger,
             job_types,
