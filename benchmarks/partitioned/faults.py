@@ -14,7 +14,7 @@ from datetime import date
 from typing import Protocol
 
 from redrive.backoff import fixed
-from redrive.core.context import Simulation, simulated
+from redrive.core.context import Simulation, simulate
 from redrive.ledger import open_ledger
 from redrive.partitions.control.plane import Control
 from redrive.partitions.control.sweeps import Grid
@@ -257,7 +257,7 @@ def _begin(subject: Subject, under: list[Under], turns: dict[str, int], tally: T
 @contextmanager
 def _clocked() -> Iterator[FakeClock]:
     clock = FakeClock()
-    with simulated(Simulation(clock, lambda: 0.0, None, ledger=True)):
+    with simulate(Simulation(clock, lambda: 0.0, None, ledger=True)):
         yield clock
 
 
