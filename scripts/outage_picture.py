@@ -1,4 +1,4 @@
-"""Draw docs/pictures/outage.svg: a job type in an outage of an hour, simulate with the rule itself.
+"""Draw docs/pictures/outage.svg: a job type in an outage of an hour, simulated with the rule itself.
 
 A job is submitted every 4 seconds. The service they call is down from minute 5 to minute 65. Nothing is
 measured: `redrive.core.outage` decides, on a clock of the simulation.
