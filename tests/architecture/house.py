@@ -299,7 +299,8 @@ def public_names(modules: Iterable[Module]) -> set[str]:
             if isinstance(node, ast.ImportFrom) and each.is_package:
                 names |= {alias.asname or alias.name for alias in node.names}
             elif isinstance(node, ast.ClassDef):
-                bases[node.name] |= {base.id for base in node.bases if isinstance(base, ast.Name)}
+                plain = [base.value if isinstance(base, ast.Subscript) else base for base in node.bases]
+                bases[node.name] |= {base.id for base in plain if isinstance(base, ast.Name)}
     waiting = list(names)
     while waiting:
         new = bases.get(waiting.pop(), set()) - names

@@ -149,7 +149,8 @@ def test_wide_signatures_count_unless_they_are_public() -> None:
         module(
             "redrive.ops.operator",
             f"class Part:\n  def plan(self, {nine}): ...\n"
-            f"class Operator(Part):\n  def start(self, {nine}): ...\n  def _own(self, {nine}): ...\n"
+            f"class Generic:\n  def show(self, {nine}): ...\n"
+            f"class Operator(Part, Generic[int]):\n  def start(self, {nine}): ...\n  def _own(self, {nine}): ...\n"
             f"class Hidden:\n  def start(self, {nine}): ...\n"
             f"def begin({nine}): ...\ndef eight(self, a, b, c, d, e, f, g, h): ...\n",
         ),
