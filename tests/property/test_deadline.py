@@ -21,7 +21,7 @@ draws = st.sampled_from([0.0, 0.25, 0.5, 1.0])
 @contextmanager
 def instantly(draw: float = 0.0) -> Iterator[FakeClock]:
     with instant(jitter=draw) as clock:
-        clock._began = 0.0
+        clock._started_monotonic = 0.0
         yield clock
 
 

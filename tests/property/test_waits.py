@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive import RetryPolicy, backoff
-from redrive.core.policy import doubled
+from redrive.core.policy import exponential_wait
 
 SECONDS = st.floats(0, 1e9)
 DRAWS = st.floats(0, 1, exclude_max=True)
@@ -46,7 +46,7 @@ def test_waits_never_get_shorter(policy: RetryPolicy, attempt: int, draw: float)
 def test_doubling_is_exact_or_infinite(base: float, attempt: int) -> None:
     exact = Fraction(base) * 2 ** (attempt - 1)
     largest = Fraction(math.nextafter(math.inf, 0))
-    assert doubled(base, attempt) == (exact if exact <= largest else math.inf)
+    assert exponential_wait(base, attempt) == (exact if exact <= largest else math.inf)
 
 
 @pytest.mark.req("R-9")
@@ -79,7 +79,7 @@ def test_powers_stay_within_their_cap_and_its_share(base: float, cap: float, jit
 @given(SECONDS, st.floats(0.001, 1e9), ATTEMPTS, DRAWS)
 def test_full_jitter_stays_below_the_doubled_base_and_the_cap(base: float, cap: float, attempt: int, draw: float) -> None:
     wait = backoff.full_jitter(base, cap=cap)(attempt, draw)
-    assert 0 <= wait <= min(cap, doubled(base, attempt))
+    assert 0 <= wait <= min(cap, exponential_wait(base, attempt))
     assert wait < cap
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..core.policy import RetryPolicy, doubled
+from ..core.policy import RetryPolicy, exponential_wait
 from .mapping import ClientMapping, Mapped
 
 FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS = 1.0, 20.0
@@ -12,7 +12,7 @@ FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS = 1.0, 20.0
 
 def _wait_range(_policy: RetryPolicy, attempt: int) -> tuple[float, float]:
     """Both clients use full jitter of the standard mode of AWS."""
-    return 0.0, min(MAX_WAIT_SECONDS, doubled(FIRST_WAIT_SECONDS, attempt))
+    return 0.0, min(MAX_WAIT_SECONDS, exponential_wait(FIRST_WAIT_SECONDS, attempt))
 
 
 BOTOCORE = ClientMapping(

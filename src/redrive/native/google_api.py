@@ -8,7 +8,7 @@ from functools import cache, wraps
 from typing import Any
 
 from ..core.fault import Rules
-from ..core.policy import RetryPolicy, doubled
+from ..core.policy import RetryPolicy, exponential_wait
 from ..engine.nesting import GIVE_UPS, Outcome, mark
 from ..engine.rules import Classifier, error_rules
 from .mapping import ClientMapping, Mapped
@@ -19,7 +19,7 @@ MIN_WAIT_SECONDS = 0.001
 
 
 def _wait_range(policy: RetryPolicy, attempt: int) -> tuple[float, float]:
-    longest = doubled(max(policy.backoff_base, MIN_WAIT_SECONDS), attempt)
+    longest = exponential_wait(max(policy.backoff_base, MIN_WAIT_SECONDS), attempt)
     return 0.0, min(longest, max(policy.backoff_max, MIN_WAIT_SECONDS))
 
 

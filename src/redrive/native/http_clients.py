@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..core.fault import RETRYABLE
 from ..core.known.http_status import STATUS_KINDS
-from ..core.policy import RetryPolicy, doubled
+from ..core.policy import RetryPolicy, exponential_wait
 from ..core.retry_after import retry_after
 from .mapping import ClientMapping, Mapped, policy_wait_range
 
@@ -82,7 +82,7 @@ def urllib3(policy: RetryPolicy, /) -> Mapped[Retry]:
 
 
 def _httpx_wait_range(_policy: RetryPolicy, attempt: int) -> tuple[float, float]:
-    wait = 0.0 if attempt == 1 else doubled(HTTPX_FIRST_WAIT_SECONDS, attempt - 1)
+    wait = 0.0 if attempt == 1 else exponential_wait(HTTPX_FIRST_WAIT_SECONDS, attempt - 1)
     return wait, wait
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -308,12 +307,6 @@ def test_old_events_are_removed_and_their_jobs_are_not(app: App, ledger: Ledger)
     assert app.receive(Event("paid", 1, id="old")), "the event is stored anew"
     work(app)
     assert seen == ["old", "new"], "and its handler knows that it has done it"
-    keeps = App(ledger, keep=math.inf)
-    keeps.on("paid", name="book")(nothing)
-    assert "forget events" not in [chore.name for chore in keeps.chores(keeps.kinds())]
-
-
-def nothing(event: Event[Any]) -> None: ...
 
 
 class Misuse:

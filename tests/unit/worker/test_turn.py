@@ -150,5 +150,5 @@ def test_the_next_turn_is_never_later_than_anything_that_needs_one(empty_until: 
     turns = state()
     turns.signal.clear(0.0)
     turns.empty_until = empty_until
-    turn_at = next_turn_at(turns, is_busy=False, others=others)
+    turn_at = next_turn_at(turns, is_busy=False, times=others)
     assert all(turn_at <= time for time in (*empty_until.values(), *others))
