@@ -309,6 +309,9 @@ def test_old_events_are_removed_and_their_jobs_are_not(app: App, ledger: Ledger)
     assert seen == ["old", "new"], "and its handler knows that it has done it"
 
 
+def nothing(event: Event[Any]) -> None: ...
+
+
 class Misuse:
     """Functions that are rejected at decoration."""
 
