@@ -20,12 +20,7 @@ from .registrations import Registrations
 
 if TYPE_CHECKING:
     from ..batch.store.ledger import LedgerItems
-    from ..commands.command import (
-        BoundCommand,
-        CommandDecorator,
-        ScheduledDecorator,
-        TransactionalDecorator,
-    )
+    from ..commands.command import BoundCommand, CommandDecorator, ScheduledDecorator, TxDecorator
     from ..commands.job import Job
     from ..commands.registry import CommandRegistry
     from ..core.outage import Parking
@@ -105,11 +100,9 @@ class App:
                 ledger.
             ValueError: The URL is not valid.
         """
-        self.opener = LedgerOpener(ledger, migrate, secrets)
+        self.opener = opener = LedgerOpener(ledger, migrate, secrets)
         self.stores = to_registry(stores)
-        self.registrations = Registrations(
-            self.opener.ledger, lambda: self.stores, include, sources
-        )
+        self.registrations = Registrations(opener.ledger, lambda: self.stores, include, sources)
         self._parking, self._keep = parking, keep
         if secrets:
             hide(*secrets)
@@ -196,8 +189,14 @@ class App:
     ) -> None:
         """Run a worker until SIGTERM or SIGINT, then drain it.
 
-        A second signal stops it at once. `redrive work module:app` does the same. The options are
-        those of `worker`.
+        A second signal stops it at once. `redrive work module:app` does the same.
+
+        Args:
+            threads: Maximum number of sync functions that run at the same time.
+            only: Names of the job types and datasets to run. Default: all that are registered.
+            drain: Seconds that running jobs get after the signal. A job that has not ended by then
+                is returned to the queue. That does not count as an attempt.
+            name: Name of the worker in the console and the CLI. Default: host name and process id.
         """
         from ..worker.worker import run_until_signal  # noqa: PLC0415  # needs SQLAlchemy
 
@@ -211,7 +210,7 @@ class App:
         self, name: str, /, *, in_transaction: Literal[True], key: KeyOf | None = None,
         retry: RetryLike | None = None, concurrency: int | None = None, rate: float | None = None,
         priority: int = 0, spent: Literal["dead", "blocked"] = "dead",
-    ) -> TransactionalDecorator: ...
+    ) -> TxDecorator: ...
     @overload
     def command(
         self, name: str, /, *, cron: str, timezone: str = "UTC", retry: RetryLike | None = None,

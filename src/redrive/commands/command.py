@@ -283,7 +283,7 @@ class ScheduledDecorator(Protocol):
     def __call__(self, fn: Callable[[], R], /) -> SyncCommand[[], R]: ...
 
 
-class TransactionalDecorator(Protocol):
+class TxDecorator(Protocol):
     """Decorates functions that take the connection first. Callers of `submit` do not pass it."""
 
     def __call__(
