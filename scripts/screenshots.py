@@ -65,11 +65,11 @@ def main() -> int:
             let_in(context, url)
             if everywhere is None:
                 for name, path in PICTURES.items():
-                    app.ledger.beat("web-1:41")  # keep the worker online
+                    app.ledger.maintenance.heartbeat("web-1:41")  # keep the worker online
                     picture(context, url + path, ROOT / "docs" / "pictures" / f"{name}.png", 1280, "light")
             else:
                 for name, path in EVERY.items():
-                    app.ledger.beat("web-1:41")
+                    app.ledger.maintenance.heartbeat("web-1:41")
                     for width, scheme in ((390, "light"), (1280, "dark"), (390, "dark"), (1280, "light")):
                         picture(context, url + path, everywhere / f"{name}-{width}-{scheme}.png", width, scheme)
             context.close()

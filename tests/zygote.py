@@ -128,7 +128,7 @@ def warm() -> Zygote:
 def arm(setting: str) -> None:
     """What importing redrive does where the variable is set: here it was imported before."""
     if setting:
-        nothing, point = failpoint.crash_point, failpoint.armed(setting)
+        nothing, point = failpoint.crash_point, failpoint.arm(setting)
         for module in list(sys.modules.values()):
             if getattr(module, "crash_point", None) is nothing:
                 vars(module)["crash_point"] = point

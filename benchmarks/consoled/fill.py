@@ -94,10 +94,12 @@ def fill(ledger: Ledger, size: int) -> None:
             session.raw.execute(text)
         session.raw.execute("ANALYZE" if session.sqlite else "VACUUM ANALYZE")
     for number in range(5):
-        ledger.beat(f"web-{number}", {"kinds": [f"kind.{each}" for each in range(KINDS)], "threads": 8, "version": "1"})
+        ledger.maintenance.heartbeat(
+            f"web-{number}", {"kinds": [f"kind.{each}" for each in range(KINDS)], "threads": 8, "version": "1"}
+        )
     ledger.submit_many([NewJob("kind.0", f"now-{each}", priority=-2) for each in range(40)])
     ledger.claim({"kind.0": 40}, worker="web-1", lease=3600)
     ann = Operator(ledger, actor="ann")
     for _ in range(3):
         ann.apply(ann.replay(kind="kind.1", limit=50), because="measured")
-    ledger.fold()
+    ledger.maintenance.fold_counters()

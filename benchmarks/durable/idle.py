@@ -20,7 +20,7 @@ def idle(url: str, polls: int, poll: float) -> Idle:
     from redrive.ledger import open_ledger
 
     with open_ledger(url, migrate=True) as ledger:
-        wake = ledger.wake()
+        wake = ledger.listen()
         ledger.claim({KIND: 100}, worker="idle")
         wake.wait(0.05)
         with ledger.connections.write.use() as session:

@@ -68,12 +68,12 @@ class SamePostgres:
         import psycopg
 
         from redrive.ledger import open_ledger
-        from redrive.ledger.store.postgres.arrays import blobs, texts
+        from redrive.ledger.store.postgres.arrays import bytes_array, text_array
         from redrive.ledger.store.postgres.submit import SUBMIT_PLAIN
 
         open_ledger(url, migrate=True).close()
         self.connections = [psycopg.connect(url, autocommit=True, prepare_threshold=0) for _ in range(SUBMITTERS)]
-        self.statement, self.texts, self.blobs = SUBMIT_PLAIN, texts, blobs
+        self.statement, self.texts, self.blobs = SUBMIT_PLAIN, text_array, bytes_array
         self.numbers = count()
 
     def submit(self, seconds: float) -> float:

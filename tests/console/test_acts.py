@@ -165,17 +165,17 @@ def test_one_users_data_is_erased(page: Page, app: App) -> None:
 def test_a_sweep_says_when_nobody_is_there_to_carry_it_out(page: Page, app: App) -> None:
     letters = [one.id for one in app.ledger.dead_letters(status="pending", error="Timeout", limit=2)]
     sweep = app.ledger.sweeps.begin("replay", letters, actor="ann", because="slowly", rate=0.001)
-    app.ledger.beat("web-1:41")
+    app.ledger.maintenance.heartbeat("web-1:41")
     page.goto(f"/sweeps/{sweep.id}")
     expect(page.locator("#progress")).to_contain_text("running")
     expect(page.get_by_text("no worker online")).to_have_count(0)
-    app.ledger.leave("web-1:41")
+    app.ledger.maintenance.deregister_worker("web-1:41")
     for path in (f"/sweeps/{sweep.id}", "/sweeps"):
         page.goto(path)
         expect(page.get_by_text("no worker online")).to_be_visible()
         expect(page.locator(".cli code").first).to_have_text("redrive work module:app")
     Operator(app, actor="ann").cancel(sweep.id, because="seen enough")
-    app.ledger.beat("web-1:41")
+    app.ledger.maintenance.heartbeat("web-1:41")
 
 
 @pytest.mark.req("O-5")

@@ -46,7 +46,7 @@ def in_trouble(app: App, odd: str = NASTY) -> None:
     odd: what stands in some of their errors, keys and ids.
     """
     ledger = app.ledger
-    ledger.beat("web-1:41", {"threads": 8, "kinds": ["receipts.send", "crm.sync", "qscore", "badges"]})
+    ledger.maintenance.heartbeat("web-1:41", {"threads": 8, "kinds": ["receipts.send", "crm.sync", "qscore", "badges"]})
     _dead(ledger, "crm.sync", 14, "attempts", TIMEOUT, "TimeoutError: read timed out after # s")
     _dead(ledger, "crm.sync", 3, "permanent", REFUSED, "CrmRejected: # Unprocessable")
     _dead(

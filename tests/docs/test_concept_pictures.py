@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from redrive.batch.report import Status as ItemStatus
-from redrive.ledger.state import Shown
+from redrive.ledger.model import DisplayState
 from redrive.partitions.model import Status as PartitionStatus
 from tests.architecture.layers import LAYERS
 
@@ -31,7 +31,7 @@ def test_the_files_are_as_the_script_draws_them(script: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "states"),
     [
-        ("JOB", set(get_args(Shown))),
+        ("JOB", set(get_args(DisplayState))),
         ("PARTITION", set(get_args(PartitionStatus))),
         ("ITEM", set(get_args(ItemStatus)) - {"rejected"}),
     ],

@@ -56,7 +56,7 @@ def fill(ledger: Ledger) -> None:
     ledger.settle([one.done(b"r"), two.again(5, error="e"), three.dead("x", error="e")])
     (letter,) = ledger.dead_letters()
     ledger.replay([letter.id], actor="ann", because="so")
-    ledger.beat("w")
+    ledger.maintenance.heartbeat("w")
 
 
 def contents(url: str) -> dict[str, list[Any]]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..idempotency.once import TransactionalOnce
     from ..journal.record import Sink
     from ..ledger.db.caller_transaction import Transaction
-    from ..ledger.jobs.spill import LeaveBehind
+    from ..ledger.jobs.spill import SpillToJob
     from ..ledger.ledger import Ledger
     from ..messages.event import Event
     from ..messages.handlers import EventHandler, TxEventHandler
@@ -285,7 +285,7 @@ class App:
         """
         return self.commands.submit_many(list(works), tx)
 
-    def spill(self, kind: str, /, *, key: Key | KeyOf | None = None) -> LeaveBehind:
+    def spill(self, kind: str, /, *, key: Key | KeyOf | None = None) -> SpillToJob:
         """Return a function for `retry(spill=...)` that enqueues a failed call as a job.
 
         The job gets the arguments of the call, the attempts so far and the correlation ids. It is
@@ -300,9 +300,9 @@ class App:
         Returns:
             The function to pass as `spill=`.
         """
-        from ..ledger.jobs.spill import LeaveBehind  # noqa: PLC0415
+        from ..ledger.jobs.spill import SpillToJob  # noqa: PLC0415
 
-        return LeaveBehind(self.opener.ledger, kind, key)
+        return SpillToJob(self.opener.ledger, kind, key)
 
     def items(self, name: str, /) -> LedgerItems:
         """Return the store that counts the rejections of a batch's items in the ledger.

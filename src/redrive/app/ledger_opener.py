@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..ledger.db.address import parse
-from ..ledger.open import installed, open_ledger
+from ..ledger.open import open_ledger, require_extra
 
 if TYPE_CHECKING:
     from ..idempotency.keys import Keys
@@ -31,7 +31,7 @@ class LedgerOpener:
             raise TypeError(
                 f"secrets must be a collection of names, not one text; pass [{secrets!r}]"
             )
-        installed()  # Report a missing extra here: an app can do nothing without it.
+        require_extra()  # Report a missing extra here: an app can do nothing without it.
         if isinstance(configured, str):
             parse(configured)  # Reject an invalid address here, not when the ledger is opened.
         elif configured is not None and not hasattr(configured, "submit"):
@@ -140,5 +140,5 @@ class LedgerOpener:
                 else:
                     self._ledger = self._configured
                 if self._secrets:
-                    self._ledger.hide(self._secrets)
+                    self._ledger.maintenance.hide(self._secrets)
             return self._ledger

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import sqlalchemy.ext.asyncio
 
     from ..ledger.db.caller_transaction import Transaction
-    from ..ledger.record import NewJob, Submitted
+    from ..ledger.model import NewJob, Submitted
     from .spec import CommandSpec
 
 P = ParamSpec("P")

@@ -14,7 +14,7 @@ from ..core.codec import Codec, codec, from_bytes, outline, to_bytes
 from ..core.codec.codec import Arguments
 from ..core.codec.misfit import misfit
 from ..core.key import Key, KeyLike, KeyOf, Template
-from ..ledger.record import Lease
+from ..ledger.model import Lease
 from ..worker.job_type import Undecodable, Unstorable
 from .options import key_text
 

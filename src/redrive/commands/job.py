@@ -16,9 +16,8 @@ from ..errors import Dead, LedgerError
 if TYPE_CHECKING:
     from ..ledger.aio import AsyncLedger
     from ..ledger.ledger import Ledger
-    from ..ledger.record import Job as Row
-    from ..ledger.record import Submitted
-    from ..ledger.state import Shown
+    from ..ledger.model import DisplayState, Submitted
+    from ..ledger.model import Job as Row
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -80,7 +79,7 @@ class Job(Generic[R_co]):
         """False if the job key existed. This is the job that it has."""
 
     @property
-    def state(self) -> Shown:
+    def state(self) -> DisplayState:
         """State of the job: `idle`, `queued`, `running`, `retry_wait`, `done`, `blocked`, `dlq`,
         `replaying` or `discarded`.
 

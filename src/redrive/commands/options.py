@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
 
 from ..core.key import Key, KeyLike, KeyOf
 from ..core.seconds import Seconds, seconds
-from ..ledger.state import PRIORITIES
+from ..ledger.model import PRIORITIES
 
 if TYPE_CHECKING:
     from ..engine.retry import RetryLike

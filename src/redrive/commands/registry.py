@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..core.codec import from_bytes
 from ..ledger.aio import AsyncLedger
 from ..ledger.ledger import Ledger
-from ..ledger.record import Job as Row
-from ..ledger.record import Lease, Submitted
+from ..ledger.model import Job as Row
+from ..ledger.model import Lease, Submitted
 from ..worker.job_type import JobType
 from .command import BoundCommand, Command, make_command
 from .job import Job, ResultDecoder

@@ -8,7 +8,7 @@ from typing import Self
 
 from ..core.key import Key
 from ..ledger.ledger import Ledger
-from ..ledger.record import NewJob
+from ..ledger.model import NewJob
 from ..worker.job_type import JobType
 from .envelope import ENVELOPE_VERSION
 from .spec import CRON_HEADER, CommandSpec

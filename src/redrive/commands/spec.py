@@ -10,9 +10,9 @@ from typing import Any
 from ..core.key import Key
 from ..core.seconds import real, whole_number
 from ..engine.settings import RetrySettings
-from ..ledger.record import NewJob
-from ..ledger.validation import MAX_KIND
-from ..ledger.validation import name as check_printable
+from ..ledger.model import NewJob
+from ..ledger.validation import MAX_KIND_BYTES
+from ..ledger.validation import check_name as check_printable
 from ..worker.job_type import Execution, durable_settings, execution_of, qualified_name
 from .cron import Cron
 from .envelope import ENVELOPE_VERSION, Envelope
@@ -102,7 +102,7 @@ def check_name(name: object, /) -> None:
         raise TypeError(
             'a command needs a name, which the ledger stores; write @app.command("receipts.send")'
         )
-    check_printable("a command's name", name, MAX_KIND)
+    check_printable("a command's name", name, MAX_KIND_BYTES)
     Key("command", "", "x", str(name))  # The name is a part of generated keys.
 
 

@@ -18,7 +18,7 @@ def main(url: str, name: str, lease: float) -> None:
     """Work until everything is done, whoever had begun it."""
     with open_ledger(url) as ledger:
         while True:
-            ledger.beat(name)
+            ledger.maintenance.heartbeat(name)
             ledger.reap()
             # Claimed, not started: what only waits in the batch of a worker that dies has lost nothing by it.
             leases = ledger.claim({KIND: BATCH}, worker=name, lease=lease, start=False)
@@ -42,7 +42,7 @@ def _send(ledger: Ledger, lease: Lease, name: str) -> None:
             tx.exec_driver_sql("INSERT INTO sent VALUES (?, ?)", (lease.key, name))
             ledger.settle(lease.done(), tx=tx)
     except LeaseLost:
-        ledger.count_late([lease.done()])  # frozen for too long: another one has it, and this changed nothing
+        ledger.maintenance.count_late([lease.done()])  # frozen for too long: another one has it, and this changed nothing
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ class ClaimContext:
         keys = self._keys()
         wait = self._wait
         if self._tx is not None:
-            self._run = keys.ledger.joined(self._tx)
+            self._run = keys.ledger.connections.adopt_transaction(self._tx)
             if keys.has_single_writer:
                 wait = None  # the other holder cannot settle while our transaction is open
         result = acquire(keys, self._key, self._request_hash, self._keep, wait, self._run)
@@ -168,7 +168,7 @@ class ClaimContext:
             raise RuntimeError(f"this claim of {self._key} is already in use; create a new one")
 
     def _acquire_in_transaction(self, connection: Any, keys: Keys) -> BeginResult:
-        self._run = keys.ledger.joined(connection)
+        self._run = keys.ledger.connections.adopt_transaction(connection)
         return acquire(keys, self._key, self._request_hash, self._keep, None, self._run)
 
     def _start(self, keys: Keys, result: BeginResult) -> Claim:

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timedelta, timezone
 from typing import Any, NamedTuple, TypeAlias
 
-from ..ledger.db.types import micros
+from ..ledger.timestamps import to_micros
 from .record import BeginResult
 
 MIN_RETRY_SECONDS = 1.0
@@ -77,5 +77,5 @@ def retry_at(fence: int | None, lease: float, /) -> datetime:
     The fence of the holder is the time at which it began. None: not known.
     """
     now = datetime.now(timezone.utc)
-    elapsed = 0.0 if fence is None else (micros(now) - fence) / 1_000_000
+    elapsed = 0.0 if fence is None else (to_micros(now) - fence) / 1_000_000
     return now + timedelta(seconds=max(MIN_RETRY_SECONDS, min(elapsed, lease)))

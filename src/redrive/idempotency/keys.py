@@ -24,7 +24,7 @@ from ..errors import LeaseLost, LedgerUnavailable
 from ..ledger.db.compiled import Runner
 from ..ledger.failpoint import crash_point
 from ..ledger.ledger import Ledger
-from ..ledger.validation import payload
+from ..ledger.validation import check_payload
 from . import maintenance
 from .decision import KeyRow, decide, retry_at
 from .lease_renewer import LeaseRenewer
@@ -124,14 +124,14 @@ class Keys:
 
     def _on_session(self, act: Callable[[Runner], T]) -> T:
         """Run statements on a session of the ledger."""
-        session = self._write.take()
+        session = self._write.acquire()
         try:
             return act(session.run)
         except Exception as error:
             session.explain(error)
             raise
         finally:
-            self._write.give(session)
+            self._write.release(session)
 
     def _begin_after_lost_connection(self, key: KeyId, terms: BeginTerms) -> BeginResult:
         """Begin again. The lost statement may have begun the key for this caller."""
@@ -165,7 +165,7 @@ class Keys:
         if not self._unconfirmed:
             return
         # On a session of its own, as `renew`. A holder stands for one `begin`: later ones are safe.
-        with self.ledger.connections.apart() as session:
+        with self.ledger.connections.own_session() as session:
             for key, holder in list(self._unconfirmed.items()):
                 own = _result_of_holder(maintenance.find(session, key), holder)
                 if own is not None:
@@ -216,12 +216,13 @@ class Keys:
 
     def peek(self, key: KeyId, request_hash: bytes | None = None, /) -> BeginResult | None:
         """Return the result of `begin` without changing anything. None: the caller could begin."""
-        self._write.outside()  # rejects a thread that could not begin, even if the key is completed
-        session = self._read.take()  # a `with` would cost 10 % of this method
+        # Reject a thread that could not begin, even if the key is completed.
+        self._write.assert_not_nested()
+        session = self._read.acquire()  # a `with` would cost 10 % of this method
         try:
             values = self._store.read(session.run, key)
         finally:
-            self._read.give(session)
+            self._read.release(session)
         return None if values is None else decide(values, request_hash, self.lease)
 
     def is_likely_new(self, key: KeyId, /) -> bool:
@@ -251,7 +252,7 @@ class Keys:
             LeaseLost: The key belongs to another holder. Nothing was changed.
         """
         if response is not None:
-            payload("response", response, self.ledger.max_payload)
+            check_payload("response", response, self.ledger.max_payload)
         result = KeyResult("completed", response, None, keep)
         self._settle(
             "complete", key, fence, run, lambda run: self._store.settle(run, key, fence, result)
@@ -303,7 +304,7 @@ class Keys:
     def renew(self, leased: Sequence[LeasedKey], /) -> list[LeasedKey]:
         """Extend leases and return the lost ones. The lease renewer calls this."""
         # On a session of its own: the work whose leases are renewed may use all others.
-        with self.ledger.connections.apart() as session, session.transaction("key.renew"):
+        with self.ledger.connections.own_session() as session, session.transaction("key.renew"):
             return self._store.renew(session.run, leased, self.lease)
 
     @property
@@ -394,7 +395,7 @@ class Keys:
 
         The lease renewer calls this every minute.
         """
-        with self.ledger.connections.apart() as session:
+        with self.ledger.connections.own_session() as session:
             return maintenance.sweep(session, limit)
 
     def close(self) -> None:

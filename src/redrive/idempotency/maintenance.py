@@ -67,7 +67,7 @@ def page(
 
 def release(session: Session, key: KeyId, /, *, actor: str, because: str, force: bool) -> KeyRecord:
     """Delete a key, with an entry in the audit log."""
-    audit.said(actor, because)
+    audit.check_actor(actor, because)
     with session.transaction("key.release") as connection:
         locked = select(*_RECORD_COLUMNS).where(*_is_key(key)).with_for_update()
         row = connection.execute(locked).first()

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 from ..core.key import Key, KeyLike
-from ..ledger.validation import MAX_KEY, name
+from ..ledger.validation import MAX_KEY_BYTES, check_name
 
 Status: TypeAlias = Literal["processing", "completed", "failed"]
 Outcome: TypeAlias = Literal["fresh", "completed", "failed", "busy", "conflict"]
@@ -38,7 +38,7 @@ class KeyId(NamedTuple):
                 f"a key must be a redrive.Key or its text, not {type(key).__name__}: {key!r}"
             )
         text = str(key)
-        name("key", text, MAX_KEY)
+        check_name("key", text, MAX_KEY_BYTES)
         return cls(key.domain, key.user, text)
 
     @classmethod
@@ -48,8 +48,8 @@ class KeyId(NamedTuple):
         is_plain = "%" not in text and parts[0] and parts[2] and text.isprintable()
         if not is_plain or "::" in f":{parts[3]}:" or ":" not in parts[3]:
             return cls.of(text)
-        if len(text) * 4 > MAX_KEY:
-            name("key", text, MAX_KEY)
+        if len(text) * 4 > MAX_KEY_BYTES:
+            check_name("key", text, MAX_KEY_BYTES)
         return cls(parts[0], parts[1], text)
 
     def __str__(self) -> str:

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from . import validation
-from .jobs.group_commit import Entry
+from .jobs.group_commit import Submission
 from .ledger import Ledger
-from .record import NewJob, Submitted
+from .model import NewJob, Submitted
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,52 +71,61 @@ class AsyncLedger:
         Returns:
             The jobs that the keys have now, in the same order.
         """
-        given = list(jobs)
+        batch = list(jobs)
         if tx is not None:
             if not hasattr(tx, "run_sync"):
-                raise TypeError(f"tx must be an AsyncConnection or an AsyncSession here, not {type(tx).__name__}")
-            return await tx.run_sync(lambda connection: self.ledger.submit_many(given, tx=connection))  # type: ignore[no-any-return]
-        checked = [validation.checked(job, self.ledger.max_payload) for job in given]
+                raise TypeError(
+                    "tx must be an AsyncConnection or an AsyncSession here, "
+                    f"not {type(tx).__name__}"
+                )
+            submit_many = self.ledger.submit_many
+            submitted: list[Submitted] = await tx.run_sync(
+                lambda connection: submit_many(batch, tx=connection)
+            )
+            return submitted
+        checked = [validation.check_job(job, self.ledger.max_payload) for job in batch]
         if not checked:
             return []
+        return await self._submit_with_others(checked)
+
+    async def _submit_with_others(self, jobs: list[NewJob]) -> list[Submitted]:
         loop = asyncio.get_running_loop()
-        gathering = self.ledger.gathering
+        group_commit = self.ledger.group_commit
         done = loop.create_future()
+        context = copy_context()  # it may hold a test's clock
 
         def finish() -> None:
-            if not done.done():  # the caller may have been cancelled meanwhile
+            if not done.done():  # the caller may have been cancelled
                 done.set_result(None)
 
-        def tell() -> None:
+        def notify_caller() -> None:
             try:
                 loop.call_soon_threadsafe(finish)
             except RuntimeError:
-                pass  # the loop is closed: nobody is left to be told, and the others still have to be
-
-        context = copy_context()  # a test's clock is in it
+                pass  # the loop is closed, but other callers must still be notified
 
         def lead() -> None:
             try:
-                context.run(gathering.lead, entry)
+                context.run(group_commit.lead, submission)
             finally:
-                tell()
+                notify_caller()
 
-        def woken() -> None:
-            if entry.settled:
-                tell()
+        def wake() -> None:
+            if submission.is_done:
+                notify_caller()
                 return
-            gathering.look(entry)
-            if entry.leads:
+            group_commit.check(submission)
+            if submission.is_leader:
                 self._thread.submit(lead)
 
-        # Who is to write for all does so even if its own caller has been cancelled: the others wait for it.
-        entry = Entry(checked, woken)
-        gathering.join(entry)
-        if entry.leads:
+        # A leader writes even if its own caller was cancelled, because others wait for it.
+        submission = Submission(jobs, wake)
+        group_commit.join(submission)
+        if submission.is_leader:
             self._thread.submit(lead)
         await done
-        return entry.result()
+        return submission.result()
 
     def close(self) -> None:
-        """End the thread. The ledger itself stays open."""
+        """Close the thread. The ledger itself stays open."""
         self._thread.shutdown(wait=False)

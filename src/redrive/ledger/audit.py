@@ -1,4 +1,4 @@
-"""Audit: what people and automations decided: who, when, because of what. Each entry carries the hash of the one before."""
+"""The audit log: who decided what, when and why. Each entry contains the hash of the one before."""
 
 from __future__ import annotations
 
@@ -13,89 +13,121 @@ from sqlalchemy import Connection, func, insert, select
 from .db.clock import now_on
 from .db.session import Session
 from .db.tables import audit
-from .record import Entry
-from .validation import words
+from .model import Entry
+from .validation import storable_text
 
-FIRST = "0" * 64
+FIRST_HASH = "0" * 64
 LOCK = 0x7265647269766532
-"""Of Postgres: entries are written one after the other."""
+"""Advisory lock of Postgres: entries are written one after the other."""
 ERASED = "user.erase"
-"""The action of an erasure, which may take a user's name out of earlier entries."""
-OURSELVES = "redrive"
-"""The actor of what no person decided: retries when their time has come, kinds that are parked, sweeps that are halted."""
-OTHER = "or the anchor is of another ledger"
-LOOKED_THROUGH = 20_000
-"""Entries, the newest, among which those of people are looked for."""
+"""Action of an erasure, which may remove a user's name from earlier entries."""
+REDRIVE_ACTOR = "redrive"
+"""Actor of automatic decisions: retries that are due, parked job types, halted sweeps."""
+MAX_SEARCHED = 20_000
+"""Newest entries that are searched for decisions of people."""
+PAGE_SIZE = 1000
 
 
-def write(session: Session, /, *, actor: str, action: str, because: str, what: Mapping[str, Any]) -> Entry:
-    """Add an entry, in the transaction that is open."""
-    said(actor, because)
-    if not session.sqlite:
-        session.core.execute(select(func.pg_advisory_xact_lock(LOCK)))
-    last = session.core.execute(select(audit.c.number, audit.c.hash).order_by(audit.c.number.desc()).limit(1)).first()
+def write(
+    session: Session, /, *, actor: str, action: str, because: str, what: Mapping[str, Any]
+) -> Entry:
+    """Add an entry in the open transaction."""
+    check_actor(actor, because)
+    session.lock(LOCK)
+    number, previous = head(session.core)
     entry = Entry(
-        number=1 if last is None else last.number + 1,
-        at=stamp(now_on(session)) or "",
-        actor=words(actor) or "",
+        number=number + 1,
+        at=to_stamp(now_on(session)) or "",
+        actor=storable_text(actor) or "",
         action=action,
-        because=words(because) or "",
+        because=storable_text(because) or "",
         what=dict(what),
-        previous=FIRST if last is None else last.hash,
+        previous=previous,
         hash="",
     )
     entry = entry._replace(hash=digest(entry))
-    session.core.execute(insert(audit).values(**entry._asdict() | {"what": _text(entry.what)}))
+    values = entry._asdict() | {"what": _to_json(entry.what)}
+    session.core.execute(insert(audit).values(**values))
     return entry
 
 
-def stamp(moment: datetime | None, /) -> str | None:
-    """A moment as it is hashed: text that sorts as the moments do."""
-    return None if moment is None else moment.astimezone(timezone.utc).isoformat(timespec="microseconds")
+def to_stamp(timestamp: datetime | None, /) -> str | None:
+    """Return a timestamp as it is hashed: text that sorts by time."""
+    if timestamp is None:
+        return None
+    return timestamp.astimezone(timezone.utc).isoformat(timespec="microseconds")
 
 
-def said(actor: object, because: object, /) -> None:
-    """Refuse an act without a name or without a reason."""
-    for name, value in (("actor", actor), ("because", because)):
+def check_actor(actor: object, because: object, /) -> None:
+    """Reject a decision without an actor or without a reason."""
+    for name, value, meaning in (("actor", actor, "who acts"), ("because", because, "why")):
         if not isinstance(value, str) or not value.strip():
-            raise ValueError(f"{name}= must say {'who acts' if name == 'actor' else 'why'}: {value!r}")
+            raise ValueError(f"{name}= must say {meaning}: {value!r}")
 
 
 def digest(entry: Entry, /) -> str:
-    """The hash of an entry: of all that it says, and of the hash before it."""
-    return _digest(entry.number, entry.at, entry.actor, entry.action, entry.because, _text(entry.what), entry.previous)
+    """Return the hash of an entry: of all its fields and of the hash before it."""
+    return _sha256(
+        entry.number,
+        entry.at,
+        entry.actor,
+        entry.action,
+        entry.because,
+        _to_json(entry.what),
+        entry.previous,
+    )
 
 
-def _digest(*said_here: object) -> str:
-    return hashlib.sha256(json.dumps(said_here, ensure_ascii=True).encode()).hexdigest()
+def _sha256(*fields: object) -> str:
+    return hashlib.sha256(json.dumps(fields, ensure_ascii=True).encode()).hexdigest()
 
 
 def content_digest(row: Any, /) -> str:
-    """The digest of an entry's texts as they stand: what an erasure vouches for after it changed them."""
-    return _digest(row.number, row.at, row.actor, row.action, row.because, row.what)
+    """Return the digest of an entry's texts. An erasure that changes them stores the new digest."""
+    return _sha256(row.number, row.at, row.actor, row.action, row.because, row.what)
 
 
-def _rewritten(connection: Connection) -> dict[int, set[str]]:
-    """Digests of entries from which a user's name was taken, as the entries about the erasures say."""
-    found: dict[int, set[str]] = {}
+def _erasure_digests(connection: Connection) -> dict[int, set[str]]:
+    """Return the digests of entries that erasures changed, from the entries of the erasures."""
+    digests: dict[int, set[str]] = {}
     for (what,) in connection.execute(select(audit.c.what).where(audit.c.action == ERASED)):
-        digests = _read(what).get("rewritten")
-        for number, digest_ in (digests if isinstance(digests, dict) else {}).items():
-            found.setdefault(int(number), set()).add(str(digest_))
-    return found
+        rewritten = _from_json(what).get("rewritten")
+        for number, value in (rewritten if isinstance(rewritten, dict) else {}).items():
+            digests.setdefault(int(number), set()).add(str(value))
+    return digests
 
 
 def entries(
-    connection: Connection, /, *, after: int = 0, limit: int = 100, actor: str | None = None, action: str | None = None,
-    times: tuple[str | None, str | None] = (None, None), newest: bool = False, people: bool = False,
-) -> list[Entry]:  # fmt: skip
-    """Entries in their order, or the newest first. action: a whole one (`dead.replay`), or a noun (`dead`). people: not what
-    was decided by policies, which may be much: looked for among the newest ones only. times: since and until."""
-    query = select(audit).where(audit.c.number > after).order_by(audit.c.number.desc() if newest else audit.c.number).limit(limit)
+    connection: Connection,
+    /,
+    *,
+    after: int = 0,
+    limit: int = 100,
+    actor: str | None = None,
+    action: str | None = None,
+    times: tuple[str | None, str | None] = (None, None),
+    newest: bool = False,
+    people: bool = False,
+) -> list[Entry]:
+    """Return entries, oldest first.
+
+    Args:
+        connection: The connection.
+        after: Only entries with a higher number.
+        limit: Maximum number.
+        actor: Only of this actor.
+        action: A whole action (`dead.replay`), or its noun (`dead`).
+        times: Since and until, as `to_stamp` returns them.
+        newest: Newest first.
+        people: Without automatic decisions. Searches the newest entries only.
+    """
+    order = audit.c.number.desc() if newest else audit.c.number
+    query = select(audit).where(audit.c.number > after).order_by(order).limit(limit)
     if actor is not None:
         query = query.where(audit.c.actor == actor)
     if action is not None:
-        query = query.where((audit.c.action == action) | audit.c.action.startswith(f"{action}.", autoescape=True))
+        has_noun = audit.c.action.startswith(f"{action}.", autoescape=True)
+        query = query.where((audit.c.action == action) | has_noun)
     since, until = times
     if since is not None:
         query = query.where(audit.c.at >= since)
@@ -103,71 +135,83 @@ def entries(
         query = query.where(audit.c.at < until)
     if people:
         last = select(func.max(audit.c.number)).scalar_subquery()
-        query = query.where(audit.c.actor != OURSELVES, audit.c.number > last - LOOKED_THROUGH)
-    return [Entry(**row | {"what": _read(row["what"])}) for row in map(dict, connection.execute(query).mappings())]
+        query = query.where(audit.c.actor != REDRIVE_ACTOR, audit.c.number > last - MAX_SEARCHED)
+    rows = map(dict, connection.execute(query).mappings())
+    return [Entry(**row | {"what": _from_json(row["what"])}) for row in rows]
 
 
-class Verified(NamedTuple):
-    """What a look at the whole chain found."""
+class Verification(NamedTuple):
+    """The result of a check of the whole chain."""
 
     entries: int
-    """How many there are; those up to the first broken link, where there is one."""
+    """Number of entries, up to the first broken one."""
     head: str
-    """The hash of the last one. Kept elsewhere, it shows later that none was cut off at the end."""
+    """Hash of the last entry. Stored elsewhere, it later shows that no entry was cut off."""
     broken: int | None = None
-    """The number of the first entry that is not as it was written; None: the chain holds."""
+    """Number of the first entry that was changed. None: the chain is intact."""
     problem: str | None = None
 
 
 def head(connection: Connection, /) -> tuple[int, str]:
-    """The number and hash of the last entry; of none, 0 and the hash that a chain begins with."""
-    last = connection.execute(select(audit.c.number, audit.c.hash).order_by(audit.c.number.desc()).limit(1)).first()
-    return (0, FIRST) if last is None else (last.number, last.hash)
+    """Return the number and hash of the last entry. Without entries: 0 and the first hash."""
+    query = select(audit.c.number, audit.c.hash).order_by(audit.c.number.desc()).limit(1)
+    last = connection.execute(query).first()
+    return (0, FIRST_HASH) if last is None else (last.number, last.hash)
 
 
-def verified(connection: Connection, /, *anchors: tuple[int, str]) -> Verified:
-    """Follow the chain from its beginning. anchors: numbers and hashes of entries, as they were noted before."""
-    noted: dict[int, set[str]] = {}
-    for place, hash_ in anchors:
-        noted.setdefault(place, set()).add(hash_)
-    number, last_hash, last = 0, FIRST, -(2**62)
-    rewritten = _rewritten(connection)
-    while page := connection.execute(select(audit).where(audit.c.number > last).order_by(audit.c.number).limit(1000)).all():
+def verify(connection: Connection, /, *anchors: tuple[int, str]) -> Verification:
+    """Check the chain from its beginning.
+
+    Args:
+        connection: The connection.
+        anchors: Numbers and hashes of entries that were stored elsewhere.
+    """
+    expected: dict[int, set[str]] = {}
+    for number, anchor_hash in anchors:
+        expected.setdefault(number, set()).add(anchor_hash)
+    other = "or the anchor is of another ledger"
+    number, last_hash = 0, FIRST_HASH
+    after = -(2**62)
+    erased = _erasure_digests(connection)
+    pages = select(audit).order_by(audit.c.number).limit(PAGE_SIZE)
+    while page := connection.execute(pages.where(audit.c.number > after)).all():
         for row in page:
-            wrong = _wrong(row, number + 1, last_hash, rewritten.get(row.number, ()))
-            if wrong is not None:
-                return Verified(number, last_hash, number + 1, wrong)
+            problem = _find_problem(row, number + 1, last_hash, erased.get(row.number, ()))
+            if problem is not None:
+                return Verification(number, last_hash, number + 1, problem)
             number, last_hash = row.number, row.hash
-            if noted.get(number, {last_hash}) != {last_hash}:
-                return Verified(number, last_hash, number, f"it differs from the anchor: the log was rewritten, {OTHER}")
-        last = number
-    if noted and number < max(noted):
-        missing = f"it is missing: entries up to {max(noted)} were removed, {OTHER}"
-        return Verified(number, last_hash, number + 1, missing)
-    return Verified(number, last_hash)
+            if expected.get(number, {last_hash}) != {last_hash}:
+                problem = f"it differs from the anchor: the log was rewritten, {other}"
+                return Verification(number, last_hash, number, problem)
+        after = number
+    if expected and number < max(expected):
+        problem = f"it is missing: entries up to {max(expected)} were removed, {other}"
+        return Verification(number, last_hash, number + 1, problem)
+    return Verification(number, last_hash)
 
 
-def _wrong(row: Any, number: int, previous: str, vouched: Collection[str]) -> str | None:
+def _find_problem(
+    row: Any, number: int, previous: str, erasure_digests: Collection[str]
+) -> str | None:
     if row.number != number:
-        return "it was removed" if row.number > number else "it was inserted before the first entry"
-    written = _digest(row.number, row.at, row.actor, row.action, row.because, row.what, row.previous)
-    if row.hash != written and content_digest(row) not in vouched:
+        is_later = row.number > number
+        return "it was removed" if is_later else "it was inserted before the first entry"
+    fields = (row.number, row.at, row.actor, row.action, row.because, row.what, row.previous)
+    if row.hash != _sha256(*fields) and content_digest(row) not in erasure_digests:
         return "it was changed"
-    return None if row.previous == previous else "it does not follow from the entry before it, which was changed or replaced"
+    if row.previous != previous:
+        return "it does not follow from the entry before it, which was changed or replaced"
+    return None
 
 
-def broken(connection: Connection, /) -> int | None:
-    """The number of the first entry that was changed, removed or put in; None: the chain holds."""
-    return verified(connection).broken
-
-
-def _read(what: str) -> dict[str, Any]:
+def _from_json(what: str) -> dict[str, Any]:
     try:
-        found = json.loads(what)
+        value = json.loads(what)
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) else {"unreadable": what}  # somebody changed it by hand; `verified` says so
+        value = None
+    # The entry was changed by hand. `verify` reports it.
+    return value if isinstance(value, dict) else {"unreadable": what}
 
 
-def _text(what: Mapping[str, Any]) -> str:
+def _to_json(what: Mapping[str, Any]) -> str:
     return json.dumps(what, sort_keys=True, separators=(",", ":"), default=str)

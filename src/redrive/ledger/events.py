@@ -1,4 +1,4 @@
-"""Origin: where a message came from, in headers of its jobs, so that a dead letter says so in columns of its own."""
+"""Events on their way into the ledger, with the jobs of their handlers."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
-from .record import Lease, Settlement
+from .model import Lease, Settlement
 
 SOURCE = "redrive-source"
 SOURCE_ID = "redrive-source-id"
+"""Headers of a handler's job. A dead letter stores their values in its own columns."""
 
 
-def origin(headers: str | None, /) -> tuple[str | None, str | None]:
-    """The source, and the id there, of a job with these stored headers."""
+def read_origin(headers: str | None, /) -> tuple[str | None, str | None]:
+    """Return the source of a message and its id there, from the stored headers of its job."""
     if not headers or SOURCE not in headers:
         return None, None
-    found = json.loads(headers)
-    return found.get(SOURCE), found.get(SOURCE_ID)
+    values = json.loads(headers)
+    return values.get(SOURCE), values.get(SOURCE_ID)
 
 
-class Part(NamedTuple):
-    """What one handler has to do with an event."""
+class HandlerJob(NamedTuple):
+    """The job of one handler of an event."""
 
     kind: str
     key: str
     max_attempts: int | None
 
 
-class Arriving(NamedTuple):
-    """An event, as it is stored."""
+class IncomingEvent(NamedTuple):
+    """An event to store."""
 
     source: str
     event_id: str
@@ -39,69 +40,90 @@ class Arriving(NamedTuple):
     headers: str | None
     """JSON."""
     ids: str | None
-    """Of its handlers' jobs, JSON."""
-    more: str | None
-    """Those of them that are not its own: its id, type and source have columns."""
-    carried: str | None
-    """The headers of its handlers' jobs, JSON."""
+    """Correlation ids of the handlers' jobs, JSON."""
+    extra_ids: str | None
+    """The correlation ids without the event's id, type and source, which have columns. JSON."""
+    job_headers: str | None
+    """Headers of the handlers' jobs, JSON."""
     source_id: str | None
     at: datetime | None
     handlers: int
-    """How many have it to handle."""
-    parts: tuple[Part, ...]
-    """What is to be written for them."""
-    opened: tuple[Mapping[str, str], Mapping[str, str]]
-    """Ids and headers of the jobs as they were before: who begins one at once need not read them."""
+    """Number of handlers of the event."""
+    jobs: tuple[HandlerJob, ...]
+    """The handlers' jobs that are stored."""
+    job_context: tuple[Mapping[str, str], Mapping[str, str]]
+    """Correlation ids and headers of the jobs before they were serialized, for `Lease`."""
 
 
-Task: TypeAlias = tuple[Arriving, Part]
-"""What one handler has to do with one event: a job."""
+EventJob: TypeAlias = tuple[IncomingEvent, HandlerJob]
 
 
-class Grant(NamedTuple):
-    """Who writes events down, and how many of each kind of their jobs it begins at once: these are never ready, but leased."""
+class StartQuota(NamedTuple):
+    """How many of the handlers' jobs the worker starts at once. These are stored as leased."""
 
     worker: str | None = None
     seconds: float = 0.0
-    """How long it holds them."""
+    """Duration of the leases."""
     kinds: Mapping[str, int] = {}
     token: int = 0
-    """Of their leases, see `new_token`."""
+    """Token of the leases, see `new_token`."""
 
 
-NOTHING = Grant()
-"""All jobs are ready, for whoever claims them."""
+NO_QUOTA = StartQuota()
+"""All jobs are stored as ready."""
 
 
-class Received(NamedTuple):
-    """What became of events: which were new, which of their jobs are begun; and settlements that came too late."""
+class StoreResult(NamedTuple):
+    """Which events are new, the leases of the jobs that were started, and late settlements."""
 
     fresh: list[bool]
     leases: list[Lease]
     late: Sequence[Settlement] = ()
 
 
-def distinct(events: Sequence[Arriving], /) -> list[Arriving]:
-    """Each once, the first of those that are the same; in one order for everybody, so that two who store the same never wait
-    for each other."""
-    found = {(one.source, one.event_id): one for one in reversed(events)}
-    return [found[name] for name in sorted(found)]
+def deduplicate(events: Sequence[IncomingEvent], /) -> list[IncomingEvent]:
+    """Return the first of each event, sorted, so that concurrent writers cannot deadlock."""
+    first = {(event.source, event.event_id): event for event in reversed(events)}
+    return [first[name] for name in sorted(first)]
 
 
-def marked(events: Sequence[Arriving], created: set[tuple[str, str]], /) -> list[bool]:
-    """Which are new; of those that are the same the first one is."""
-    fresh = []
-    for one in events:
-        name = (one.source, one.event_id)
-        fresh.append(name in created)
+def new_flags(events: Sequence[IncomingEvent], created: set[tuple[str, str]], /) -> list[bool]:
+    """Return for each event whether it is new. Of duplicates, only the first is.
+
+    Args:
+        events: The events, with duplicates.
+        created: Source and id of the events that were stored. Emptied by the call.
+    """
+    flags = []
+    for event in events:
+        name = (event.source, event.event_id)
+        flags.append(name in created)
         created.discard(name)
-    return fresh
+    return flags
 
 
-def begun(tasks: Iterable[Task], job_ids: Iterable[int], due: int | datetime, token: int, /) -> list[Lease]:
-    """The leases of jobs that were begun when they were written."""
+def started_leases(
+    jobs: Iterable[EventJob], job_ids: Iterable[int], due: int | datetime, token: int, /
+) -> list[Lease]:
+    """Return the leases of jobs that were started when they were stored."""
     rows = [
-        (job_id, 1, part.kind, part.key, 1, 0, part.max_attempts, 1, None, due, None, *event.opened, event.payload, due, token)
-        for (event, part), job_id in zip(tasks, job_ids, strict=True)
+        (
+            job_id,
+            1,
+            job.kind,
+            job.key,
+            1,
+            0,
+            job.max_attempts,
+            1,
+            None,
+            due,
+            None,
+            *event.job_context,
+            event.payload,
+            due,
+            token,
+        )
+        for (event, job), job_id in zip(jobs, job_ids, strict=True)
     ]
     return list(map(Lease._make, rows))

@@ -1,75 +1,90 @@
-"""Crash points: every step between two durable effects has a name, and a test can make the process die there.
+"""Crash points (failpoints): named steps between two durable effects, at which a test can crash.
 
-`REDRIVE_CRASH_AT=name[:nth][:exit|kill]` dies at the nth time (from 1) that the step is reached, by `os._exit(137)` or by
-SIGKILL. Without the variable a crash point is an empty function.
+With `REDRIVE_CRASH_AT=name[:nth][:exit|kill]` the process dies at the nth time (from 1) that the
+step is reached, by `os._exit(137)` or by SIGKILL. Without the variable a crash point does nothing.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 VARIABLE = "REDRIVE_CRASH_AT"
+_COMMIT = ("before_commit", "after_commit")
+
+
+def _points(verbs: Iterable[str], steps: Iterable[str] = _COMMIT, /, prefix: str = "") -> list[str]:
+    return [f"{prefix}{verb}.{step}" for verb in verbs for step in steps]
+
+
 VERBS = (
-    "submit", "start", "renew", "settle", "turn", "reap", "replay", "discard", "prune", "fold", "beat", "caller", "migrate",
-    "sweep",
-)  # fmt: skip
-POINTS = (
-    *(f"{verb}.{step}" for verb in VERBS for step in ("before_commit", "after_commit")),
-    "submit.in_caller",
-    "settle.in_caller",
+    *("submit", "start", "renew", "settle", "turn", "reap", "replay", "discard", "prune", "fold"),
+    *("beat", "caller", "migrate", "sweep"),
 )
-"""All there are. before_commit: everything is written, nothing is durable. after_commit: durable, nobody knows.
-in_caller: written in the caller's transaction, which is the caller's to commit."""
+POINTS = (*_points(VERBS), "submit.in_caller", "settle.in_caller")
+"""Crash points of jobs. before_commit: everything is written, nothing is durable. after_commit:
+durable, but the caller does not know. in_caller: written in the caller's transaction."""
 KEY_VERBS = ("begin", "complete", "fail", "free")
 KEY_POINTS = (
-    *(f"key.{verb}.{step}" for verb in KEY_VERBS for step in ("before_commit", "after_commit", "in_caller")),
-    *(f"key.{verb}.{step}" for verb in ("renew", "release", "sweep") for step in ("before_commit", "after_commit")),
+    *_points(KEY_VERBS, (*_COMMIT, "in_caller"), prefix="key."),
+    *_points(("renew", "release", "sweep"), prefix="key."),
 )
-"""Those of idempotency keys, which have a matrix of their own."""
+"""Crash points of idempotency keys."""
 ITEM_VERBS = ("increment", "give_up", "spare", "acknowledge", "reopen")
 BATCH_POINTS = (
-    *(f"item.{verb}.{step}" for verb in ITEM_VERBS for step in ("before_commit", "after_commit")),
-    "batch.sent",
-    "batch.counted",
-    "batch.given_up",
+    *_points(ITEM_VERBS, prefix="item."),
+    *("batch.sent", "batch.counted", "batch.given_up"),
 )
-"""Those of batches. sent: the sender has its answers, nothing is counted. counted, given_up: that is durable, the rest is not."""
+"""Crash points of batches. sent: the sender has its responses, nothing is counted. counted and
+given_up: that is durable, the rest is not."""
 WORKER_VERBS = ("park", "pardon", "bury", "limited")
 WORKER_POINTS = (
-    *(f"{verb}.{step}" for verb in WORKER_VERBS for step in ("before_commit", "after_commit")),
-    "worker.claimed",
-    "worker.ran",
-    "worker.drained",
+    *_points(WORKER_VERBS),
+    *("worker.claimed", "worker.ran", "worker.drained"),
 )
-"""Those of a worker. claimed: leases in hand, nothing begun. ran: nothing settled. drained: all given back, nobody told."""
+"""Crash points of a worker. claimed: no claimed job has started. ran: nothing is settled. drained:
+all jobs are released, but the worker is not deregistered."""
 MESSAGE_POINTS = (
-    "receive.between", "receive.before_commit", "receive.after_commit", "read.after", "ack.before", "ack.after", "tell.after",
-)  # fmt: skip
-"""Those of messages, from the stream to the ledger and back."""
+    *("receive.between", "receive.before_commit", "receive.after_commit"),
+    *("read.after", "ack.before", "ack.after", "tell.after"),
+)
+"""Crash points of messages, from the stream to the ledger and back."""
 PARTITION_VERBS = (
-    "claim", "renew", "return", "reap", "judge", "rollback", "fire", "sweep", "withdraw", "mark", "source",
-)  # fmt: skip
-PARTITION_POINTS = tuple(f"partition.{verb}.{step}" for verb in PARTITION_VERBS for step in ("before_commit", "after_commit"))
-"""Those of partitions in the ledger."""
-RUN_POINTS = ("extract.claimed", "run.payload", "run.before_manifest", "run.after_manifest", "extract.judged")
-"""Those of an extraction, from its lease to its verdict. payload: a piece of a file is on its way. judged: nothing of it is
+    *("claim", "renew", "return", "reap", "judge", "rollback", "fire", "sweep", "withdraw"),
+    *("mark", "source"),
+)
+PARTITION_POINTS = tuple(_points(PARTITION_VERBS, prefix="partition."))
+"""Crash points of partitions in the ledger."""
+RUN_POINTS = (
+    *("extract.claimed", "run.payload", "run.before_manifest", "run.after_manifest"),
+    "extract.judged",
+)
+"""Crash points of an extraction. payload: a part of a file is written. judged: no verdict is
 durable."""
+ALL_POINTS = (
+    *(*POINTS, *KEY_POINTS, *BATCH_POINTS, *WORKER_POINTS),
+    *(*MESSAGE_POINTS, *PARTITION_POINTS, *RUN_POINTS),
+)
 STATUS = 137
 
 
 def parse(setting: str, /) -> tuple[str, int, Callable[[], NoReturn]]:
-    """What the variable says: where, at which time, and how to die. ValueError says what is wrong with it."""
+    """Parse the variable: the crash point, the nth time, and how to die.
+
+    Raises:
+        ValueError: The setting is not valid.
+    """
     name, *rest = setting.split(":")
-    known = (*POINTS, *KEY_POINTS, *BATCH_POINTS, *WORKER_POINTS, *MESSAGE_POINTS, *PARTITION_POINTS, *RUN_POINTS)
-    if name not in known:
-        raise ValueError(f"{VARIABLE}: unknown crash point {name!r}; known: {', '.join(known)}")
-    how = rest.pop() if rest and rest[-1] in WAYS else "exit"
+    if name not in ALL_POINTS:
+        raise ValueError(
+            f"{VARIABLE}: unknown crash point {name!r}; known: {', '.join(ALL_POINTS)}"
+        )
+    way = rest.pop() if rest and rest[-1] in WAYS else "exit"
     if len(rest) > 1 or not all(part.isdecimal() and int(part) > 0 for part in rest):
         raise ValueError(f"{VARIABLE}: write name[:nth][:exit|kill], not {setting!r}")
-    return name, int(rest[0]) if rest else 1, WAYS[how]
+    return name, int(rest[0]) if rest else 1, WAYS[way]
 
 
 def _exit() -> NoReturn:
@@ -84,8 +99,8 @@ def _kill() -> NoReturn:
 WAYS: dict[str, Callable[[], NoReturn]] = {"exit": _exit, "kill": _kill}
 
 
-def armed(setting: str, /) -> Callable[[str], None]:
-    """A crash point that dies as told."""
+def arm(setting: str, /) -> Callable[[str], None]:
+    """Return a crash point that dies as the setting says."""
     name, nth, die = parse(setting)
     left = [nth]
 
@@ -102,4 +117,6 @@ def _nothing(_reached: str, /) -> None:
     pass
 
 
-crash_point: Callable[[str], None] = armed(os.environ[VARIABLE]) if VARIABLE in os.environ else _nothing
+crash_point: Callable[[str], None] = (
+    arm(os.environ[VARIABLE]) if VARIABLE in os.environ else _nothing
+)

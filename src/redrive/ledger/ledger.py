@@ -1,12 +1,12 @@
-"""Ledger: the durable memory of keys, jobs and attempts."""
+"""Ledger: the database of jobs, attempts, leases, dead letters and idempotency records."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,45 +14,44 @@ from sqlalchemy import Connection
 
 from ..core.lazy import deferred
 from ..core.seconds import Seconds, dated_duration, seconds
-from ..errors import LeaseLost, LedgerUnavailable
+from ..errors import LeaseLost
 from . import validation
-from .db.address import Address, parse
-from .db.caller_transaction import Driven, Transaction, runner, same_database
-from .db.clock import now_on
-from .db.compiled import Many
+from .db.address import Address
+from .db.caller_transaction import Transaction
 from .db.connections import Connections
-from .db.session import NO_LIMIT
 from .failpoint import crash_point
-from .jobs import secret_names
-from .jobs.group_commit import Gathering, distinct
-from .jobs.sweeps import Sweeps
-from .notify import Bell, Wake
-from .queries import jobs as find
-from .record import Attempt, DeadLetter, Entry, Job, Lease, NewJob, Settlement, Submitted, Tally, Turn, new_token
-from .state import PRIORITIES, QUARANTINE, State, Status
-from .stats import counters
-from .store.protocol import Demand, Hot
+from .jobs.group_commit import GroupCommit, submit_deduplicated, write_jobs
+from .maintenance import LedgerMaintenance
+from .model import Entry, Lease, NewJob, Settlement, Submitted, Turn, new_token
+from .notify import LocalNotifier, Wake
+from .reader import LedgerReader
+from .store.protocol import ClaimOptions
 
 if TYPE_CHECKING:
     from . import audit
     from .db import schema
-    from .jobs import dead_letters as letters
-    from .jobs import lease_recovery as reap
-    from .jobs import retention as prune
-    from .jobs import workers
-    from .jobs.dead_letters import Sorted
-    from .jobs.workers import Worker
-    from .stats import failures, recount
-else:  # most programs need few of them, and each builds its statements when it is imported
-    audit, failures, recount, schema = deferred(__package__, "audit", "stats.failures", "stats.recount", "db.schema")
-    letters, prune, reap, workers = deferred(f"{__package__}.jobs", "dead_letters", "retention", "lease_recovery", "workers")
+    from .jobs import dead_letters, lease_recovery, retention, sweeps
+    from .jobs.dead_letters import BulkResult
+    from .jobs.sweeps import Sweeps
+    from .stats import counters
+else:  # see reader.py
+    audit, schema, dead_letters, lease_recovery, retention, sweeps, counters = deferred(
+        __package__,
+        "audit",
+        "db.schema",
+        "jobs.dead_letters",
+        "jobs.lease_recovery",
+        "jobs.retention",
+        "jobs.sweeps",
+        "stats.counters",
+    )
 
-LEASE = 60.0
+LEASE_SECONDS = 60.0
 DAY = 86_400.0
-BATCH = 1000
+MAX_BATCH = 1000
 
 
-class Ledger:
+class Ledger(LedgerReader):
     """The database of jobs, attempts, leases, dead letters and idempotency records.
 
     Open one with `open_ledger`. It is a context manager. Its methods block: use `AsyncLedger` in
@@ -63,47 +62,32 @@ class Ledger:
     """
 
     def __init__(self, address: Address, *, migrate: bool, max_payload: int) -> None:
+        super().__init__(Connections(address, migrate=migrate))
         self.url = address.shown
         self.max_payload = max_payload
-        self.connections = Connections(address, migrate=migrate)
-        """What it keeps open. For parts of redrive with tables beside the ledger's, not for users."""
+        self.maintenance = LedgerMaintenance(self.connections)
         self._address = self.connections.address
-        self._write, self._read = self.connections.write, self.connections.read
-        self._bell = Bell()
-        self.sweeps = Sweeps(self._write, self._read, self._bell.ring)
-        self._lent: set[int] = set()
-        self._gather()
+        self._write = self.connections.write
+        self._notifier = LocalNotifier()
+        self._group_commit: tuple[int, GroupCommit] | None = None
+        """With the process that made it."""
 
-    @classmethod
-    def opened(cls, url: str, /, *, migrate: bool = False, max_payload: int | None = None) -> Self:
-        """Open a ledger. See `open_ledger`."""
-        return cls(parse(url), migrate=migrate, max_payload=validation.MAX_PAYLOAD if max_payload is None else max_payload)
+    def with_own_connections(self) -> Ledger:
+        """Return the same ledger with its own pool, for threads that must not wait for others."""
+        if self.connections.on_sqlite:
+            return self
+        return Ledger(self._address, migrate=False, max_payload=self.max_payload)
 
-    def beside(self) -> Ledger:
-        """Return the same ledger with its own connections, so that its calls do not queue behind others."""
-        return self if self.connections.on_sqlite else Ledger(self._address, migrate=False, max_payload=self.max_payload)
-
-    @cached_property
-    def _hot(self) -> Hot:
-        return self.connections.hot
-
-    def _gather(self) -> None:
-        self._pid = os.getpid()
-        self._gathering = Gathering(self._written)
+    # --- Submit
 
     @property
-    def gathering(self) -> Gathering:
-        """Submissions that run at the same time."""
-        if self._pid != os.getpid():
-            self._gather()  # in a forked child nobody would ever finish what the parent's threads had begun
-        return self._gathering
-
-    def hide(self, names: Collection[str], /) -> None:
-        """Store names of secret fields in the ledger. Every program that opens it hides them."""
-        with self._write.use() as session:
-            secret_names.remember(session, names)
-
-    # ---- submit ----
+    def group_commit(self) -> GroupCommit:
+        """Submissions that run at the same time. A forked child gets its own."""
+        pid = os.getpid()
+        if self._group_commit is None or self._group_commit[0] != pid:
+            write = partial(write_jobs, self.connections, self._notifier.notify)
+            self._group_commit = (pid, GroupCommit(write))
+        return self._group_commit[1]
 
     def submit(self, job: NewJob, /, *, tx: Transaction | None = None) -> Submitted:
         """Submit a job, once for its job key.
@@ -117,10 +101,13 @@ class Ledger:
         """
         if tx is not None:
             return self.submit_many((job,), tx=tx)[0]
-        self._write.outside()  # whoever writes for all would wait for this thread, and this thread for it
-        return self.gathering.submit((validation.checked(job, self.max_payload),))[0]
+        # The group-commit leader would wait for this thread, and this thread for the leader.
+        self._write.assert_not_nested()
+        return self.group_commit.submit((validation.check_job(job, self.max_payload),))[0]
 
-    def submit_many(self, jobs: Iterable[NewJob], /, *, tx: Transaction | None = None) -> list[Submitted]:
+    def submit_many(
+        self, jobs: Iterable[NewJob], /, *, tx: Transaction | None = None
+    ) -> list[Submitted]:
         """Submit many jobs: all of them or none.
 
         Args:
@@ -130,43 +117,28 @@ class Ledger:
         Returns:
             The jobs that the keys have now, in the same order.
         """
-        checked = [validation.checked(job, self.max_payload) for job in jobs]
+        checked = [validation.check_job(job, self.max_payload) for job in jobs]
         if not checked:
             return []
         if tx is not None:
-            found = distinct(checked, lambda new: self._hot.submit_in(self.joined(tx), new))
+            run = self.connections.adopt_transaction(tx)
+            submit_in = self.connections.store.submit_in
+            submitted = submit_deduplicated(checked, lambda new: submit_in(run, new))
             crash_point("submit.in_caller")
-            return found
-        self._write.outside()
-        return self.gathering.submit(checked)
+            return submitted
+        self._write.assert_not_nested()
+        return self.group_commit.submit(checked)
 
-    def _written(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        try:
-            found = self._write_once(jobs)
-        except LedgerUnavailable as error:
-            if not error.stale:
-                raise
-            # The idle connection was gone, or leads to a demoted primary. A job is written once for its key: a second
-            # attempt is safe even where the first one was executed.
-            found = self._write_once(jobs)
-        self._bell.ring()
-        return found
+    def notify(self) -> None:
+        """Wake the workers of this process, because jobs were written by other means."""
+        self._notifier.notify()
 
-    def _write_once(self, jobs: Sequence[NewJob]) -> list[Submitted]:
-        with self.connections.gathered.use() as session:
-            return distinct(jobs, lambda new: self._hot.submit(session, new))
+    def listen(self) -> Wake:
+        """Return an object that wakes a worker when jobs are submitted.
 
-    def ring(self) -> None:
-        """Wake the workers of this process, because something was written by other means."""
-        self._bell.ring()
-
-    def joined(self, tx: Any, /) -> Many:
-        """Prepare a caller's open transaction for the ledger's statements. TypeError or ValueError says why not."""
-        if id(tx) in self._lent:
-            return Driven(tx)
-        run = runner(tx, self._address.dialect)
-        same_database(run, self._address)
-        return run
+        It belongs to one thread. Close it.
+        """
+        return self.connections.listen(self._notifier)
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -175,20 +147,30 @@ class Ledger:
         Yields:
             The connection. Pass it as `tx=`.
         """
-        with self._write.use(lent=True) as session, session.transaction("caller") as connection:
-            self._lent.add(id(connection))
-            try:
-                yield connection
-            finally:
-                self._lent.discard(id(connection))
+        with (
+            self._write.use(lent=True) as session,
+            session.transaction("caller") as connection,
+            self.connections.lending(connection),
+        ):
+            yield connection
 
-    # ---- work ----
+    # --- Work
 
     def turn(
-        self, settlements: Sequence[Settlement], kinds: Mapping[str, int], /, *, worker: str, lease: Seconds = LEASE,
-        total: int | None = None, start: bool = True, alone: bool = False, token: int | None = None,
-        start_last: bool = True, starts: Sequence[Lease] = (),
-    ) -> Turn:  # fmt: skip
+        self,
+        settlements: Sequence[Settlement],
+        kinds: Mapping[str, int],
+        /,
+        *,
+        worker: str,
+        lease: Seconds = LEASE_SECONDS,
+        total: int | None = None,
+        start: bool = True,
+        alone: bool = False,
+        token: int | None = None,
+        start_last: bool = True,
+        starts: Sequence[Lease] = (),
+    ) -> Turn:
         """Settle attempts, start claimed jobs and claim due jobs, in one transaction.
 
         Settlements that arrive too late are counted and change nothing.
@@ -207,30 +189,49 @@ class Ledger:
             starts: Claimed leases to start in the same transaction.
 
         Returns:
-            New leases, settlements that were too late, and the leases of `starts` that were started.
+            New leases, settlements that were too late, and the leases of `starts` that started.
         """
         if alone and starts:
-            raise ValueError(f"starts: {len(starts)} leases together with alone=True; start them by a turn before it")
-        most = sum(kinds.values()) if total is None else total
-        validation.name("worker", worker, validation.MAX_KIND)
-        validation.settlements(settlements, self.max_payload)
-        most = min(most, 1) if alone else most
-        drawn = new_token() if token is None else token
-        demand = Demand(kinds, worker, dated_duration("lease", lease), most, start, alone, drawn, start_last, starts)
-        # `with` and a look at the file would cost as much as the claim. Who only claims does look.
-        session = self._write.take(checked=not settlements)
+            raise ValueError(
+                f"starts: {len(starts)} leases together with alone=True; "
+                "start them by a turn before it"
+            )
+        limit = sum(kinds.values()) if total is None else total
+        validation.check_name("worker", worker, validation.MAX_KIND_BYTES)
+        validation.check_settlements(settlements, self.max_payload)
+        options = ClaimOptions(
+            kinds,
+            worker,
+            dated_duration("lease", lease),
+            min(limit, 1) if alone else limit,
+            start,
+            alone,
+            new_token() if token is None else token,
+            start_last,
+            starts,
+        )
+        # `with` and the check of the file would cost as much as the claim. A turn without
+        # settlements makes the check.
+        session = self._write.acquire(checked=not settlements)
         try:
-            return self._hot.turn(session, settlements, demand)
+            return self.connections.store.turn(session, settlements, options)
         except Exception as error:
             session.explain(error)
             raise
         finally:
-            self._write.give(session)
+            self._write.release(session)
 
     def claim(
-        self, kinds: Mapping[str, int], /, *, worker: str, lease: Seconds = LEASE, total: int | None = None, start: bool = True,
+        self,
+        kinds: Mapping[str, int],
+        /,
+        *,
+        worker: str,
+        lease: Seconds = LEASE_SECONDS,
+        total: int | None = None,
+        start: bool = True,
         alone: bool = False,
-    ) -> list[Lease]:  # fmt: skip
+    ) -> list[Lease]:
         """Claim due jobs, the most urgent first. See `turn`.
 
         Args:
@@ -244,7 +245,10 @@ class Ledger:
         Returns:
             The leases.
         """
-        return self.turn((), kinds, worker=worker, lease=lease, total=total, start=start, alone=alone).leases
+        turn = self.turn(
+            (), kinds, worker=worker, lease=lease, total=total, start=start, alone=alone
+        )
+        return turn.leases
 
     def start(self, leases: Sequence[Lease], /) -> list[Lease]:
         """Write that attempts start, before they do.
@@ -258,9 +262,9 @@ class Ledger:
         if not leases:
             return []
         with self._write.use() as session:
-            return self._hot.start(session, leases)
+            return self.connections.store.start(session, leases)
 
-    def renew(self, leases: Sequence[Lease], /, *, lease: Seconds = LEASE) -> list[Lease]:
+    def renew(self, leases: Sequence[Lease], /, *, lease: Seconds = LEASE_SECONDS) -> list[Lease]:
         """Extend leases.
 
         Args:
@@ -274,13 +278,14 @@ class Ledger:
         if not leases:
             return []
         with self._write.use() as session:
-            return self._hot.renew(session, leases, until)
+            return self.connections.store.renew(session, leases, until)
 
-    def settle(self, settlements: Settlement | Sequence[Settlement], /, *, tx: Transaction | None = None) -> None:
+    def settle(
+        self, settlements: Settlement | Sequence[Settlement], /, *, tx: Transaction | None = None
+    ) -> None:
         """Write the results of attempts.
 
-        In your own transaction, a late settlement raises before it is counted. Roll back, then call
-        `count_late`.
+        In your own transaction, a late settlement raises before it is counted.
 
         Args:
             settlements: One or many, made by the methods of a `Lease`.
@@ -289,96 +294,42 @@ class Ledger:
         Raises:
             LeaseLost: A settlement came too late. It changed nothing and was counted.
         """
-        given = [settlements] if isinstance(settlements, Settlement) else list(settlements)
-        validation.settlements(given, self.max_payload)
-        if not given:
+        batch = [settlements] if isinstance(settlements, Settlement) else list(settlements)
+        validation.check_settlements(batch, self.max_payload)
+        if not batch:
             return
         if tx is not None:
-            late = self._hot.settle_in(self.joined(tx), given)
+            late = self.connections.store.settle_in(self.connections.adopt_transaction(tx), batch)
             crash_point("settle.in_caller")
         else:
             with self._write.use() as session:
-                late = self._hot.settle(session, given)
+                late = self.connections.store.settle(session, batch)
         if late:
-            named = ", ".join(f"{one.job_id} ({one.kind}, fence {one.fence})" for one in late)
+            names = ", ".join(f"{each.job_id} ({each.kind}, fence {each.fence})" for each in late)
             raise LeaseLost(
-                f"settled too late or twice, and the lease is no longer this worker's; nothing was changed: job {named}"
+                "settled too late or twice, and the lease is no longer this worker's; "
+                f"nothing was changed: job {names}"
             )
 
-    def count_late(self, settlements: Sequence[Settlement], /) -> None:
-        """Count settlements that were rejected inside a caller's transaction."""
-        with self._write.use() as session, session.transaction("settle"):
-            for one in settlements:
-                counters.add(session, {one.kind: {"late": 1}})
-
-    def reap(self, *, limit: int = BATCH, trusts: Callable[[datetime], bool] | None = None) -> list[int]:
+    def reap(
+        self, *, limit: int = MAX_BATCH, trusts: Callable[[datetime], bool] | None = None
+    ) -> list[int]:
         """Take back expired leases. Workers do this regularly.
 
         Args:
             limit: Maximum number of leases.
-            trusts: Whether leases may be measured by this time of the ledger's clock. If not, none is
-                taken back.
+            trusts: Whether leases may be measured by this time of the ledger's clock. If not, none
+                is taken back.
 
         Returns:
             The ids of the jobs.
         """
         with self._write.use() as session:
-            return reap.reap(session, limit, trusts=trusts)
+            return lease_recovery.reap(session, limit, trusts=trusts)
 
-    def beat(self, worker: str, info: Mapping[str, Any] | None = None, /) -> datetime:
-        """Write the heartbeat of a worker. A worker with a fresh heartbeat has not crashed."""
-        with self._write.use() as session:
-            return workers.beat(session, worker, info)
-
-    def leave(self, worker: str, /) -> None:
-        """Remove a worker that has ended in order."""
-        with self._write.use() as session:
-            workers.leave(session, worker)
-
-    def wake(self) -> Wake:
-        """Return an object that tells a worker when a job was submitted. Close it. It belongs to one thread."""
-        return self.connections.wake(self._bell)
-
-    def next_due(self, kinds: Sequence[str], /, *, alone: bool = False) -> datetime | None:
-        """Return when the next job of these types is due, or None."""
-        with self._read.use() as session:
-            return find.next_due(session.core, kinds, (QUARANTINE,) if alone else PRIORITIES)
-
-    # ---- dead letters ----
-
-    def dead_letters(
-        self, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
-        reason: str | None = None, error: str | None = None, signature: str | None = None, job_id: int | None = None,
-        since: datetime | None = None, until: datetime | None = None, source: str | None = None, after: int = 0,
-        limit: int = 100, newest: bool = False,
-    ) -> list[DeadLetter]:  # fmt: skip
-        """Return dead letters, oldest first.
-
-        Args:
-            ids: Only these.
-            status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`. None: all.
-            kind: Job type.
-            reason: Why the job died, such as `"attempts"`.
-            error: Text in the error, in any case, or the error's signature.
-            signature: Signature of the error.
-            job_id: The job that died.
-            since: Not older than this.
-            until: Died last before this time.
-            source: Source of the message. `"*"`: any source.
-            after: Only dead letters with a higher id.
-            limit: Maximum number.
-            newest: Newest first.
-
-        Returns:
-            The dead letters.
-        """
-        with self._read.use() as session:
-            return letters.letters(
-                session.core, ids=ids, status=status, kind=kind, reason=reason, error=error, signature=signature, job_id=job_id,
-                since=since, until=until, source=source, after=after, limit=limit, newest=newest,
-            )  # fmt: skip
-
-    def replay(self, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None) -> Sorted:
+    def replay(
+        self, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None
+    ) -> BulkResult:
         """Create a new job for each dead letter, under the same job key.
 
         Args:
@@ -391,11 +342,13 @@ class Ledger:
             The new jobs, and the dead letters that were skipped with the reason.
         """
         with self._write.use() as session:
-            done = letters.replay(session, ids, actor=actor, because=because, max_replays=max_replays)
-        self._bell.ring()
-        return done
+            result = dead_letters.replay(
+                session, ids, actor=actor, because=because, max_replays=max_replays
+            )
+        self._notifier.notify()
+        return result
 
-    def discard(self, ids: Sequence[int], /, *, actor: str, because: str) -> Sorted:
+    def discard(self, ids: Sequence[int], /, *, actor: str, because: str) -> BulkResult:
         """Discard dead letters for good. Their job keys stay taken.
 
         Args:
@@ -407,129 +360,7 @@ class Ledger:
             The dead letters that were discarded, and those that were skipped with the reason.
         """
         with self._write.use() as session:
-            return letters.discard(session, ids, actor=actor, because=because)
-
-    def unblock(self, *, limit: int = BATCH) -> Sorted:
-        """Replay blocked jobs whose time has come. Workers do this regularly."""
-        with self._write.use() as session:
-            return letters.unblock(session, limit)
-
-    # ---- look ----
-
-    def get(self, job_id: int, /) -> Job | None:
-        """Return a job by its id.
-
-        Args:
-            job_id: Id of the job.
-
-        Returns:
-            The job, or None.
-        """
-        with self._read.use() as session:
-            return find.by_id(session.core, (job_id,)).get(job_id)
-
-    def find(self, kind: str, key: str, /) -> Job | None:
-        """Return the current job of a job key.
-
-        Args:
-            kind: Job type.
-            key: Job key.
-
-        Returns:
-            The job, or None.
-        """
-        with self._read.use() as session:
-            return find.by_key(session.core, kind, key)
-
-    def jobs(self, state: State, /, *, kind: str | None = None, limit: int = 100) -> list[Job]:
-        """Return jobs in a stored state.
-
-        Args:
-            state: `"ready"`, `"leased"`, `"done"`, `"dead"`, `"dropped"` or `"pruned"`.
-            kind: Job type. Default: all.
-            limit: Maximum number.
-
-        Returns:
-            The jobs.
-        """
-        with self._read.use() as session:
-            return find.page(session.core, state, kind=kind, limit=limit)
-
-    def attempts(self, job_id: int, /) -> list[Attempt]:
-        """Return the attempts of a job that failed, were lost, or do not count.
-
-        Args:
-            job_id: Id of the job.
-
-        Returns:
-            The attempts.
-        """
-        with self._read.use() as session:
-            return find.attempts(session.core, job_id)
-
-    def counts(self) -> dict[str, Tally]:
-        """Return the number of jobs of each job type, by state.
-
-        Returns:
-            A tally for each job type.
-        """
-        with self._read.use() as session:
-            return counters.counts(session.core)
-
-    def imbalance(self) -> list[str]:
-        """Check that no job is lost or counted twice. Reads every row.
-
-        Returns:
-            The problems. Empty if there are none.
-        """
-        with self.reading() as connection:
-            return counters.imbalance(connection) + failures.imbalance(connection)
-
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """Open a consistent snapshot of the ledger for reading. Writers are not blocked.
-
-        Yields:
-            The connection.
-        """
-        with self._read.use() as session, session.snapshot() as connection:
-            yield connection
-
-    def workers(self) -> list[Worker]:
-        """Return the workers and their last heartbeats.
-
-        Returns:
-            The workers.
-        """
-        with self._read.use() as session:
-            return workers.workers(session.core)
-
-    def now(self) -> datetime:
-        """Return the time of the clock that leases use, in UTC."""
-        with self._read.use() as session:
-            return now_on(session)
-
-    def audit(self, *, after: int = 0, limit: int = 100) -> list[Entry]:
-        """Return entries of the audit log, oldest first.
-
-        Args:
-            after: Only entries with a higher number.
-            limit: Maximum number.
-
-        Returns:
-            The entries.
-        """
-        with self._read.use() as session:
-            return audit.entries(session.core, after=after, limit=limit)
-
-    def audit_broken(self) -> int | None:
-        """Verify the hash chain of the audit log.
-
-        Returns:
-            The number of the first entry that was changed. None: the chain is intact.
-        """
-        with self._read.use() as session, session.snapshot(bound=NO_LIMIT) as connection:
-            return audit.broken(connection)
+            return dead_letters.discard(session, ids, actor=actor, because=because)
 
     def record(self, *, actor: str, action: str, because: str, what: Mapping[str, Any]) -> Entry:
         """Add an entry to the audit log.
@@ -546,9 +377,9 @@ class Ledger:
         with self._write.use() as session, session.transaction("caller"):
             return audit.write(session, actor=actor, action=action, because=because, what=what)
 
-    # ---- keep ----
+    # --- Keep
 
-    def prune(self, older: Seconds = 30 * DAY, /, *, limit: int = BATCH) -> int:
+    def prune(self, older: Seconds = 30 * DAY, /, *, limit: int = MAX_BATCH) -> int:
         """Empty done jobs and free expired job keys. Dead letters are kept.
 
         Args:
@@ -559,12 +390,7 @@ class Ledger:
             The number of jobs that were pruned.
         """
         with self._write.use() as session:
-            return prune.prune(session, seconds("older", older), limit).jobs
-
-    def fold(self) -> int:
-        """Sum up rows of changed counters (on Postgres), and return how many. Workers do this regularly."""
-        with self._write.use() as session:
-            return counters.fold(session) + failures.fold(session)
+            return retention.prune(session, seconds("older", older), limit).jobs
 
     def recount(self, *, actor: str, because: str) -> dict[str, dict[str, int]]:
         """Correct the counters from the rows, after rows were changed by hand. Reads every row.
@@ -576,9 +402,9 @@ class Ledger:
         Returns:
             The corrections by job type.
         """
-        self.connections.own_sessions("counts cannot be corrected")
+        self.connections.require_own_sessions("counts cannot be corrected")
         with self._write.use() as session:
-            return recount.recount(session, actor=actor, because=because)
+            return counters.recount(session, actor=actor, because=because)
 
     def migrate(self) -> None:
         """Create or upgrade the tables."""
@@ -589,10 +415,21 @@ class Ledger:
         """Close all connections. Connections in use are closed when they are returned."""
         self.connections.close()
 
+    @cached_property
+    def sweeps(self) -> Sweeps:
+        """The bulk operations on dead letters and partitions."""
+        return sweeps.Sweeps(self.connections, self._notifier.notify)
+
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:

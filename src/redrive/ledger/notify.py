@@ -1,4 +1,4 @@
-"""Wake: how a worker with nothing to do learns that there is something."""
+"""Wake-ups: how an idle worker learns that jobs were submitted."""
 
 from __future__ import annotations
 
@@ -8,75 +8,77 @@ import time
 from typing import Any, Protocol
 
 from ..errors import LedgerUnavailable
-from .db.session import Pool, Session
+from .db.pool import Pool
+from .db.session import Session
 from .db.tables import CHANNEL
 
-LOOK = 0.02
-"""Seconds between looks at a SQLite file. The look itself is 4 µs, but to wake up for it costs fifty times that."""
-RARELY = 0.05
-"""Where nothing has happened for more than half a second."""
-LONGER = 1.05
-"""Each pause than the one before, on the way there."""
-ASK = 15.0
-"""Seconds between two looks whether the connection that listens still answers."""
+POLL_SECONDS = 0.02
+"""Between polls of a SQLite file. A poll takes 4 µs, but waking up for it costs fifty times
+that."""
+MAX_POLL_SECONDS = 0.05
+"""Reached if nothing was written for half a second."""
+POLL_GROWTH = 1.05
+CHECK_SECONDS = 15.0
+"""Between checks that the listening connection still answers."""
 
 
 class Wake(Protocol):
-    """Belongs to one thread."""
+    """Waits for submissions. Belongs to one thread."""
 
     def wait(self, seconds: float, /) -> bool:
-        """Until something was submitted or `seconds` have passed; True for the former."""
+        """Return True when something was submitted, False after `seconds`."""
 
     def close(self) -> None:
         """Stop listening."""
 
 
-class Bell:
-    """Rung in this process at each submission. Threads share it; a forked child has one of its own."""
+class LocalNotifier:
+    """Signals submissions inside this process. Threads share it; a forked child gets its own."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._start()
+        self._reset()
 
-    def _start(self) -> None:
+    def _reset(self) -> None:
         self._pid = os.getpid()
         self._changed = threading.Condition()
 
-    def ring(self) -> None:
-        """Wake everybody who waits."""
+    def notify(self) -> None:
+        """Wake all waiting threads."""
         if self._pid != os.getpid():
-            self._start()  # a thread of the parent may have held it at that moment, and would never let go here
+            self._reset()  # a thread of the parent may have held the lock when it forked
         with self._changed:
             self.count += 1
             self._changed.notify_all()
 
-    def wait(self, heard: int, seconds: float, /) -> bool:
-        """Until it rings again after the `heard` time, or `seconds` have passed; True for the former."""
+    def wait(self, count: int, seconds: float, /) -> bool:
+        """Return True when the count differs from `count`, False after `seconds`."""
         if self._pid != os.getpid():
-            self._start()
+            self._reset()
         with self._changed:
-            return self._changed.wait_for(lambda: self.count != heard, timeout=seconds)
+            return self._changed.wait_for(lambda: self.count != count, timeout=seconds)
 
 
-class Listening:
-    """By LISTEN and NOTIFY, on a connection of its own. Belongs to one thread."""
+class PostgresWake:
+    """By LISTEN and NOTIFY, on its own connection. Belongs to one thread."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._ask(f"LISTEN {CHANNEL}")
+        self._execute(f"LISTEN {CHANNEL}")
 
-    def _ask(self, statement: str) -> None:
+    def _execute(self, statement: str) -> None:
         self._session.expect_answer()
         self._session.raw.execute(statement)
         self._session.expect_nothing()
-        self._asked = time.monotonic()
+        self._checked_at = time.monotonic()
         if self._session.is_demoted:  # jobs are submitted to another server now
             raise LedgerUnavailable("the server of this connection is now read-only")
 
     def wait(self, seconds: float, /) -> bool:
-        """Until something was submitted or `seconds` have passed."""
-        if time.monotonic() - self._asked > ASK:  # a silent connection would bring no notification, ever
-            self._ask("SELECT 1")
+        """Return True when something was submitted, False after `seconds`."""
+        # A dead connection would never bring a notification.
+        if time.monotonic() - self._checked_at > CHECK_SECONDS:
+            self._execute("SELECT 1")
         return any(True for _ in self._session.raw.notifies(timeout=seconds, stop_after=1))
 
     def close(self) -> None:
@@ -84,60 +86,66 @@ class Listening:
         self._session.close()
 
 
-class Looking:
-    """By the number that a SQLite file changes with each commit of anybody else. Belongs to one thread."""
+class SqliteWake:
+    """By the data version of a SQLite file, which changes with each commit of another connection.
 
-    def __init__(self, own: Pool, bell: Bell) -> None:
-        """own: one session, for this alone."""
-        self._own = own
-        self._bell = bell
-        self._rung = bell.count
-        self._seen = self._version()
-        self._pause = LOOK
+    Belongs to one thread.
 
-    def _version(self) -> tuple[int, Any]:
-        """The file's number; another session has numbers of its own."""
-        session = self._own.take()
+    Args:
+        pool: A pool of one session, for this object only.
+        notifier: Signals submissions of this process.
+    """
+
+    def __init__(self, pool: Pool, notifier: LocalNotifier) -> None:
+        self._pool = pool
+        self._notifier = notifier
+        self._count = notifier.count
+        self._version = self._read_version()
+        self._pause = POLL_SECONDS
+
+    def _read_version(self) -> tuple[int, Any]:
+        """Return the data version, with the session: each session has its own versions."""
+        session = self._pool.acquire()
         try:
             return id(session), session.raw.execute("PRAGMA data_version").fetchone()
         finally:
-            self._own.give(session)
+            self._pool.release(session)
 
     def wait(self, seconds: float, /) -> bool:
-        """Until something was written or `seconds` have passed."""
+        """Return True when something was written, False after `seconds`."""
         end = time.monotonic() + seconds
         while True:
-            version = self._version()
-            if version != self._seen:
-                self._seen = version
-                self._pause = LOOK
+            version = self._read_version()
+            if version != self._version:
+                self._version = version
+                self._pause = POLL_SECONDS
                 return True
             left = end - time.monotonic()
             if left <= 0:
                 return False
-            if self._bell.wait(self._rung, min(self._pause, left)):
-                self._rung = self._bell.count
-                self._pause = LOOK
+            if self._notifier.wait(self._count, min(self._pause, left)):
+                self._count = self._notifier.count
+                self._pause = POLL_SECONDS
                 return True
-            self._pause = min(self._pause * LONGER, RARELY)
+            self._pause = min(self._pause * POLL_GROWTH, MAX_POLL_SECONDS)
 
     def close(self) -> None:
-        """Stop looking."""
-        self._own.close()
+        """Stop polling."""
+        self._pool.close()
 
 
-class Told:
-    """By the ledger itself, of what is submitted in this process: all there is to one in memory. Belongs to one thread."""
+class InProcessWake:
+    """By submissions of this process only, for a ledger in memory. Belongs to one thread."""
 
-    def __init__(self, bell: Bell) -> None:
-        self._bell = bell
-        self._rung = bell.count
+    def __init__(self, notifier: LocalNotifier) -> None:
+        self._notifier = notifier
+        self._count = notifier.count
 
     def wait(self, seconds: float, /) -> bool:
-        """Until something was submitted or `seconds` have passed."""
-        rung = self._bell.wait(self._rung, seconds)
-        self._rung = self._bell.count
-        return rung
+        """Return True when something was submitted, False after `seconds`."""
+        is_notified = self._notifier.wait(self._count, seconds)
+        self._count = self._notifier.count
+        return is_notified
 
     def close(self) -> None:
-        """Stop listening."""
+        """Do nothing."""

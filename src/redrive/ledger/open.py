@@ -1,7 +1,8 @@
-"""Open a ledger. Can be imported without the extra, and says so where it is missing."""
+"""open_ledger: open a ledger by its address."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from ..errors import LedgerError
@@ -10,7 +11,9 @@ if TYPE_CHECKING:
     from .ledger import Ledger
 
 
-def open_ledger(url: str = "sqlite:///redrive.db", /, *, migrate: bool = False, max_payload: int | None = None) -> Ledger:
+def open_ledger(
+    url: str = "sqlite:///redrive.db", /, *, migrate: bool = False, max_payload: int | None = None
+) -> Ledger:
     """Open a ledger.
 
     Args:
@@ -26,15 +29,16 @@ def open_ledger(url: str = "sqlite:///redrive.db", /, *, migrate: bool = False, 
     Raises:
         LedgerError: The extra is missing, or the schema is missing, older or newer.
     """
-    installed()
+    require_extra()
+    from .db.address import parse  # noqa: PLC0415
     from .ledger import Ledger  # noqa: PLC0415
+    from .validation import MAX_PAYLOAD_BYTES  # noqa: PLC0415
 
-    return Ledger.opened(url, migrate=migrate, max_payload=max_payload)
+    limit = MAX_PAYLOAD_BYTES if max_payload is None else max_payload
+    return Ledger(parse(url), migrate=migrate, max_payload=limit)
 
 
-def installed() -> None:
-    """LedgerError where the extra is missing, with the line that brings it."""
-    from importlib.util import find_spec  # noqa: PLC0415
-
+def require_extra() -> None:
+    """Raise a LedgerError that names the extra, if SQLAlchemy or Alembic is missing."""
     if find_spec("sqlalchemy") is None or find_spec("alembic") is None:
         raise LedgerError('a ledger needs SQLAlchemy and Alembic: pip install "redrive[ledger]"')

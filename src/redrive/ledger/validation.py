@@ -1,4 +1,4 @@
-"""What the ledger takes: names, keys, payloads and errors that both databases can hold. Anything else is refused at once."""
+"""Checks of names, keys, payloads and errors, so that both databases can store them."""
 
 from __future__ import annotations
 
@@ -8,109 +8,132 @@ from json.encoder import encode_basestring_ascii as quoted
 from ..core.context import ids_around
 from ..core.seconds import check_dated, number
 from ..journal.redaction import redact_text
-from .db.types import micros
-from .record import NewJob, Settlement
-from .state import PRIORITIES
+from .model import PRIORITIES, NewJob, Settlement
+from .timestamps import to_micros
 
-MAX_PAYLOAD = 1024 * 1024
-"""Bytes. A ledger carries work, not files: put those into storage and the path into the payload."""
-MAX_KIND = 200
-MAX_KEY = 1000
-"""Bytes. Postgres cannot index what is longer than about 2,700."""
-MAX_BESIDE = 64 * 1024
-"""Bytes of the headers beside a payload, and of the correlation ids: names and values together, in UTF-8."""
-MAX_ERROR = 8_000
-"""Characters kept of an error; the beginning and the end say most."""
+MAX_PAYLOAD_BYTES = 1024 * 1024
+"""Put larger data into storage and its path into the payload."""
+MAX_KIND_BYTES = 200
+MAX_KEY_BYTES = 1000
+"""Postgres cannot index more than about 2,700 bytes."""
+MAX_MAPPING_BYTES = 64 * 1024
+"""Limit for the headers of a job and for its correlation ids, names and values together."""
+MAX_ERROR_CHARS = 8_000
+"""The beginning and the end of a longer error are stored."""
 
 
-def checked(job: NewJob, max_payload: int, /) -> NewJob:
-    """The job, with the correlation ids around; or a TypeError or ValueError that names what is wrong with it."""
+def check_job(job: NewJob, max_payload: int, /) -> NewJob:
+    """Check a job and add the correlation ids of the caller.
+
+    Raises:
+        TypeError: A value has the wrong type.
+        ValueError: A value is out of range.
+    """
     if not isinstance(job, NewJob):
         raise TypeError(f"submit takes NewJob, not {type(job).__name__}: {job!r}")
-    name("kind", job.kind, MAX_KIND)
-    name("key", job.key, MAX_KEY)
-    payload(f"{job.kind}: payload", job.payload, max_payload)
+    check_name("kind", job.kind, MAX_KIND_BYTES)
+    check_name("key", job.key, MAX_KEY_BYTES)
+    check_payload(f"{job.kind}: payload", job.payload, max_payload)
     if job.headers:
-        beside("headers", job.headers)
+        check_mapping("headers", job.headers)
     if job.ids:
-        beside("ids", job.ids)
+        check_mapping("ids", job.ids)
     if isinstance(job.priority, bool) or job.priority not in PRIORITIES:
         raise ValueError(
-            f"priority must be a whole number from {PRIORITIES[0]} (first) to {PRIORITIES[-1]} (last), not {job.priority!r}"
+            f"priority must be a whole number from {PRIORITIES[0]} (first) to "
+            f"{PRIORITIES[-1]} (last), not {job.priority!r}"
         )
     check_dated("delay", number("delay", job.delay))
     if job.keep is not None:
         check_dated("keep", number("keep", job.keep))
-    if job.max_attempts is not None and (isinstance(job.max_attempts, bool) or not 1 <= job.max_attempts < 2**31):
+    if job.max_attempts is not None and (
+        isinstance(job.max_attempts, bool) or not 1 <= job.max_attempts < 2**31
+    ):
         raise ValueError(f"max_attempts must be at least 1: {job.max_attempts!r}")
-    for moment in (job.due, job.deadline):
-        if moment is not None:
-            micros(moment)
-    # Here, since this is the caller's own context; whoever writes may be another thread, for many.
+    for timestamp in (job.due, job.deadline):
+        if timestamp is not None:
+            to_micros(timestamp)
+    # Read the ids here, in the caller's context. Another thread may write the job.
     return job._replace(ids=around) if job.ids is None and (around := ids_around()) else job
 
 
-def settlements(given: Sequence[Settlement], max_payload: int, /) -> None:
-    """Refuse what cannot be stored of attempts' ends."""
-    for one in given:
-        if not isinstance(one, Settlement):
-            raise TypeError(f"a settlement must come from its lease (lease.done(), lease.again(...)), not {one!r}")
-        if one.result is not None:
-            payload("result", one.result, max_payload)
-        if one.after:
-            check_dated("after", number("after", one.after))
-        if one.until is not None:
-            micros(one.until)
+def check_settlements(settlements: Sequence[Settlement], max_payload: int, /) -> None:
+    """Reject settlements that cannot be stored."""
+    for settlement in settlements:
+        if not isinstance(settlement, Settlement):
+            raise TypeError(
+                "a settlement must come from its lease (lease.done(), lease.again(...)), "
+                f"not {settlement!r}"
+            )
+        if settlement.result is not None:
+            check_payload("result", settlement.result, max_payload)
+        if settlement.after:
+            check_dated("after", number("after", settlement.after))
+        if settlement.until is not None:
+            to_micros(settlement.until)
 
 
-def name(what: str, value: object, limit: int, /) -> None:
-    """Refuse a name that is empty, too long, or cannot be printed."""
+def check_name(label: str, value: object, max_bytes: int, /) -> None:
+    """Reject a name that is empty, too long or not printable."""
     if not isinstance(value, str):
-        raise TypeError(f"{what} must be text, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"{label} must be text, not {type(value).__name__}: {value!r}")
     if not value or not value.isprintable():
-        raise ValueError(f"{what} must be printable and not empty: {value!r}")
-    if len(value) * 4 > limit and len(value.encode()) > limit:
-        raise ValueError(f"{what} must not be longer than {limit} bytes: {value[:60]!r}… has {len(value.encode())}")
-
-
-def payload(what: str, value: object, limit: int, /) -> None:
-    """Refuse what is no bytes, or too many of them."""
-    if not isinstance(value, bytes):
-        raise TypeError(f"{what} must be bytes, not {type(value).__name__}")
-    if len(value) > limit:
+        raise ValueError(f"{label} must be printable and not empty: {value!r}")
+    if len(value) * 4 > max_bytes and len(value.encode()) > max_bytes:
+        size = len(value.encode())
         raise ValueError(
-            f"{what} has {len(value)} bytes; the ledger takes at most {limit}; store it elsewhere, and pass its path"
+            f"{label} must not be longer than {max_bytes} bytes: {value[:60]!r}… has {size}"
         )
 
 
-def beside(what: str, value: Mapping[str, str], /) -> None:
-    """Refuse headers or ids that are not text, or too many bytes of it. Their values are not shown: they may be secrets."""
+def check_payload(label: str, value: object, max_bytes: int, /) -> None:
+    """Reject a value that is not bytes, or too large."""
+    if not isinstance(value, bytes):
+        raise TypeError(f"{label} must be bytes, not {type(value).__name__}")
+    if len(value) > max_bytes:
+        raise ValueError(
+            f"{label} has {len(value)} bytes; the ledger takes at most {max_bytes}; "
+            "store it elsewhere, and pass its path"
+        )
+
+
+def check_mapping(label: str, value: Mapping[str, str], /) -> None:
+    """Reject headers or ids that are not text, or too large. Errors do not show their values."""
     size = 0
     for key, item in value.items():
         if not isinstance(key, str) or not isinstance(item, str):
-            raise TypeError(f"{what} must be a mapping of text to text: {key!r:.60} is {type(item).__name__}")
+            raise TypeError(
+                f"{label} must be a mapping of text to text: {key!r:.60} is {type(item).__name__}"
+            )
         size += len(key) + len(item)
-    if size * 4 > MAX_BESIDE:
-        size = sum(len(text.encode("utf-8", "surrogatepass")) for pair in value.items() for text in pair)
-    if size > MAX_BESIDE:
-        raise ValueError(f"{what} have {size} bytes; the ledger takes at most {MAX_BESIDE}; put large values into the payload")
+    if size * 4 > MAX_MAPPING_BYTES:
+        texts = [text for pair in value.items() for text in pair]
+        size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    if size > MAX_MAPPING_BYTES:
+        raise ValueError(
+            f"{label} have {size} bytes; the ledger takes at most {MAX_MAPPING_BYTES}; "
+            "put large values into the payload"
+        )
 
 
-def mapping(what: str, value: Mapping[str, str] | None, /) -> str | None:
-    """As JSON text; nothing at all for an empty one."""
+def to_json(label: str, value: Mapping[str, str] | None, /) -> str | None:
+    """Serialize headers or ids. None if there are none."""
     if not value:
         return None
     try:  # `json.dumps` makes an encoder for each call, which takes longer than the text
-        return "{" + ",".join([f"{quoted(key)}:{quoted(item)}" for key, item in value.items()]) + "}"
+        return (
+            "{" + ",".join([f"{quoted(key)}:{quoted(item)}" for key, item in value.items()]) + "}"
+        )
     except TypeError:
-        raise TypeError(f"{what} must be a mapping of text to text: {dict(value)!r}") from None
+        raise TypeError(f"{label} must be a mapping of text to text: {dict(value)!r}") from None
 
 
-def words(text: str | None, /) -> str | None:
-    """An error or a reason as it may be kept: without secrets, of bounded length, storable in both databases."""
+def storable_text(text: str | None, /) -> str | None:
+    """Redact, truncate and clean an error or a reason, so that both databases can store it."""
     if text is None:
         return None
-    kept = redact_text(str(text))
-    if len(kept) > MAX_ERROR:
-        kept = f"{kept[: MAX_ERROR // 2]}\n… {len(kept) - MAX_ERROR} characters left out …\n{kept[-MAX_ERROR // 2 :]}"
-    return kept.replace("\x00", "�").encode("utf-8", "replace").decode()
+    redacted = redact_text(str(text))
+    if len(redacted) > MAX_ERROR_CHARS:
+        half, left_out = MAX_ERROR_CHARS // 2, len(redacted) - MAX_ERROR_CHARS
+        redacted = f"{redacted[:half]}\n… {left_out} characters left out …\n{redacted[-half:]}"
+    return redacted.replace("\x00", "�").encode("utf-8", "replace").decode()

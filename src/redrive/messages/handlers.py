@@ -14,9 +14,9 @@ from ..core.codec import Codec, codec, outline
 from ..core.key import Key
 from ..core.seconds import whole_number
 from ..engine.settings import RetrySettings
-from ..ledger.record import Lease
-from ..ledger.validation import MAX_KIND
-from ..ledger.validation import name as check_printable
+from ..ledger.model import Lease
+from ..ledger.validation import MAX_KIND_BYTES
+from ..ledger.validation import check_name as check_printable
 from ..worker.job_type import (
     Execution,
     JobType,
@@ -143,9 +143,9 @@ def make_handler(
     if not types or any(not isinstance(type_, str) for type_ in types):
         raise TypeError(f"{place}: {_types_message(types)}")
     for type_ in types:
-        check_printable("an event's type", type_, MAX_KIND)
+        check_printable("an event's type", type_, MAX_KIND_BYTES)
     handler_name = getattr(fn, "__name__", "") if name is None else name
-    check_printable("a handler's name", handler_name, MAX_KIND)
+    check_printable("a handler's name", handler_name, MAX_KIND_BYTES)
     Key("event", "x", "x", handler_name)  # raises if the name cannot be part of a key
     execution = execution_of(handler_name, fn, in_transaction=in_transaction)
     parameter = _event_parameter(fn, place, in_transaction=in_transaction)

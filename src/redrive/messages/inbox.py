@@ -9,11 +9,11 @@ from typing import Any
 from ..journal.bus import emit
 from ..ledger import validation
 from ..ledger.aio import AsyncLedger
-from ..ledger.db.compiled import Many
-from ..ledger.events import Arriving
-from ..ledger.jobs.group_commit import distinct
+from ..ledger.db.compiled import BatchRunner
+from ..ledger.events import IncomingEvent
+from ..ledger.jobs.group_commit import submit_deduplicated
 from ..ledger.ledger import Ledger
-from ..ledger.record import NewJob
+from ..ledger.model import NewJob
 from ..worker.job_type import JobType
 from .event import Event
 from .handlers import Handlers
@@ -56,7 +56,7 @@ class Inbox:
             False if the event is a duplicate.
         """
         stored = StoredEvent.from_event(event)
-        validation.payload("payload", stored.payload, self.ledger.max_payload)
+        validation.check_payload("payload", stored.payload, self.ledger.max_payload)
         return self.store([self.incoming(stored)], tx=tx)[0]
 
     async def areceive(self, event: Event[Any], ledger: AsyncLedger, tx: Any = None, /) -> bool:
@@ -74,12 +74,12 @@ class Inbox:
         is_new: bool = await tx.run_sync(lambda connection: self.receive(event, connection))
         return is_new
 
-    def incoming(self, stored: StoredEvent, /) -> Arriving:
+    def incoming(self, stored: StoredEvent, /) -> IncomingEvent:
         """Return the event with the jobs of its handlers, as the ledger takes it."""
         return stored.incoming(self.handlers.attempts_by_handler(stored.type))
 
     def store(
-        self, events: Sequence[Arriving], /, *, unread: Sequence[NewJob] = (), tx: Any = None
+        self, events: Sequence[IncomingEvent], /, *, unread: Sequence[NewJob] = (), tx: Any = None
     ) -> list[bool]:
         """Store events and the jobs of their handlers in one transaction.
 
@@ -90,39 +90,43 @@ class Inbox:
         """
         ledger = self._ledger()
         if tx is not None:
-            return self._write(ledger, ledger.joined(tx), events, unread)
+            return self._write(ledger, ledger.connections.adopt_transaction(tx), events, unread)
         with ledger.connections.write.use() as session, session.transaction("receive"):
             are_new = self._write(ledger, session.raw, events, unread)
-        ledger.ring()
+        ledger.notify()
         self.report_unhandled(events, are_new)
         return are_new
 
     def store_alone(self, stored: StoredEvent, tx: Any = None, /) -> None:
         """Store an event without jobs, unless it exists."""
         ledger = self._ledger()
-        events = [self.incoming(stored)._replace(parts=())]
+        events = [self.incoming(stored)._replace(jobs=())]
         if tx is not None:
-            ledger.connections.hot.receive_in(ledger.joined(tx), events)
+            ledger.connections.store.receive_in(ledger.connections.adopt_transaction(tx), events)
             return
         with ledger.connections.write.use() as session, session.transaction("receive"):
-            ledger.connections.hot.receive_in(session.raw, events)
+            ledger.connections.store.receive_in(session.raw, events)
 
     def _write(
-        self, ledger: Ledger, run: Many, events: Sequence[Arriving], unread: Sequence[NewJob]
+        self,
+        ledger: Ledger,
+        run: BatchRunner,
+        events: Sequence[IncomingEvent],
+        unread: Sequence[NewJob],
     ) -> list[bool]:
-        hot = ledger.connections.hot
+        hot = ledger.connections.store
         are_new = hot.receive_in(run, events) if events else []
         if unread:
             # Without a limit of their size, which may be the reason that they could not be decoded.
-            distinct(unread, lambda jobs: hot.submit_in(run, jobs))
+            submit_deduplicated(unread, lambda jobs: hot.submit_in(run, jobs))
         return are_new
 
-    def report_unhandled(self, events: Sequence[Arriving], are_new: Sequence[bool], /) -> None:
+    def report_unhandled(self, events: Sequence[IncomingEvent], are_new: Sequence[bool], /) -> None:
         """Log stored events without a handler."""
         for event, is_new in zip(events, are_new, strict=True):
-            if is_new and not event.parts:
+            if is_new and not event.jobs:
                 fields = {"operation": event.type, "reason": "no handler for this type of event"}
-                emit("unhandled", {**event.opened[0], **fields})
+                emit("unhandled", {**event.job_context[0], **fields})
 
     def places_stored_without_origin(self, events: Sequence[StoredEvent], /) -> set[int]:
         """Return the places of events that an older version stored by their id alone.

@@ -14,8 +14,8 @@ from ..core.context import ids_around
 from ..core.correlation_ids import MAX_ID_CHARS, shorten_id
 from ..core.key import Key
 from ..ledger import validation
-from ..ledger.events import SOURCE, SOURCE_ID, Arriving, Part
-from ..ledger.record import Lease, NewJob
+from ..ledger.events import SOURCE, SOURCE_ID, HandlerJob, IncomingEvent
+from ..ledger.model import Lease, NewJob
 from .event import MAX_ID_BYTES, NO_HEADERS, Event, trusted_event
 
 # Headers of a job that describe its event, beside the headers of the event itself.
@@ -129,7 +129,7 @@ class StoredEvent(NamedTuple):
             headers=self.job_headers(),
         )
 
-    def incoming(self, handlers: Sequence[tuple[str, int | None]], /) -> Arriving:
+    def incoming(self, handlers: Sequence[tuple[str, int | None]], /) -> IncomingEvent:
         """Return the event with a job for each handler, as the ledger takes it.
 
         The size of the payload is not checked here (`limits.payload`).
@@ -143,19 +143,21 @@ class StoredEvent(NamedTuple):
         # The text of a `Key`. Its parts were validated with the event and the handler.
         key_part = _escape(event_id) if ":" in event_id or "%" in event_id else event_id
         prefix = f"event:{_escape_source(source)}:{key_part}:"
-        parts = tuple([Part(name, f"{prefix}{name}:v1", attempts) for name, attempts in handlers])
+        parts = tuple(
+            [HandlerJob(name, f"{prefix}{name}:v1", attempts) for name, attempts in handlers]
+        )
         for part in parts:
-            if len(part.key) * 4 > validation.MAX_KEY:
-                validation.name("key", part.key, validation.MAX_KEY)
+            if len(part.key) * 4 > validation.MAX_KEY_BYTES:
+                validation.check_name("key", part.key, validation.MAX_KEY_BYTES)
         if headers or origin is not None or ids_around():
-            validation.beside("headers", headers)
+            validation.check_mapping("headers", headers)
             ids, job_headers = self.ids(), self.job_headers()
             texts = self._json_texts(ids, job_headers)
-            event_headers = validation.mapping("headers", headers)
+            event_headers = validation.to_json("headers", headers)
         else:
             event_headers = None
             ids, job_headers, texts = self._without_headers()
-        return Arriving(
+        return IncomingEvent(
             source,
             event_id,
             type_,
@@ -172,9 +174,9 @@ class StoredEvent(NamedTuple):
     def _json_texts(self, ids: Mapping[str, str], job_headers: Mapping[str, str]) -> JsonTexts:
         other_ids = {name: value for name, value in ids.items() if name not in OWN_IDS}
         return (
-            validation.mapping("ids", ids),
-            validation.mapping("ids", other_ids),
-            validation.mapping("headers", job_headers),
+            validation.to_json("ids", ids),
+            validation.to_json("ids", other_ids),
+            validation.to_json("headers", job_headers),
         )
 
     def _without_headers(self) -> tuple[dict[str, str], dict[str, str], JsonTexts]:

@@ -60,7 +60,7 @@ def decisions(
             connection,
             actor=actor,
             action=action,
-            times=(audit.stamp(since), audit.stamp(until)),
+            times=(audit.to_stamp(since), audit.to_stamp(until)),
             limit=limit,
             newest=True,
             people=people,
@@ -80,7 +80,7 @@ def verified(ledger: Ledger, anchor: str | None = None, /, *more: str) -> Chain:
             raise ValueError(f"an anchor must be a number and a hash, as `redrive audit verify` prints it, not {given!r}")
         noted.append((int(read[1]), read[2]))
     with ledger.connections.read.use() as session, session.snapshot(bound=NO_LIMIT) as connection:
-        found = audit.verified(connection, *noted)
+        found = audit.verify(connection, *noted)
     return Chain(found.entries, f"{found.entries}:{found.head}", found.broken, found.problem)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..core.text import pluralise
 
 if TYPE_CHECKING:
-    from ..ledger.jobs.erase import Known
+    from ..ledger.jobs.erase import UserData
     from ..ledger.ledger import Ledger
 
 
@@ -41,7 +41,7 @@ class Erasure:
     """Jobs that wait or run: they are left, with their dead letters, until they have ended."""
     held: int
     """Idempotency keys that somebody is at right now: left as well."""
-    found: Known
+    found: UserData
     mentions: int = 0
     """Other rows with the name in a text: errors, reasons, selections, partitions, the audit log."""
     stays: tuple[str, ...] = ()
@@ -61,12 +61,12 @@ class Erasure:
 def planned(ledger: Ledger, user: str, /) -> Erasure:
     """What is known of a user: whatever has them in its key, or as the correlation id `user_id`."""
     from ..ledger.db.session import NO_LIMIT  # noqa: PLC0415  # likewise
-    from ..ledger.jobs.erase import known  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.jobs.erase import find_user_data  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     if not user.strip():
         raise ValueError("whose data? --user is empty")
     with ledger.connections.read.use() as session, session.snapshot(bound=NO_LIMIT) as connection:
-        found = known(connection, session, user)
+        found = find_user_data(connection, session, user)
     stays = ELSEWHERE + (ON_SQLITE if ledger.connections.on_sqlite else ON_POSTGRES)
     if found.partitions:
         stays = (f"{found.partitions} of their partitions, queued or running: erase again when they have ended", *stays)
@@ -80,7 +80,8 @@ def planned(ledger: Ledger, user: str, /) -> Erasure:
 
 def erased(ledger: Ledger, plan: Erasure, /, *, actor: str, because: str) -> tuple[str, ...]:
     """Carry it out; places where something stays. Recorded in the audit log, without the user's name."""
-    from ..ledger.jobs.erase import compact, erase  # noqa: PLC0415  # likewise
+    from ..ledger.db.sqlite import compact  # noqa: PLC0415  # likewise
+    from ..ledger.jobs.erase import erase  # noqa: PLC0415  # likewise
 
     with ledger.connections.write.use() as session:
         erase(session, plan.found, plan.user, actor=actor, because=because)

@@ -91,7 +91,7 @@ def replayed(
         ValueError: A name is not a handler of events of this type. Nothing is changed then.
         NotAllowed: There is no such event, or there are several.
     """
-    from ..ledger.jobs.rerun import redo  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.jobs.dead_letters import rerun_done_jobs  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     ledger = ledger_of(app)
     one = _one(ledger, event_id, source)
@@ -108,7 +108,7 @@ def replayed(
             said[name] = _begun(ledger, one, name, actor=actor, because=because)
         elif job.state == "done":
             with ledger.connections.write.use() as session:
-                acted = redo(session, [job.job_id], actor=actor, because=because)
+                acted = rerun_done_jobs(session, [job.job_id], actor=actor, because=because)
             said[name] = f"job {acted.done[job.job_id]}" if acted.done else f"skipped: {acted.skipped[job.job_id]}"
         elif job.state in ("dlq", "blocked"):
             (letter,) = ledger.dead_letters(job_id=job.job_id, limit=1)

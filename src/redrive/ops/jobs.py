@@ -12,8 +12,7 @@ from .dead_letters.queries import Try, readable
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-    from ..ledger.record import Job
-    from ..ledger.state import Shown
+    from ..ledger.model import DisplayState, Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +60,12 @@ class JobReport:
     now: datetime
 
 
-def listed(ledger: Ledger, /, *, state: Shown | None = None, kind: str | None = None, limit: int = 100) -> list[JobLine]:
+def listed(ledger: Ledger, /, *, state: DisplayState | None = None, kind: str | None = None, limit: int = 100) -> list[JobLine]:
     """Those in a state by its name: waiting ones in the order they are due, ended ones the last first. None: the newest first."""
-    from ..ledger.queries import lists  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import jobs as stored_jobs  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
-        return [_line(row) for row in lists.jobs(connection, state, kind=kind, limit=limit)]
+        return [_line(row) for row in stored_jobs.in_display_state(connection, state, kind=kind, limit=limit)]
 
 
 def shown(ledger: Ledger, job_id: int, /) -> JobReport | None:
@@ -96,7 +95,7 @@ def _parked(ledger: Ledger) -> Mapping[str, str]:
     from ..ledger.queries import overview  # noqa: PLC0415  # likewise
 
     with ledger.reading() as connection:
-        return overview.parked(connection)
+        return overview.parked_reasons(connection)
 
 
 def _line(row: Job, dead_id: int | None = None) -> JobLine:

@@ -95,9 +95,9 @@ def status(ledger: Ledger, /) -> Status:
     now = ledger.now()
     with ledger.reading() as connection:
         tallies = counters.counts(connection)
-        live = overview.standing(connection, now)
-        seen = workers.workers(connection)
-        parked = overview.parked(connection)
+        live = overview.kind_summaries(connection, now)
+        seen = workers.list_workers(connection)
+        parked = overview.parked_reasons(connection)
     kinds = []
     for name in sorted(tallies.keys() | live.keys()):
         tally, standing = tallies.get(name), live.get(name)

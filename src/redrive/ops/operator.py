@@ -16,8 +16,8 @@ from .record_keeping import RecordKeeping
 if TYPE_CHECKING:
     from ..app import App
     from ..ledger.ledger import Ledger
-    from ..ledger.state import Shown
-    from ..ledger.state import Status as LetterStatus
+    from ..ledger.model import DeadLetterStatus as LetterStatus
+    from ..ledger.model import DisplayState
     from . import audit, events, jobs, ledger, sweep
     from .audit import Chain, Decision
     from .dead_letters import edit, export, reveal
@@ -423,7 +423,7 @@ class Operator(RecordKeeping, Partitioning):
 
     # ---- jobs ----
 
-    def jobs(self, *, state: Shown | None = None, kind: str | None = None, limit: int = 100) -> list[JobLine]:
+    def jobs(self, *, state: DisplayState | None = None, kind: str | None = None, limit: int = 100) -> list[JobLine]:
         """Return jobs. Queued ones are ordered by due time, ended ones by end, newest first.
 
         Args:

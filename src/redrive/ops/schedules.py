@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from ..core.text import pluralise
-from ..ledger.state import READY, shown
+from ..ledger.model import READY, display_state
 from .target.target import ledger_of
 
 if TYPE_CHECKING:
     from ..commands.cron import Cron
-    from ..ledger.queries.gauges import Firing
+    from ..ledger.queries.overview import ScheduledJob
     from ..partitions.store.schedule_runs import Fired
     from .target.target import Operated
 
@@ -58,13 +58,13 @@ class Schedule:
 
 def schedules(app: Operated, /) -> list[Schedule]:
     """Return all schedules by name. Those of commands are known by their runs, which are jobs."""
-    from ..ledger.queries import gauges  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import overview as gauges  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..ledger.stats import counters  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     ledger = ledger_of(app)
     now = ledger.now()
     with ledger.reading() as connection:
-        found = gauges.firings(connection, sorted(counters.counts(connection)), LOOKED_AT)
+        found = gauges.scheduled_jobs(connection, sorted(counters.counts(connection)), LOOKED_AT)
     made = [_schedule(kind, firings, now) for kind, firings in found.items()]
     return sorted([*made, *_of_datasets(app, now)], key=lambda one: one.kind)
 
@@ -116,14 +116,14 @@ def of_dataset(
     )
 
 
-def _schedule(kind: str, firings: list[Firing], now: datetime) -> Schedule:
+def _schedule(kind: str, firings: list[ScheduledJob], now: datetime) -> Schedule:
     newest = firings[0]
     line = _line(newest)
     ahead = [one for one in firings if one.due_at > now and one.state == READY]
     waits = [one for one in firings if one.due_at <= now and one.state == READY]
     come = [one for one in firings if one.due_at <= now]
     last = come[0] if come else None
-    state = None if last is None else shown(last.state, started=last.started_at is not None)
+    state = None if last is None else display_state(last.state, started=last.started_at is not None)
     return Schedule(
         kind=kind, line=line, next_at=ahead[-1].due_at if ahead else None,
         late_since=waits[-1].due_at if waits else None, last_at=None if last is None else last.due_at, last_state=state,
@@ -132,7 +132,7 @@ def _schedule(kind: str, firings: list[Firing], now: datetime) -> Schedule:
     )  # fmt: skip
 
 
-def _line(firing: Firing) -> str | None:
+def _line(firing: ScheduledJob) -> str | None:
     from ..commands.spec import CRON_HEADER  # noqa: PLC0415  # brings SQLAlchemy
 
     found = json.loads(firing.headers).get(CRON_HEADER) if firing.headers else None

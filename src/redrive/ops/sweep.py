@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from ..core.context import clock_around
 from ..core.seconds import positive
-from ..ledger.state import DEAD, DONE, DROPPED, PRUNED, shown
+from ..ledger.model import DEAD, DONE, DROPPED, PRUNED, display_state
 from .dead_letters.queries import Selection
 from .defaults import MOST_COUNTED
 from .plans.plan import Plan
 
 if TYPE_CHECKING:
-    from ..ledger.jobs.sweep import Act, Item, Step
-    from ..ledger.jobs.sweep import Sweep as Stored
+    from ..ledger.jobs.sweeps import Act, SweepItem, SweepStep
+    from ..ledger.jobs.sweeps import Sweep as Stored
     from ..ledger.ledger import Ledger
 
 PAGE = 1000
@@ -147,7 +147,7 @@ def carried_out(ledger: Ledger, sweep_id: int, /) -> Iterator[Applied]:
     """
     clock = clock_around()
     while True:
-        step: Step = ledger.sweeps.step(sweep_id)
+        step: SweepStep = ledger.sweeps.step(sweep_id)
         yield Applied(step.done, step.skipped, of_stored(step.sweep))
         if step.sweep.state != "running":
             return
@@ -216,7 +216,7 @@ def _named(state: int | None) -> str:
     return "dead again" if state in (DEAD, DROPPED) else "at it"
 
 
-def _outcome(act: str, item: Item) -> Outcome:
+def _outcome(act: str, item: SweepItem) -> Outcome:
     if item.outcome is None:
         said = "waiting"
     elif item.outcome == "skipped":
@@ -224,7 +224,7 @@ def _outcome(act: str, item: Item) -> Outcome:
     elif act == "discard":
         said = "discarded"
     else:
-        said = "done" if item.job_state is None else shown(item.job_state, attempts=item.attempts or 0, replay=True)
+        said = "done" if item.job_state is None else display_state(item.job_state, attempts=item.attempts or 0, replay=True)
     failed = said not in ("done", "discarded") and item.error is not None and act == "replay"
     note = (item.error or "").partition("\n")[0] if failed and item.note is None else item.note
     return Outcome(item.dead_id, said, item.job_id, note, item.at)

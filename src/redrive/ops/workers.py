@@ -98,13 +98,13 @@ class Workers:
 def workers(ledger: Ledger, /, *, quiet: float = QUIET) -> Workers:
     """Who works, or did."""
     from ..ledger.jobs import workers as stored  # noqa: PLC0415  # the same
-    from ..ledger.queries import gauges  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ..ledger.queries import overview  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ..partitions.store.overview import held as extracted  # noqa: PLC0415  # the same
 
     now = ledger.now()
     with ledger.reading() as connection:
-        seen = stored.workers(connection)
-        held = gauges.held(connection, MOST)
+        seen = stored.list_workers(connection)
+        held = overview.leased_jobs(connection, MOST)
         extracting = extracted(connection, MOST)
     hands: dict[str, list[InHand]] = {}
     for one in held:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import exists, func, select
 
 from ..ledger.db.clock import now_on
-from ..ledger.db.compiled import number
+from ..ledger.db.compiled import sql_int
 from ..ledger.db.partition_tables import TROUBLE, partition, rollup, run, work
 from .control import backfill, explain, progress, source_health, sweeps
 from .control.progress import GridPlan, Progress
@@ -24,7 +24,7 @@ from .store.queries import known
 from .store.rows import Opened, marks, opened
 from .store.schedule_runs import Fired
 
-_DATASETS = select(rollup.c.source, rollup.c.query_name).where(rollup.c.n > number(0)).distinct()
+_DATASETS = select(rollup.c.source, rollup.c.query_name).where(rollup.c.n > sql_int(0)).distinct()
 
 
 class Register:

@@ -21,8 +21,7 @@ from .clock import FakeClock
 
 if TYPE_CHECKING:
     from ..commands.job import Job
-    from ..ledger.record import Lease
-    from ..ledger.state import State
+    from ..ledger.model import Lease, State
     from ..worker.job_type import JobType
     from ..worker.outcome import JobOutcome
     from .stepwise_runner import StepwiseRunner
@@ -102,8 +101,8 @@ class Sandbox:
     def _claim_job(self, job_types: dict[str, JobType]) -> Lease | None:
         ledger = self._app.ledger
         ledger.reap()
-        ledger.unblock()
-        ledger.beat(self._worker_name)
+        ledger.maintenance.unblock()
+        ledger.maintenance.heartbeat(self._worker_name)
         limits = dict.fromkeys(job_types, 1)
         options: dict[str, Any] = {"worker": self._worker_name, "lease": LEASE_SECONDS}
         leases = ledger.claim(limits, total=1, **options)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from ..ledger.events import Arriving, Received
+from ..ledger.events import IncomingEvent, StoreResult
 
 MAX_WAIT_SECONDS = 0.1
 """How long events may wait for capacity, where jobs are short."""
@@ -28,9 +28,9 @@ class Arrival:
 
     __slots__ = ("_decided", "events", "jobs_by_type", "new", "since")
 
-    def __init__(self, events: Sequence[Arriving]) -> None:
+    def __init__(self, events: Sequence[IncomingEvent]) -> None:
         self.events = events
-        self.jobs_by_type = Counter([part.kind for event in events for part in event.parts])
+        self.jobs_by_type = Counter([part.kind for event in events for part in event.jobs])
         self.since = monotonic()
         self.new: list[bool] | None = None
         """For each event, whether it was stored for the first time. None: they are not stored."""
@@ -63,7 +63,7 @@ class ArrivalQueue:
         self._more_until = 0.0
         """Until when a source is expected to bring more, on the monotonic clock."""
 
-    def put(self, events: Sequence[Arriving], /, *, has_more: bool = False) -> Arrival:
+    def put(self, events: Sequence[IncomingEvent], /, *, has_more: bool = False) -> Arrival:
         """Queue events to be stored.
 
         Args:
@@ -118,8 +118,8 @@ class ArrivalQueue:
         return batch
 
     def store(
-        self, batch: Sequence[Arrival], write: Callable[[Sequence[Arriving]], Received], /
-    ) -> Received:
+        self, batch: Sequence[Arrival], write: Callable[[Sequence[IncomingEvent]], StoreResult], /
+    ) -> StoreResult:
         """Store the first arrivals, and tell their sources.
 
         Args:

@@ -15,7 +15,7 @@ from ..core.context import IDS, SLOT, ContextSlot, Scope
 from ..core.key import Key, KeyLike
 from ..errors import AttemptTimeout, LeaseLost
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease
+from ..ledger.model import Lease
 from .job_type import JobType
 from .outcome import after_success
 

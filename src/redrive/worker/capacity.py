@@ -15,7 +15,7 @@ from time import monotonic
 from typing import NamedTuple, TypeVar
 
 from ..ledger.jobs.limits import Limit
-from ..ledger.record import Lease, lease_name
+from ..ledger.model import Lease, lease_key
 from .job_type import JobType
 
 T = TypeVar("T")
@@ -78,11 +78,11 @@ class InFlight:
     def add(self, jobs: Iterable[tuple[JobType, Lease]], /) -> None:
         """Start tracking these leases."""
         now = monotonic()
-        self._held.update({lease_name(lease): (lease, job_type, now) for job_type, lease in jobs})
+        self._held.update({lease_key(lease): (lease, job_type, now) for job_type, lease in jobs})
 
     def remove(self, leases: Iterable[Lease], /) -> list[Lease]:
         """Stop tracking these leases. Return those that were tracked."""
-        return [lease for lease in leases if self._held.pop(lease_name(lease), None) is not None]
+        return [lease for lease in leases if self._held.pop(lease_key(lease), None) is not None]
 
     def held_longer_than(self, seconds: float, /) -> list[Lease]:
         """Return the leases that were added this long ago."""
@@ -197,7 +197,7 @@ class Capacity:
             if share is None:
                 share = shares[job_type.name] = self._share_of(job_type)
             group, part = share
-            self._group_of_lease[lease_name(lease)] = group
+            self._group_of_lease[lease_key(lease)] = group
             self._used[group] += 1
             threads += part
         return threads
@@ -213,15 +213,15 @@ class Capacity:
     def release(self, leases: Sequence[Lease], /) -> None:
         """Release the capacity held by these leases."""
         for lease in leases:
-            group = self._group_of_lease.pop(lease_name(lease), None)
+            group = self._group_of_lease.pop(lease_key(lease), None)
             if group is not None:
                 self._used[group] -= 1
         if self._started_last:
-            self._started_last.difference_update(map(lease_name, leases))
+            self._started_last.difference_update(map(lease_key, leases))
 
     def is_shared(self, lease: Lease, /) -> bool:
         """Return whether this lease shares threads, so that it may have to wait for one."""
-        return self._group_of_lease.get(lease_name(lease)) in SHARED_GROUPS
+        return self._group_of_lease.get(lease_key(lease)) in SHARED_GROUPS
 
     @property
     def free_for_last_attempts(self) -> int:
@@ -235,7 +235,7 @@ class Capacity:
 
     def start_last(self, leases: Iterable[Lease], /) -> None:
         """Count these leases, which share threads, as started last attempts."""
-        self._started_last.update(map(lease_name, leases))
+        self._started_last.update(map(lease_key, leases))
 
     def threads_for(self, names: Iterable[str], /) -> int:
         """Return how many threads to wake for started last attempts of these job types.

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from datetime import datetime
 from time import monotonic
 
-from ..ledger.events import Arriving, Grant, Received
+from ..ledger.events import IncomingEvent, StartQuota, StoreResult
 from ..ledger.jobs import limits as limited
 from ..ledger.jobs import refunds
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease, Settlement, Turn, lease_name, new_token
-from ..ledger.store.protocol import Demand
+from ..ledger.model import Lease, Settlement, Turn, lease_key, new_token
+from ..ledger.store.protocol import ClaimOptions
 from .capacity import Capacity, ClaimRequest
 from .completer import Completer
 from .executors import Executors
@@ -99,8 +99,8 @@ class TurnWriter:
             raise
         if starts:
             if len(turn.started) < len(starts):
-                names = set(map(lease_name, turn.started))
-                self.executors.drop([lease for lease in starts if lease_name(lease) not in names])
+                names = set(map(lease_key, turn.started))
+                self.executors.drop([lease for lease in starts if lease_key(lease) not in names])
             self.executors.run_started(turn.started)
         return turn
 
@@ -121,10 +121,10 @@ class TurnWriter:
             self._maintenance.revoke_crashes(list(late))
         self._completer.emit_dead_records()
 
-    def receive(self, events: Sequence[Arriving], grant: Grant) -> Received:
+    def receive(self, events: Sequence[IncomingEvent], grant: StartQuota) -> StoreResult:
         """Store arrived events, and settle finished jobs in the same transaction."""
         with self.ledger.connections.write.use() as session:
-            return self.ledger.connections.hot.receive(session, self.settlements, events, grant)
+            return self.ledger.connections.store.receive(session, self.settlements, events, grant)
 
 
 class Claimer:
@@ -235,7 +235,7 @@ class Claimer:
         """Claim jobs of types with a limit over all workers."""
         self._writer.settle()  # finished jobs free their places
         with self._writer.lost_claims.new_claim() as token:
-            demand = Demand(
+            demand = ClaimOptions(
                 request.max_by_type,
                 self._options.name,
                 self._options.lease_seconds,
@@ -246,7 +246,7 @@ class Claimer:
                 False,
             )
             with self._ledger.connections.write.use() as session:
-                claim = limited.claim(session, self._ledger.connections.hot, demand, limits)
+                claim = limited.claim(session, self._ledger.connections.store, demand, limits)
             leases = self._ledger.start(claim.leases) if is_quarantined else claim.leases
         self._executors.accept(leases)
         if not is_quarantined and len(claim.leases) < request.total:
@@ -344,7 +344,9 @@ class LostClaims:
         if not self._until_by_token or now < self._next_release:
             return False
         with self._ledger.connections.write.use() as session:
-            released = refunds.undelivered(session, self._worker, self._until_by_token.keys())
+            released = refunds.release_undelivered(
+                session, self._worker, self._until_by_token.keys()
+            )
         self._until_by_token = {
             token: until for token, until in self._until_by_token.items() if until > now
         }

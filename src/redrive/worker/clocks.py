@@ -11,7 +11,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from ..ledger.jobs.clock_setback import JOB_LEASE, LEAST, TOLERANCE
+from ..ledger.jobs.clock_setback import (
+    CLOCK_TOLERANCE_SECONDS,
+    JOB_LEASE_SECONDS,
+    MIN_SETBACK_SECONDS,
+)
 
 HEARTBEAT_WAIT_SECONDS = 4.0
 """Time in which a live worker sends another heartbeat: twice its interval."""
@@ -30,7 +34,7 @@ class ClockReading(NamedTuple):
 
         A slow one waited for a lock or a connection.
         """
-        return self.ended - self.began <= LEAST
+        return self.ended - self.began <= MIN_SETBACK_SECONDS
 
 
 def step(first: ClockReading, second: ClockReading, /) -> float:
@@ -79,7 +83,11 @@ class Clocks:
         if self._decide_at is None:
             self._decide_at = monotonic + HEARTBEAT_WAIT_SECONDS
         offsets = {name: (now - seen).total_seconds() for name, seen in heartbeats.items()}
-        suspects = {name: offset for name, offset in offsets.items() if abs(offset) > TOLERANCE}
+        suspects = {
+            name: offset
+            for name, offset in offsets.items()
+            if abs(offset) > CLOCK_TOLERANCE_SECONDS
+        }
         last = self._last_heartbeats
         live = [
             offset
@@ -115,8 +123,8 @@ class Jumps:
         A lease that was valid at the last look cannot be late by more than the time since then. If
         it is, the clock has jumped ahead, and live workers get 60 s to renew their leases.
         """
-        if self._clean_at is not None and late > monotonic - self._clean_at + LEAST:
-            self._clean_at, self._trusted_from = None, monotonic + JOB_LEASE
+        if self._clean_at is not None and late > monotonic - self._clean_at + MIN_SETBACK_SECONDS:
+            self._clean_at, self._trusted_from = None, monotonic + JOB_LEASE_SECONDS
         return monotonic >= self._trusted_from
 
 

@@ -12,10 +12,10 @@ from typing import Any
 from ..core.text import safe_str
 from ..journal.bus import emit, is_success_wanted, is_wanted
 from ..journal.sinks.logging import level_of
-from ..ledger.jobs import dead_letters
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease, Settlement
-from ..ledger.validation import settlements
+from ..ledger.model import Lease, Settlement
+from ..ledger.queries import dead_letters
+from ..ledger.validation import check_settlements
 from .attempt import AttemptResult
 from .outcome import (
     JobOutcome,
@@ -127,7 +127,7 @@ class Completer:
                 result.job_type, result.lease, result.error, now=self._now(), draw=self._draw()
             )
             # Validate here: a settlement that the ledger rejects would fail its whole batch.
-            settlements([outcome.settlement], self._ledger.max_payload)
+            check_settlements([outcome.settlement], self._ledger.max_payload)
             return outcome
         except Exception as problem:  # an error whose __str__ or attributes raise
             return after_unreadable_error(result.job_type, result.lease, result.error, problem)
@@ -193,7 +193,7 @@ class Completer:
         with suppress(Exception):  # a record without the id is better than no record
             if new:
                 with self._ledger.reading() as connection:
-                    ids |= dead_letters.numbers(connection, new)
+                    ids |= dead_letters.ids_by_job(connection, new)
         for lease, record, fields in records:
             dead_id = ids.get(lease.job_id)
             emit(record, fields | {"dlq_id": None if dead_id is None else str(dead_id)})

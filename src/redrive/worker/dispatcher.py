@@ -19,12 +19,12 @@ from typing import Any
 
 from ..errors import LedgerError, LedgerRemoved
 from ..journal.bus import emit
-from ..ledger.db.connections import MOST
-from ..ledger.events import Grant
+from ..ledger.db.connections import POSTGRES_POOL_SIZE
+from ..ledger.events import StartQuota
 from ..ledger.failpoint import crash_point
-from ..ledger.jobs.parking import Parked
+from ..ledger.jobs.parking import ParkedKind
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease, Settlement
+from ..ledger.model import Lease, Settlement
 from .arrivals import ArrivalQueue
 from .attempt import AttemptContext, AttemptResult
 from .capacity import Capacity, InFlight
@@ -119,7 +119,7 @@ class Dispatcher:
             ledger, job_types.values(), options.parking, now=self.maintenance.now
         )
         self.completer = Completer(ledger, self.parked, now=self.maintenance.now, draw=random)
-        transactions = 1 if ledger.connections.on_sqlite else MOST
+        transactions = 1 if ledger.connections.on_sqlite else POSTGRES_POOL_SIZE
         self._capacity = Capacity(
             job_types.values(), options.threads, options.tasks, transactions=transactions
         )
@@ -301,7 +301,7 @@ class Dispatcher:
                 results, self._claimer.probes, is_draining=self._state.is_stopping
             )
         if self._uncounted_late:
-            self._ledger.count_late(self._uncounted_late)
+            self._ledger.maintenance.count_late(self._uncounted_late)
             self._uncounted_late = []
 
     def _store_arrivals(self) -> None:
@@ -320,7 +320,7 @@ class Dispatcher:
             self._state.are_arrivals_deferred = True
             return
         with self._writer.lost_claims.new_claim() as token:
-            grant = Grant(self._options.name, self._options.lease_seconds, admitted, token)
+            grant = StartQuota(self._options.name, self._options.lease_seconds, admitted, token)
             stored = self.arrivals.store(
                 arrivals, lambda events: self._writer.receive(events, grant)
             )
@@ -339,7 +339,7 @@ class Dispatcher:
         info = {**self._info, "running": len(self.in_flight), "state": self.phase}
         return info | {"failing": dict(self.failing)} if self.failing else info
 
-    def _on_parked(self, parked: dict[str, Parked]) -> None:
+    def _on_parked(self, parked: dict[str, ParkedKind]) -> None:
         if self.parked.parked.keys() - parked.keys():
             self._state.signal.set()
         self.parked.refresh(parked)
@@ -398,7 +398,7 @@ class Dispatcher:
             emit("released", {"operation": each.job_type.name, **ids})
         are_sources_released = self._sources.release(self.now())
         crash_point("worker.drained")
-        self._ledger.leave(self._options.name)
+        self._ledger.maintenance.deregister_worker(self._options.name)
         self.is_everything_released = are_sources_released
 
 

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from ..core.event_loop_thread import EventLoopThread
 from ..ledger.failpoint import crash_point
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease, lease_name
+from ..ledger.model import Lease, lease_key
 from .attempt import AttemptContext, AttemptResult, run_async, run_sync
 from .capacity import Capacity, InFlight
 from .job_type import JobType
@@ -328,12 +328,12 @@ class EventLoopExecutor:
 
     def cancel(self, leases: Iterable[Lease], /) -> None:
         """Cancel these jobs."""
-        self._loop.cancel([lease_name(lease) for lease in leases])
+        self._loop.cancel([lease_key(lease) for lease in leases])
 
     def _start(self, jobs: Sequence[tuple[JobType, Lease]]) -> None:
         for job_type, lease in jobs:
             context = self._attempts.context.copy()
-            self._loop.start_task(lease_name(lease), self._attempt(job_type, lease), context)
+            self._loop.start_task(lease_key(lease), self._attempt(job_type, lease), context)
 
     async def _attempt(self, job_type: JobType, lease: Lease) -> None:
         result = await run_async(self._attempts, job_type, lease)

@@ -17,11 +17,16 @@ from ..core.clock import SYSTEM
 from ..journal.bus import emit
 from ..ledger.db.clock import now_on
 from ..ledger.jobs import parking, refunds, retention, workers
-from ..ledger.jobs.clock_setback import JOB_LEASE, LEAST, TOLERANCE, set_back
-from ..ledger.jobs.dead_workers import bury
-from ..ledger.jobs.parking import Parked
+from ..ledger.jobs.clock_setback import (
+    CLOCK_TOLERANCE_SECONDS,
+    JOB_LEASE_SECONDS,
+    MIN_SETBACK_SECONDS,
+    correct_setback,
+)
+from ..ledger.jobs.lease_recovery import expire_leases_of_dead_workers
+from ..ledger.jobs.parking import ParkedKind
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease, Settlement
+from ..ledger.model import Lease, Settlement
 from ..ledger.stats import failures
 from .capacity import InFlight
 from .clocks import ClockReading, Clocks, step
@@ -61,7 +66,7 @@ class MaintenanceEvents(NamedTuple):
     heartbeat_info: Callable[[], Mapping[str, Any]]
     on_leases_lost: Callable[[list[Lease]], None]
     on_jobs_recovered: Callable[[], None]
-    on_parked: Callable[[dict[str, Parked]], None]
+    on_parked: Callable[[dict[str, ParkedKind]], None]
 
 
 class Timer:
@@ -156,8 +161,10 @@ class Maintenance:
             self._dead_workers_timer,
             Timer(RECOVER_SECONDS, self._recover_expired_leases),
             Timer(REFRESH_PARKED_SECONDS, self._refresh_parked),
-            Timer(UNBLOCK_SECONDS, ledger.unblock),
-            Timer(FOLD_COUNTERS_SECONDS, ledger.fold, first=FOLD_COUNTERS_SECONDS),
+            Timer(UNBLOCK_SECONDS, ledger.maintenance.unblock),
+            Timer(
+                FOLD_COUNTERS_SECONDS, ledger.maintenance.fold_counters, first=FOLD_COUNTERS_SECONDS
+            ),
             self._prune_timer,
             Timer(FORGET_SECONDS, self._forget, first=PRUNE_SECONDS),
         )
@@ -178,7 +185,7 @@ class Maintenance:
         if self.clocks.problem is not None:
             return
         before, started_at = SYSTEM.now(), monotonic()
-        ledger_now = self._ledger.beat(self._name, self._events.heartbeat_info())
+        ledger_now = self._ledger.maintenance.heartbeat(self._name, self._events.heartbeat_info())
         reading = ClockReading(ledger_now, started_at, monotonic())
         self._clock_offset = (
             ledger_now - before - timedelta(seconds=(reading.ended - started_at) / 2)
@@ -190,7 +197,7 @@ class Maintenance:
 
     def _compare_clocks(self) -> None:
         with self._ledger.connections.read.use() as session:
-            present = workers.present(session.core)
+            present = workers.active_workers(session.core)
             heartbeats = {
                 worker.name: worker.seen_at for worker in present if worker.name != self._name
             }
@@ -200,16 +207,16 @@ class Maintenance:
     def _detect_clock_step(self, reading: ClockReading) -> None:
         before, self._last_reading = self._last_reading, reading
         stepped = 0.0 if before is None else step(before, reading)
-        if stepped < -LEAST:
+        if stepped < -MIN_SETBACK_SECONDS:
             self._may_be_set_back = True
-        elif stepped > LEAST:
-            self._recover_from = reading.ended + JOB_LEASE
-        if abs(stepped) > TOLERANCE:
+        elif stepped > MIN_SETBACK_SECONDS:
+            self._recover_from = reading.ended + JOB_LEASE_SECONDS
+        if abs(stepped) > CLOCK_TOLERANCE_SECONDS:
             self.clocks.doubt()
 
     def _repair_after_setback(self) -> None:
         with self._ledger.connections.write.use() as session:
-            seconds = set_back(session)
+            seconds = correct_setback(session)
         self._may_be_set_back = False
         if seconds:
             emit("clock_set_back", {"worker": self._name, "seconds": round(seconds, 3)})
@@ -229,14 +236,14 @@ class Maintenance:
     def revoke_crashes(self, leases: list[Lease] | list[Settlement], /) -> None:
         """Correct lost leases that count as crashes of this worker, which is alive."""
         with self._ledger.connections.write.use() as session:
-            refunds.alive(session, self._name, leases)
+            refunds.revoke_crashes(session, self._name, leases)
 
     def _expire_leases_of_dead_workers(self) -> None:
         """Recover the jobs of dead workers of this machine without waiting for their leases to
         expire.
         """
         with self._ledger.connections.read.use() as session:
-            present = workers.present(session.core)
+            present = workers.active_workers(session.core)
         gone = [
             worker
             for worker in present
@@ -247,7 +254,7 @@ class Maintenance:
             self._dead_workers_timer.due = monotonic() + DEAD_WORKERS_SOON_SECONDS
         if names:
             with self._ledger.connections.write.use() as session:
-                leases = bury(session, names)
+                leases = expire_leases_of_dead_workers(session, names)
             for name in names:
                 count = leases if len(names) == 1 else None
                 emit("worker_gone", {"worker": name, "leases": count})
@@ -267,10 +274,10 @@ class Maintenance:
         at = monotonic()
         if (
             self._last_reading is None
-            or step(self._last_reading, ClockReading(now, at, at)) <= LEAST
+            or step(self._last_reading, ClockReading(now, at, at)) <= MIN_SETBACK_SECONDS
         ):
             return True
-        self._recover_from = at + JOB_LEASE
+        self._recover_from = at + JOB_LEASE_SECONDS
         return False
 
     # ---- other tasks ----
@@ -278,7 +285,7 @@ class Maintenance:
     def _refresh_parked(self) -> None:
         with self._ledger.connections.read.use() as session:
             started_at = monotonic()
-            parked = parking.parked(session)
+            parked = parking.parked_kinds(session)
             seconds = monotonic() - started_at
         self._events.on_parked(parked)
         if not self._ledger.connections.on_sqlite:
@@ -301,5 +308,5 @@ class Maintenance:
 
     def _forget(self) -> None:
         with self._ledger.connections.write.use() as session:
-            workers.forget(session)
-            failures.forget(session)
+            workers.delete_old(session)
+            failures.delete_old(session)

@@ -20,7 +20,7 @@ from ..core.signature import signature, signature_of
 from ..core.text import safe_str
 from ..engine.nesting import outcome as inner_outcome
 from ..errors import Again, Blocked, BreakerOpen, KeyBusy, LedgerUnavailable, Stop
-from ..ledger.record import Lease, Settlement
+from ..ledger.model import Lease, Settlement
 from .job_type import JobType, Undecodable, Unstorable
 
 MAX_FRAMES = 6

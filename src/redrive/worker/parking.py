@@ -15,9 +15,9 @@ from ..core.outage import WINDOW, DetectedOutage, End, Parking, Recent, Verdict,
 from ..journal.bus import emit
 from ..ledger.jobs import parking as kinds
 from ..ledger.jobs import refunds as pardon
-from ..ledger.jobs.parking import Parked
+from ..ledger.jobs.parking import ParkedKind
 from ..ledger.ledger import Ledger
-from ..ledger.record import Lease
+from ..ledger.model import Lease
 from .attempt import AttemptResult
 from .job_type import JobType
 from .outcome import JobOutcome
@@ -48,7 +48,7 @@ class ParkedTypes:
             for job_type in job_types
             if job_type.parks_on_outage and parking.enabled
         }
-        self.parked: dict[str, Parked] = {}
+        self.parked: dict[str, ParkedKind] = {}
         self._refunds: dict[int, tuple[tuple[int, ...], float]] = {}
         """By job: fences of attempts to refund, and until when on the monotonic clock."""
 
@@ -105,7 +105,7 @@ class ParkedTypes:
         """
         if job_ids:
             with suppress(Exception), self._ledger.connections.read.use() as session:
-                return pardon.uncharged(session, job_ids)
+                return pardon.count_refunded(session, job_ids)
         return {}
 
     @property
@@ -113,13 +113,13 @@ class ParkedTypes:
         """Attempts of one job that do not count because of outages."""
         return self._parking.uncharged
 
-    def _started_after(self, result: AttemptResult, parked: Parked) -> bool:
+    def _started_after(self, result: AttemptResult, parked: ParkedKind) -> bool:
         """Return whether the attempt started after the job type was parked."""
         return self._now() - timedelta(seconds=result.seconds) > parked.since
 
     # ---- what the ledger knows ----
 
-    def refresh(self, parked: dict[str, Parked], /) -> None:
+    def refresh(self, parked: dict[str, ParkedKind], /) -> None:
         """Take over the job types that are parked now, by this worker or another.
 
         The failures that this worker saw of a newly parked job type are refunded.
@@ -139,13 +139,16 @@ class ParkedTypes:
         Those that cannot be refunded yet are kept for 600 s.
         """
         refunds = list(self._refunds.items())
-        for first in range(0, len(refunds), pardon.CHUNK):
+        for first in range(0, len(refunds), pardon.MAX_REFUND_JOBS):
             attempts = {
-                job_id: fences for job_id, (fences, _) in refunds[first : first + pardon.CHUNK]
+                job_id: fences
+                for job_id, (fences, _) in refunds[first : first + pardon.MAX_REFUND_JOBS]
             }
             with suppress(Exception):
                 with self._ledger.connections.write.use() as session:
-                    pending = pardon.give_back(session, attempts, most=self._parking.uncharged)
+                    pending = pardon.refund_attempts(
+                        session, attempts, most=self._parking.uncharged
+                    )
                 for job_id in attempts:
                     _, until = self._refunds.pop(job_id)
                     if job_id in pending:
@@ -167,7 +170,7 @@ class ParkedTypes:
             wait = self._parking.wait(0)
             if kinds.park(session, name, signature=outage.signature, reason=reason, seconds=wait):
                 emit("parked", {"operation": name, "reason": reason})
-            parked = kinds.parked(session)
+            parked = kinds.parked_kinds(session)
         self.refresh(parked)
 
     def _release(self, name: str) -> None:
@@ -193,16 +196,16 @@ class ParkedTypes:
         with self._ledger.connections.write.use() as session:
             wait = self._parking.wait(parked_type.probes + 1)
             is_ours = kinds.probe(session, name, seconds=wait)
-            parked = kinds.parked(session)
+            parked = kinds.parked_kinds(session)
         self.refresh(parked)
         return is_ours
 
-    def _repeat_probe(self, name: str, parked: Parked) -> None:
+    def _repeat_probe(self, name: str, parked: ParkedKind) -> None:
         """Let another job probe after the same wait: this probe failed for a reason of its own."""
         with self._ledger.connections.write.use() as session:
             wait = self._parking.wait(max(0, parked.probes - 1))
             kinds.probe_again(session, name, probes=parked.probes, seconds=wait)
-            now_parked = kinds.parked(session)
+            now_parked = kinds.parked_kinds(session)
         self.refresh(now_parked)
 
     def return_probes(self, names: Iterable[str], /) -> None:

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from ..journal.bus import emit
 from ..ledger import audit
-from ..ledger.jobs.sweep import LETTERS
+from ..ledger.jobs.sweeps import DEAD_LETTER_ACTS
 from ..ledger.ledger import Ledger
 from .arrivals import ArrivalQueue
 
@@ -72,7 +72,7 @@ class SweepTask:
 
     def do(self, _now: datetime, /) -> None:
         """Execute the next steps of each sweep."""
-        sweeps = self._ledger.sweeps.list(state="running", acts=LETTERS)
+        sweeps = self._ledger.sweeps.list(state="running", acts=DEAD_LETTER_ACTS)
         self.every = min([SWEEP_IDLE_SECONDS, *(self._execute_steps(sweep.id) for sweep in sweeps)])
 
     def _execute_steps(self, sweep_id: int) -> float:

@@ -163,7 +163,7 @@ class Worker:
         if self._thread is not None:
             raise RuntimeError("this worker was already started; create a new one")
         self._since = SYSTEM.now()
-        self._dispatcher_ledger = self._ledger.beside()
+        self._dispatcher_ledger = self._ledger.with_own_connections()
         dispatcher = Dispatcher(
             self._dispatcher_ledger,
             self._ledger,
@@ -228,13 +228,13 @@ class Worker:
         if self._dispatcher is not None:
             self._dispatcher.stop(now=now)
         if self._dispatcher_ledger is not self._ledger:
-            self._dispatcher_ledger.connections.hurry(SILENT_SECONDS)
+            self._dispatcher_ledger.connections.limit_silence(SILENT_SECONDS)
 
     def hurry(self) -> None:
         """Give up on statements of this ledger that were not answered for 2 s: the process is about
         to end.
         """
-        self._ledger.connections.hurry(SILENT_SECONDS)
+        self._ledger.connections.limit_silence(SILENT_SECONDS)
 
     def close(self) -> None:
         """Stop the worker, and wait until it has ended, at most 3 s longer than `drain`."""
@@ -299,7 +299,7 @@ class Worker:
         """Wake the dispatcher when jobs are submitted."""
         while not self._has_ended.is_set():
             try:
-                notifications = self._dispatcher_ledger.wake()
+                notifications = self._dispatcher_ledger.listen()
                 try:
                     dispatcher.wake()  # jobs that were submitted while nothing listened
                     while not self._has_ended.is_set():

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     diary = Diary(Path(path))
     with open_ledger(url, migrate=True) as ledger:
         ledger.migrate()
-        ledger.beat(WORKER)
+        ledger.maintenance.heartbeat(WORKER)
         submit(ledger, diary)
         while True:
             work(ledger, diary)
@@ -58,9 +58,9 @@ def main(arguments: Sequence[str]) -> int:
             ledger.prune(0, limit=5)
         while ledger.prune(0):
             pass
-        ledger.fold()
-        ledger.fold()
-        ledger.leave(WORKER)
+        ledger.maintenance.fold_counters()
+        ledger.maintenance.fold_counters()
+        ledger.maintenance.deregister_worker(WORKER)
     diary.note("end")
     return 0
 
@@ -88,7 +88,7 @@ def work(ledger: Ledger, diary: Diary) -> None:
     kinds = dict.fromkeys(EFFECTS, 2)
     settlements: list[Settlement] = []
     while True:
-        ledger.beat(WORKER)
+        ledger.maintenance.heartbeat(WORKER)
         ledger.reap()
         leases, late, _ = ledger.turn(settlements, kinds, worker=WORKER, lease=LEASE, total=5, start=False)
         settlements = []
@@ -127,7 +127,7 @@ def settle(ledger: Ledger, lease: Lease) -> None:
 
 def look_after_the_dead(ledger: Ledger) -> bool:
     """As an operator does; True where there is something to work on again."""
-    again = bool(ledger.unblock(limit=1).done)
+    again = bool(ledger.maintenance.unblock(limit=1).done)
     for letter in ledger.dead_letters(status="pending"):
         if letter.kind == "doomed":
             again |= bool(ledger.replay([letter.id], actor="test", because="fixed").done)

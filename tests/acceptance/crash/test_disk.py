@@ -62,7 +62,7 @@ def test_another_writer_that_never_ends_is_an_error(tmp_path: Path, monkeypatch:
                 lambda: ledger.turn([lease.done()], {"plain": 1}, worker="w"),
                 lambda: ledger.renew([lease]),
                 ledger.reap,
-                lambda: ledger.beat("w"),
+                lambda: ledger.maintenance.heartbeat("w"),
                 lambda: ledger.prune(0),
             ):
                 with pytest.raises(LedgerUnavailable, match="locked"):

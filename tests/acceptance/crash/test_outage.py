@@ -82,14 +82,14 @@ def test_a_ledger_is_as_good_as_new_after_its_connections_were_cut(postgres_once
     prepare(postgres_once)
     with open_ledger(postgres_once, migrate=True) as ledger, connection(postgres_once) as operator:
         ledger.submit(NewJob("plain", "first"))  # by now every connection is there
-        wake = ledger.wake()
+        wake = ledger.listen()
         for round_ in range(2):
             operator.execute(CUT)
             assert ledger.submit(NewJob("plain", f"kept{round_}")).created, "on a new connection"
         with pytest.raises(psycopg.OperationalError):
             wake.wait(60)
         wake.close()
-        again = ledger.wake()
+        again = ledger.listen()
         ledger.submit(NewJob("plain", "heard"))
         assert again.wait(60)
         again.close()

@@ -7,9 +7,8 @@ from sqlalchemy import text
 
 from redrive.errors import SchemaMismatch
 from redrive.ledger import NewJob, open_ledger
-from redrive.ledger.db import schema
+from redrive.ledger.db import schema, secret_names
 from redrive.ledger.db.tables import HEAD, VERSION_TABLE
-from redrive.ledger.jobs import secret_names
 
 from .oracle import connection, prepare, rows
 

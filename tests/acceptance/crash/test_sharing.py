@@ -47,7 +47,7 @@ held, free = threading.Event(), threading.Event()
 def hold():
     # On Postgres one pool is for both.
     with ExitStack() as stack:
-        for lock in {ledger._bell._changed, ledger._write._lock, ledger._read._lock, ledger.gathering._lock}:
+        for lock in {ledger._notifier._changed, ledger._write._lock, ledger._read._lock, ledger.group_commit._lock}:
             stack.enter_context(lock)
         held.set()
         free.wait()

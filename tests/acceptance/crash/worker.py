@@ -47,7 +47,7 @@ class Worker:
 
     def pass_once(self) -> bool:
         """One turn and what it brings; False: there was nothing."""
-        self.ledger.beat(self.name)
+        self.ledger.maintenance.heartbeat(self.name)
         self.ledger.reap()
         kinds = dict.fromkeys(KINDS, BATCH)
         leases, late, _ = self.ledger.turn(
@@ -86,7 +86,7 @@ class Worker:
                 self.settlements.append(lease.done())
         except LeaseLost:
             if lease.kind.endswith("paid"):
-                self.ledger.count_late([lease.done()])
+                self.ledger.maintenance.count_late([lease.done()])
             self.late([lease.done()])
 
     def late(self, settlements: Sequence[Settlement]) -> None:

@@ -95,7 +95,7 @@ def test_partitions_of_a_killed_process_on_this_machine_do_not_wait_for_their_le
     Control(app.ledger, [extraction.terms]).claim(1, worker="killed", lease=3600)
     program = "from redrive.worker.process import process_identity; print(process_identity())"
     killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    app.ledger.beat("killed", {"process": killed.stdout.strip()})
+    app.ledger.maintenance.heartbeat("killed", {"process": killed.stdout.strip()})
     with app.ledger.begin() as tx:
         tx.execute(update(worker_table).values(seen_at=app.ledger.now() - timedelta(hours=1)))
     with app.worker(threads=1):

@@ -137,7 +137,7 @@ def _armed(at: str, target: Callable[..., object], arguments: tuple[object, ...]
         name, _, nth = at.partition(":")
         INSIDE[name] = int(nth or 1)
     else:
-        point = failpoint.armed(at)
+        point = failpoint.arm(at)
         for module in list(sys.modules.values()):
             if getattr(module, "crash_point", None) is failpoint.crash_point and module is not failpoint:
                 module.crash_point = point  # type: ignore[attr-defined]  # the variable is read when it is imported: too early here

@@ -77,7 +77,7 @@ def _armed(at: str, target: Callable[..., object], arguments: tuple[object, ...]
     if at.startswith("inside."):
         INSIDE.append(at)
     else:
-        point = failpoint.armed(at)
+        point = failpoint.arm(at)
         for module in list(sys.modules.values()):
             if getattr(module, "crash_point", None) is failpoint.crash_point and module is not failpoint:
                 module.crash_point = point  # type: ignore[attr-defined]  # the variable is read when it is imported: too early here

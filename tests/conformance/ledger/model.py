@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from redrive.ledger.record import Lease, Settlement, Tally
+from redrive.ledger.model import Lease, Settlement, Tally
 
 QUARANTINE = 9
 MAX_CRASHES = 3

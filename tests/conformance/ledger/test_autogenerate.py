@@ -1,4 +1,4 @@
-"""Alembic's autogenerate in the database of a ledger: the user's own tables are compared, ours are left alone."""
+"""Alembic's autogenerate ignores the ledger's tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_autogenerate_leaves_the_ledger_alone(url: str) -> None:
     assert [(step[0], step[1].name) for step in steps] == [("add_table", "shop_order")]
 
 
-def test_only_our_own_names_are_left_out() -> None:
+def test_include_name_excludes_only_the_ledgers_tables() -> None:
     assert not include_name("redrive_job", "table", {"schema_name": None})
     assert not include_name("redrive_version", "table", {"schema_name": None})
     assert not include_name("ix_any", "index", {"schema_name": None, "table_name": "redrive_job"})

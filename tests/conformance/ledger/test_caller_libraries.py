@@ -1,4 +1,4 @@
-"""Transactions of libraries that users have: Flask-SQLAlchemy's session, scoped sessions, psycopg2."""
+"""Transactions of other libraries: Flask-SQLAlchemy, scoped sessions, psycopg2."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_sqlalchemy_connection_on_psycopg2_carries_jobs_and_keys(postgres_ledger
     engine.dispose()
 
 
-def test_psycopg2_connection_in_autocommit_is_refused(postgres_ledger: str) -> None:
+def test_psycopg2_connection_in_autocommit_is_rejected(postgres_ledger: str) -> None:
     with App(postgres_ledger) as app:
         connection = psycopg2.connect(postgres_ledger)
         connection.autocommit = True

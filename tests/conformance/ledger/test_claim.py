@@ -1,11 +1,11 @@
-"""Claim, start, renew: a lease is exclusive, expiring and fenced."""
+"""Claim, start and renew: a lease is exclusive, expires and is fenced."""
 
 from __future__ import annotations
 
 import pytest
 
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.queries.jobs import LOOKS
+from redrive.ledger.queries.jobs import MAX_LOOKUPS
 from tests.conformance.ledger.world import KIND, claim, keys, new, pass_time, tally
 
 
@@ -26,14 +26,14 @@ def test_a_claim_is_exclusive_and_writes_the_attempt_first(ledger: Ledger) -> No
     assert tally(ledger)[:3] == (3, 0, 3)
 
 
-def test_the_oldest_due_first(ledger: Ledger) -> None:
+def test_claim_takes_the_oldest_due_first(ledger: Ledger) -> None:
     for key in ("a", "b", "c"):
         ledger.submit(*new(key))
         pass_time(ledger, 1)
     assert [lease.key for _ in range(3) for lease in claim(ledger, 1)] == ["a", "b", "c"]
 
 
-def test_the_most_urgent_first(ledger: Ledger) -> None:
+def test_claim_takes_the_most_urgent_first(ledger: Ledger) -> None:
     ledger.submit_many([NewJob(KIND, f"p{priority}", priority=priority) for priority in (2, 0, -2, 1, -1)])
     assert [lease.key for _ in range(5) for lease in claim(ledger, 1)] == ["p-2", "p-1", "p0", "p1", "p2"]
 
@@ -56,7 +56,7 @@ def test_limits_hold_for_each_kind_and_for_all(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-3")
-def test_what_is_only_claimed_is_started_before_it_runs(ledger: Ledger) -> None:
+def test_a_claimed_job_is_started_before_it_runs(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b"))
     held = claim(ledger, start=False)
     assert {lease.attempt for lease in held} == {0}
@@ -112,7 +112,7 @@ def test_a_turn_for_a_quarantined_job_starts_nothing_else(ledger: Ledger) -> Non
 
 
 @pytest.mark.req("L-2")
-def test_a_renewed_lease_is_not_reaped_and_a_lost_one_is_told(ledger: Ledger) -> None:
+def test_renew_prevents_reaping_and_returns_lost_leases(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b"))
     mine = claim(ledger, 1, lease=10)
     lost = claim(ledger, 1, lease=10)
@@ -125,7 +125,7 @@ def test_a_renewed_lease_is_not_reaped_and_a_lost_one_is_told(ledger: Ledger) ->
     ledger.settle(mine[0].done())
 
 
-def test_a_lease_that_ran_out_but_was_not_reaped_yet_can_still_be_renewed(ledger: Ledger) -> None:
+def test_an_expired_lease_can_be_renewed_until_it_is_reaped(ledger: Ledger) -> None:
     ledger.submit(*new("a"))
     lease = claim(ledger, lease=10)
     pass_time(ledger, 60)
@@ -134,7 +134,7 @@ def test_a_lease_that_ran_out_but_was_not_reaped_yet_can_still_be_renewed(ledger
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("inf")])
-def test_a_lease_of_no_length_is_refused(ledger: Ledger, seconds: float) -> None:
+def test_a_lease_of_zero_seconds_is_rejected(ledger: Ledger, seconds: float) -> None:
     ledger.submit(*new("a"))
     with pytest.raises(ValueError, match="lease"):
         claim(ledger, lease=seconds)
@@ -161,5 +161,5 @@ def test_next_due_is_the_earliest_of_all_priorities(ledger: Ledger) -> None:
     job = ledger.find(KIND, "b")
     assert job is not None
     assert due == job.due_at
-    assert ledger.next_due([*(f"nothing-{number}" for number in range(LOOKS)), KIND]) == due
+    assert ledger.next_due([*(f"nothing-{number}" for number in range(MAX_LOOKUPS)), KIND]) == due
     assert ledger.next_due([]) is None

@@ -1,4 +1,4 @@
-"""Correlation ids are carried from a call to the work that it causes, across processes and queues."""
+"""Correlation ids travel from a call to its jobs, across processes and queues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from redrive import App, correlate, journal, retry
 from redrive.core.context import IDS
 from redrive.ledger import AsyncLedger, Ledger, NewJob, open_ledger
-from redrive.ledger.carried import carried
 from redrive.testing import instant
 from tests.conformance.ledger.world import claim, new, pass_time
 
@@ -37,7 +36,7 @@ def test_a_job_carries_the_ids_of_its_submitter(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("J-2")
-def test_tasks_that_submit_at_once_keep_their_own(ledger: Ledger) -> None:
+def test_concurrent_tasks_keep_their_own_ids(ledger: Ledger) -> None:
     together = AsyncLedger(ledger)
 
     async def submit(number: int) -> None:
@@ -53,7 +52,7 @@ def test_tasks_that_submit_at_once_keep_their_own(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("J-2")
-def test_the_work_for_a_job_carries_them_on(ledger: Ledger) -> None:
+def test_records_and_jobs_of_an_attempt_carry_the_ids(ledger: Ledger) -> None:
     with correlate(request_id="r-1", user_id="ann"):
         ledger.submit(*new("a"))
 
@@ -64,10 +63,11 @@ def test_the_work_for_a_job_carries_them_on(ledger: Ledger) -> None:
     heard = journal.ring(10)
     unsubscribe = journal.subscribe(heard, inline=True)
     with correlate(request_id="the worker's own", worker="w1"):
-        with carried(claim(ledger)[0]), instant():
-            with pytest.raises(TimeoutError):
-                work()
-            ledger.submit(*new("caused by it"))
+        token = IDS.set(claim(ledger)[0].ids)  # as a worker does for an attempt
+        with instant(), pytest.raises(TimeoutError):
+            work()
+        ledger.submit(*new("caused by it"))
+        IDS.reset(token)
         assert IDS.get() == {"request_id": "the worker's own", "worker": "w1"}
     unsubscribe()
     assert [(record.fields["request_id"], record.fields["user_id"]) for record in heard.records] == [("r-1", "ann")] * 2
@@ -76,7 +76,7 @@ def test_the_work_for_a_job_carries_them_on(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("J-2")
-def test_they_outlive_a_crash_a_dead_letter_and_its_replay(ledger: Ledger) -> None:
+def test_ids_survive_a_crash_a_dead_letter_and_its_replay(ledger: Ledger) -> None:
     with correlate(request_id="r-1", user_id="ann"):
         ledger.submit(*new("a"))
     claim(ledger)
@@ -94,22 +94,22 @@ WORKER = """
 import sys
 from redrive import journal, retry
 from redrive.ledger import open_ledger
-from redrive.ledger.carried import carried
+from redrive.core.context import IDS
 def tell(record): print(record.kind, record.fields["request_id"], record.fields["user_id"])
 journal.subscribe(tell, inline=True)
 @retry(max_attempts=2, backoff_base=0, jitter=0)
 def work(): raise TimeoutError
 with open_ledger(sys.argv[1]) as ledger:
     (lease,) = ledger.claim({"crm": 1}, worker="other")
-    with carried(lease):
-        try: work()
-        except TimeoutError: pass
+    IDS.set(lease.ids)
+    try: work()
+    except TimeoutError: pass
     ledger.settle(lease.done())
 """
 
 
 @pytest.mark.req("J-2")
-def test_from_a_call_that_gave_up_to_a_worker_in_another_process(url: str) -> None:
+def test_ids_travel_from_a_spilled_call_to_another_process(url: str) -> None:
     with App(url) as app:
 
         @retry(max_attempts=2, backoff_base=0, jitter=0, spill=app.spill("crm"))

@@ -1,4 +1,4 @@
-"""An asynchronous failover: the new primary has lost the last commits, and hands out their ids and fences again."""
+"""Asynchronous failover: the new primary lost the last commits and assigns their ids and fences again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redrive.errors import LeaseLost
 from redrive.idempotency.keys import Keys
 from redrive.idempotency.record import KeyId
 from redrive.ledger import Ledger, open_ledger
-from redrive.ledger.record import Lease
+from redrive.ledger.model import Lease
 from redrive.worker.capacity import InFlight
 from tests.ledgers import sqlite_ledger
 
@@ -121,7 +121,7 @@ def test_a_lease_of_the_old_primary_settles_nothing_in_a_callers_transaction(pai
 
 
 @pytest.mark.req("L-4")
-def test_many_leases_of_the_old_primary_are_told_apart(pair: Pair) -> None:
+def test_many_leases_of_the_old_primary_are_late(pair: Pair) -> None:
     """Those whose claim was copied are valid; the others are late, whatever way they are settled."""
     keys = [f"{number:03}" for number in range(30)]
     pair.old.submit_many(new(*keys))
@@ -145,7 +145,7 @@ def test_a_lease_of_the_old_primary_is_neither_renewed_nor_started(pair: Pair) -
 
 
 @pytest.mark.req("L-4")
-def test_a_worker_tells_two_leases_with_one_number_apart(pair: Pair) -> None:
+def test_a_worker_distinguishes_leases_with_the_same_id_and_fence(pair: Pair) -> None:
     """After the failover one worker may hold both: the end of the first must not drop the second."""
     lost, held = _same_number(pair)
     in_flight = InFlight()

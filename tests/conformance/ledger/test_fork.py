@@ -1,4 +1,4 @@
-"""A process that forks while its threads use the ledger: parent and children go on, each with connections of its own."""
+"""A process forks while its threads use the ledger. Parent and children get their own connections."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_children_forked_while_threads_write_can_write(shared: Ledger, monkeypat
 
 
 @pytest.mark.req("L-11")
-def test_a_child_forked_in_a_transaction_on_sqlite_says_so(tmp_path: Path) -> None:
+def test_a_child_forked_inside_a_sqlite_transaction_gets_an_error(tmp_path: Path) -> None:
     with open_ledger(sqlite_ledger(tmp_path)) as ledger:
 
         def use() -> None:

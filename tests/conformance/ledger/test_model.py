@@ -1,4 +1,4 @@
-"""Any order of acts: the ledger against a tiny model of it, and one database against the other."""
+"""Random operations: the ledger against a small model, and one database against the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from redrive.errors import LeaseLost
 from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.db.tables import METADATA
-from redrive.ledger.record import Lease, Settlement, lease_name
+from redrive.ledger.model import Lease, Settlement, lease_key
 from tests.conformance.ledger.model import Model
 from tests.conformance.ledger.world import KIND, pass_time, session, tally
 
@@ -87,9 +87,9 @@ class Acts:
         startable = [self.model.start(lease) for lease in starting.values()]
         due = self.model.due(alone=False)
         turn = self.ledger.turn(settled, {KIND: most}, worker="w", lease=LEASE, starts=list(starting.values()))
-        started = {lease_name(lease): lease for lease in turn.started}
-        assert [lease_name(lease) in started for lease in starting.values()] == startable
-        self.leases = [started.get(lease_name(lease), lease) for lease in self.leases]
+        started = {lease_key(lease): lease for lease in turn.started}
+        assert [lease_key(lease) in started for lease in starting.values()] == startable
+        self.leases = [started.get(lease_key(lease), lease) for lease in self.leases]
         assert [one for one, good in zip(settled, held, strict=True) if not good] == turn.late
         assert {lease.key for lease in turn.leases} <= due
         assert len(turn.leases) == min(len(due), most)
@@ -218,7 +218,7 @@ class Machine(RuleBasedStateMachine):
 
 
 @pytest.mark.req("L-8", "L-2", "L-4")
-def test_any_order_of_acts(ledger: Ledger, request: pytest.FixtureRequest) -> None:
+def test_any_order_of_operations_agrees_with_the_model(ledger: Ledger, request: pytest.FixtureRequest) -> None:
     machine = type("Machine", (Machine,), {"ledger": ledger})
     examples = (6 if "postgres" in request.node.name else 15) * (20 if FULL else 1)
     run_state_machine_as_test(
@@ -275,7 +275,7 @@ def trace(ledger: Ledger, seed: int, length: int) -> Iterator[Any]:
 
 @pytest.mark.req("L-1")
 @pytest.mark.parametrize("seed", range(4))
-def test_the_same_acts_come_to_the_same_on_both(on_postgres: Ledger, seed: int) -> None:
+def test_both_databases_agree_on_the_same_operations(on_postgres: Ledger, seed: int) -> None:
     with open_ledger("sqlite://") as on_sqlite:
         for step, (one, other) in enumerate(zip(trace(on_sqlite, seed, 150), trace(on_postgres, seed, 150), strict=True)):
             assert one == other, step

@@ -1,4 +1,4 @@
-"""Opening: a wrong address, another program's database, a schema that does not fit: clear errors, nothing changed."""
+"""Opening a ledger: invalid addresses, foreign databases and other schema versions are clear errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from redrive.ops.overview.change_token import pulse
         ("postgresql://host:abc/db", "a ledger's address is"),
     ],
 )
-def test_a_wrong_address(url: str, error: str) -> None:
+def test_an_invalid_address_is_an_error(url: str, error: str) -> None:
     with pytest.raises(LedgerError, match=error) as caught:
         open_ledger(url)
     assert "secret" not in str(caught.value)
@@ -50,7 +50,7 @@ def test_an_address_is_text() -> None:
 
 
 @pytest.mark.req("L-1")
-def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="no ledger at .*redrive ledger migrate"):
         open_ledger(f"sqlite:///{tmp_path / 'a.db'}")
     assert list(tmp_path.iterdir()) == []
@@ -64,7 +64,7 @@ def digest(path: Path) -> str:
 
 @pytest.mark.req("L-1")
 @pytest.mark.parametrize("migrate", [False, True])
-def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, migrate: bool) -> None:
+def test_a_file_of_another_format_is_not_changed(tmp_path: Path, migrate: bool) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("not a database, but long enough to look at" * 50)
     before = digest(file)
@@ -87,7 +87,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, migrate: bool)
         ),
     ],
 )
-def test_a_foreign_or_newer_schema_is_refused_and_left_alone(
+def test_a_foreign_or_newer_schema_is_rejected_and_not_changed(
     tables: str, error: str, migrate: bool, tmp_path: Path, postgres_db: str
 ) -> None:
     file = tmp_path / "foreign.db"
@@ -108,7 +108,7 @@ def test_a_foreign_or_newer_schema_is_refused_and_left_alone(
 
 
 @pytest.mark.req("L-1")
-def test_an_empty_database_wants_a_migration(postgres_db: str, tmp_path: Path) -> None:
+def test_an_empty_database_needs_a_migration(postgres_db: str, tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     for url in (postgres_db, f"sqlite:///{tmp_path / 'empty.db'}"):
         with pytest.raises(SchemaMismatch, match="no ledger at .*; create it with `redrive ledger migrate --ledger"):
@@ -123,7 +123,7 @@ def test_an_empty_database_wants_a_migration(postgres_db: str, tmp_path: Path) -
 
 
 @pytest.mark.req("L-1")
-def test_an_older_schema_wants_a_migration(tmp_path: Path) -> None:
+def test_an_older_schema_needs_a_migration(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     open_ledger(url, migrate=True).close()
     with sqlite3.connect(tmp_path / "a.db") as connection:
@@ -133,7 +133,7 @@ def test_an_older_schema_wants_a_migration(tmp_path: Path) -> None:
         open_ledger(url)
 
 
-def test_a_server_that_is_not_there() -> None:
+def test_an_unreachable_server_is_an_error() -> None:
     with pytest.raises(LedgerError, match="Postgres cannot be reached") as caught:
         open_ledger("postgresql://ann:secret@127.0.0.1:1/db")
     assert "secret" not in str(caught.value)
@@ -158,13 +158,13 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         extra = {"alembic": "ledger", "psycopg": "postgres"}[missing]
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, missing, None)
-            for module in ("redrive.ledger.db.postgres", "importlib.util"):
+            for module in ("redrive.ledger.open", "redrive.ledger.db.connections"):
                 patch.setattr(f"{module}.find_spec", lambda name: None if sys.modules.get(name, 1) is None else name)
             with pytest.raises(LedgerError, match=rf'pip install "redrive\[{extra}\]"'):
                 open_ledger(url)
 
 
-def test_a_closed_ledger_says_so() -> None:
+def test_a_closed_ledger_raises() -> None:
     ledger = open_ledger("sqlite://")
     ledger.close()
     ledger.close()
@@ -181,7 +181,7 @@ def test_sqlite_is_durable_by_default(tmp_path: Path) -> None:
         assert rows(ledger, "PRAGMA synchronous") == [(2,)]
 
 
-def test_a_user_without_rights_is_told_which(postgres_ledger: str) -> None:
+def test_missing_privileges_are_named(postgres_ledger: str) -> None:
     """Who migrates owns the tables; workers need no more than to read and to write them."""
     user = f"weak{os.getpid()}"
     weak = postgres_ledger.replace("postgres@", f"{user}@")
@@ -224,7 +224,7 @@ def test_a_role_that_may_not_read_the_hidden_names_opens_and_uses_the_ledger(
             owner.execute(f"DROP ROLE {user}")
 
 
-def test_who_may_not_make_the_tables_is_told_what_to_do(postgres_ledger: str) -> None:
+def test_missing_create_privileges_are_explained(postgres_ledger: str) -> None:
     """By itself and by an app: no error of a library's own, with a page of SQL in it."""
     user = f"weaker{os.getpid()}"
     with open_ledger(postgres_ledger, migrate=True), psycopg.connect(postgres_ledger, autocommit=True) as owner:
@@ -283,23 +283,23 @@ def test_sqlalchemy_is_loaded_only_when_a_ledger_is_opened() -> None:
 def test_after_a_cut_connection_the_next_call_has_a_new_one(postgres_ledger: str) -> None:
     """Whatever ended one has ended the idle ones too: one call fails, not one for each connection."""
     with open_ledger(postgres_ledger) as ledger:
-        held = [ledger.connections.write.take() for _ in range(4)]
+        held = [ledger.connections.write.acquire() for _ in range(4)]
         for one in held:
-            ledger.connections.write.give(one)
+            ledger.connections.write.release(one)
         with psycopg.connect(postgres_ledger, autocommit=True) as other:
             other.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE pid <> pg_backend_pid() AND datname = current_database()"
             )
         with pytest.raises(LedgerUnavailable):
-            ledger.beat("w")
+            ledger.maintenance.heartbeat("w")
         for _ in range(4):
-            ledger.beat("w")
+            ledger.maintenance.heartbeat("w")
         ledger.submit(NewJob("k", "a"))
         assert ledger.counts()["k"].submitted == 1
 
 
-def test_a_file_that_was_removed_or_replaced_takes_nothing_any_more(tmp_path: Path) -> None:
+def test_a_removed_or_replaced_file_accepts_no_writes(tmp_path: Path) -> None:
     """SQLite would go on writing to a file that has no name: durable, and never seen again."""
     file = tmp_path / "ledger.db"
     url = f"sqlite:///{file}"
@@ -313,7 +313,7 @@ def test_a_file_that_was_removed_or_replaced_takes_nothing_any_more(tmp_path: Pa
             with pytest.raises(LedgerError, match="was replaced while it was open, .*; restart this program"):
                 ledger.claim({"k": 1}, worker="w")
             with pytest.raises(LedgerError, match="was replaced while it was open"):
-                ledger.beat("w")
+                ledger.maintenance.heartbeat("w")
             assert other.submit(NewJob("k", "b")).created
 
 
@@ -334,11 +334,11 @@ def test_a_file_that_is_removed_while_a_session_opens_is_not_created_again(
 
         monkeypatch.setattr(sqlite, "connect", remove_first)
         with pytest.raises(LedgerRemoved, match="was removed or moved while in use"):
-            ledger.connections.session()
+            ledger.connections.open_session()
         assert not file.exists()
 
 
-def test_no_ledger_is_made_beside_what_programs_of_another_still_write(tmp_path: Path) -> None:
+def test_no_ledger_is_created_next_to_an_orphaned_log(tmp_path: Path) -> None:
     """It would share their write-ahead log, and be damaged for good."""
     file = tmp_path / "ledger.db"
     with open_ledger(f"sqlite:///{file}", migrate=True) as ledger:
@@ -355,7 +355,7 @@ def test_no_ledger_is_made_beside_what_programs_of_another_still_write(tmp_path:
         assert ledger.counts()["k"].submitted == 2
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match=f"the folder {tmp_path / 'none'}"):
         open_ledger(f"sqlite:///{tmp_path / 'none' / 'ledger.db'}", migrate=True)
     with pytest.raises(LedgerError, match=f"{tmp_path} cannot be opened: it is a folder"):
@@ -377,7 +377,7 @@ def locked_out(folder: Path, mode: int) -> Iterator[None]:
         folder.chmod(0o755)
 
 
-def test_a_file_that_this_user_may_not_write_to_is_said_to_be() -> None:
+def test_a_file_without_write_access_is_named() -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         url = f"sqlite:///{folder}/ledger.db"

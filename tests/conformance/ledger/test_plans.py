@@ -16,9 +16,9 @@ import pytest
 import sqlalchemy
 
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.db.compiled import postgres, sqlite
+from redrive.ledger.db.compiled import compile_postgres, compile_sqlite
 from redrive.ledger.db.tables import CURRENT, dead, job
-from redrive.ledger.queries.jobs import _JOB, earliest
+from redrive.ledger.queries.jobs import _JOB, earliest_due_sql
 from redrive.ledger.store.postgres import claim as turn_postgres
 from redrive.ledger.store.postgres import settle as settle_postgres
 from redrive.ledger.store.postgres import submit as submit_postgres
@@ -100,19 +100,19 @@ HOT_POSTGRES = {
     "settle": settle_postgres.SETTLE,
 }
 HOT_SQLITE = {
-    "submit": submit_sqlite.ONE,
-    "submit many": submit_sqlite.MANY,
+    "submit": submit_sqlite.INSERT_RETURNING,
+    "submit many": submit_sqlite.INSERT,
     "known": submit_sqlite.KNOWN,
-    "next": claim_sqlite.NEXT.text,
-    "claim": claim_sqlite.CLAIM.text,
-    "claim one": claim_sqlite.CLAIM_ONE.text,
-    "next due": earliest(2),
-    "start": claim_sqlite.START.text,
-    "renew": claim_sqlite.RENEW.text,
-    "done": settle_sqlite.DONE_ONLY.text,
-    "settle": settle_sqlite.SETTLE.text,
-    "returned": settle_sqlite.RETURNED.text,
-    "replayed": settle_sqlite.REPLAYED.text,
+    "next": claim_sqlite.NEXT_PRIORITY,
+    "claim": claim_sqlite.CLAIM,
+    "claim one": claim_sqlite.CLAIM_ONE,
+    "next due": earliest_due_sql(2),
+    "start": claim_sqlite.START,
+    "renew": claim_sqlite.RENEW,
+    "done": settle_sqlite.SETTLE_DONE,
+    "settle": settle_sqlite.SETTLE,
+    "returned": settle_sqlite.REPLAY_DIED,
+    "replayed": settle_sqlite.REPLAY_DONE,
 }
 TIMED: dict[str, Any] = {
     "reap": sqlalchemy.select(job.c.id).where(sqlalchemy.text("state = 1"), job.c.lease_until < sqlalchemy.bindparam("x")),
@@ -137,13 +137,13 @@ def test_no_statement_reads_a_whole_table(full: Ledger) -> None:
         if name not in ("submit", "submit plain", "submit many"):
             assert re.search(r"redrive_job|redrive_dead|PRIMARY KEY", found), f"{name}:\n{found}"
     for name, query in TIMED.items():
-        found = plan(full, (sqlite if on_sqlite else postgres)(query).text)
+        found = plan(full, (compile_sqlite if on_sqlite else compile_postgres)(query))
         assert "redrive_job_" in found or "redrive_dead_" in found, f"{name}:\n{found}"
         assert not re.search(r"SCAN redrive|Seq Scan on redrive", found), f"{name}:\n{found}"
 
 
 @pytest.mark.req("L-6")
-def test_settle_goes_by_the_primary_key(full: Ledger) -> None:
+def test_settle_uses_the_primary_key(full: Ledger) -> None:
     """Traps 1 and 3: `state = 1` lets a kept plan go through the index over leases, once for each row of the batch."""
     with session(full) as held:
         on_sqlite = held.sqlite
@@ -247,7 +247,7 @@ def test_duplicates_burn_ids_and_nothing_else(on_postgres: Ledger) -> None:
     assert on_postgres.counts()[KIND].submitted == 2
 
 
-def test_begin_immediate_always(on_sqlite: Ledger) -> None:
+def test_sqlite_transactions_begin_immediately(on_sqlite: Ledger) -> None:
     """Trap 9: a transaction that reads first fails at its first write if anybody wrote in between."""
     seen: list[str] = []
     with session(on_sqlite) as held:
@@ -261,7 +261,7 @@ def test_begin_immediate_always(on_sqlite: Ledger) -> None:
     on_sqlite.replay([1], actor="a", because="b")
     on_sqlite.reap()
     on_sqlite.prune(0)
-    on_sqlite.beat("w")
+    on_sqlite.maintenance.heartbeat("w")
     begun = [text for text in seen if text.startswith("BEGIN")]
     assert begun
     assert set(begun) == {"BEGIN IMMEDIATE"}
@@ -290,7 +290,7 @@ def test_one_statement_for_a_turn_on_postgres(on_postgres: Ledger) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.real, name)
 
-    for pool in (on_postgres.connections.write, on_postgres.connections.gathered):
+    for pool in (on_postgres.connections.write, on_postgres.connections.group_commit):
         with pool.use() as held:
             held.run = Watched(held.run)
     leases = claim(on_postgres, 3)
@@ -299,7 +299,7 @@ def test_one_statement_for_a_turn_on_postgres(on_postgres: Ledger) -> None:
     assert seen == [HOT_POSTGRES["turn"], HOT_POSTGRES["turn"], HOT_POSTGRES["submit plain"]]
 
 
-def test_time_below_the_second_comes_from_us(on_sqlite: Ledger) -> None:
+def test_sqlite_timestamps_have_microseconds(on_sqlite: Ledger) -> None:
     """Trap 13: SQLite before 3.42 has no clock below the second, and no statement of ours asks for it."""
     assert sqlite3.sqlite_version_info >= (3, 35)
     assert not any(re.search(r"unixepoch|datetime\(|strftime|CURRENT_TIMESTAMP", text) for text in HOT_SQLITE.values())

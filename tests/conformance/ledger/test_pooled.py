@@ -1,4 +1,4 @@
-"""Behind a pooler in transaction mode, no session is ours: the server forgets all that one keeps between any two transactions."""
+"""A pooler in transaction mode: the server drops all session state between two transactions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def forgetful(postgres_db: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Led
         yield ledger
 
 
-def test_without_the_word_nothing_would_hold(postgres_db: str) -> None:
+def test_the_pooler_of_this_test_resets_sessions(postgres_db: str) -> None:
     with open_ledger(postgres_db, migrate=True) as ledger, ledger.connections.write.use() as session:
         for _ in range(10):
             session.run.execute("SELECT %s::int", (1,)).fetchall()
@@ -39,7 +39,7 @@ def test_without_the_word_nothing_would_hold(postgres_db: str) -> None:
 
 
 @pytest.mark.req("L-1")
-def test_everything_is_done(forgetful: Ledger) -> None:
+def test_all_jobs_are_done_behind_a_pooler(forgetful: Ledger) -> None:
     done = []
     with App(forgetful) as app:
 
@@ -60,18 +60,18 @@ def test_everything_is_done(forgetful: Ledger) -> None:
     assert forgetful.imbalance() == []
 
 
-def test_nothing_stays_with_a_session_that_others_would_meet(forgetful: Ledger) -> None:
+def test_no_session_state_is_left_for_other_clients(forgetful: Ledger) -> None:
     forgetful.submit(NewJob("mail", "mail:ann:1:send:v1"))
     with forgetful.connections.write.use() as session:
         assert session.raw.execute("SHOW enable_seqscan").fetchone() == ("on",)
 
 
 @pytest.mark.req("L-1")
-def test_what_others_submit_is_polled_for(forgetful: Ledger, postgres_db: str) -> None:
+def test_submissions_of_other_processes_are_polled(forgetful: Ledger, postgres_db: str) -> None:
     def mail(n: int) -> int:
         return n
 
-    wake = forgetful.wake()
+    wake = forgetful.listen()
     with App(forgetful) as app, open_ledger(f"{postgres_db}?pool_mode=transaction") as other, App(other) as theirs:
         ours = app.command("mail", key="mail:{n}:x:send:v1")(mail)
         with app.worker(threads=1):
@@ -82,6 +82,6 @@ def test_what_others_submit_is_polled_for(forgetful: Ledger, postgres_db: str) -
     wake.close()
 
 
-def test_what_needs_a_session_of_its_own_says_so(forgetful: Ledger) -> None:
+def test_operations_that_need_their_own_session_are_rejected(forgetful: Ledger) -> None:
     with pytest.raises(LedgerError, match="counts cannot be corrected through a pooler in transaction mode; pass the address of"):
         forgetful.recount(actor="ann", because="x")

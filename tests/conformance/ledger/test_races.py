@@ -1,4 +1,4 @@
-"""Real races: sessions, threads and processes at the same time."""
+"""Concurrent sessions, threads and processes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 
 from redrive.errors import LeaseLost
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.jobs.retention import pruned
-from redrive.ledger.record import Lease, Settlement
+from redrive.ledger.jobs.retention import prune_done
+from redrive.ledger.model import Lease, Settlement
 from tests.conformance.ledger.world import KIND, claim, new, pass_time, session, tally
 
 
@@ -50,8 +50,8 @@ def test_done_is_final_even_while_its_job_is_pruned(on_postgres: Ledger) -> None
     on_postgres.settle(claim(on_postgres)[0].done())
     pass_time(on_postgres, 100)
     found: list[Any] = []
-    with session(on_postgres) as held, held.transaction("prune") as connection:
-        assert pruned(held, connection, 1, 10) == 1
+    with session(on_postgres) as held, held.transaction("prune"):
+        assert prune_done(held, 1, 10) == 1
         thread = threading.Thread(target=lambda: found.append(on_postgres.submit(*new("a"))))
         thread.start()
         time.sleep(0.2)
@@ -60,7 +60,7 @@ def test_done_is_final_even_while_its_job_is_pruned(on_postgres: Ledger) -> None
 
 
 @pytest.mark.req("L-2")
-def test_submitters_and_workers_on_the_same_keys_never_make_two_jobs_of_one(url: str) -> None:
+def test_concurrent_submitters_and_workers_never_create_two_jobs_for_a_key(url: str) -> None:
     ledgers = [open_ledger(url) for _ in range(5)]
     stop = time.monotonic() + 2
 
@@ -116,7 +116,7 @@ def test_each_job_is_claimed_exactly_once(url: str, workers: int) -> None:
 
 
 @pytest.mark.req("L-4")
-def test_of_many_settles_at_once_one_wins(url: str) -> None:
+def test_one_of_many_concurrent_settles_wins(url: str) -> None:
     with open_ledger(url) as ledger:
         ledger.submit(*new("a"))
         lease = claim(ledger)[0]
@@ -134,7 +134,7 @@ def test_of_many_settles_at_once_one_wins(url: str) -> None:
 
 
 @pytest.mark.req("L-3")
-def test_reapers_at_once_count_a_crash_once(url: str) -> None:
+def test_concurrent_reapers_count_a_crash_once(url: str) -> None:
     with open_ledger(url) as ledger:
         ledger.submit_many(new(*(str(number) for number in range(50))))
         leases = claim(ledger)
@@ -151,7 +151,7 @@ def test_reapers_at_once_count_a_crash_once(url: str) -> None:
 
 
 @pytest.mark.req("L-2")
-def test_replays_at_once_make_one_job(url: str) -> None:
+def test_concurrent_replays_create_one_job(url: str) -> None:
     with open_ledger(url) as ledger:
         ledger.submit_many(new("a", "b"))
         ledger.settle([lease.dead("x") for lease in claim(ledger)])
@@ -167,7 +167,7 @@ def test_replays_at_once_make_one_job(url: str) -> None:
 
 
 @pytest.mark.req("O-5")
-def test_audit_entries_at_once_are_one_chain(url: str) -> None:
+def test_concurrent_audit_entries_form_one_chain(url: str) -> None:
     def recording(at: int) -> None:
         with open_ledger(url) as own:
             for number in range(10):
@@ -179,7 +179,7 @@ def test_audit_entries_at_once_are_one_chain(url: str) -> None:
         assert ledger.audit_broken() is None
 
 
-def test_folding_while_others_write_loses_nothing(on_postgres: Ledger, postgres_ledger: str) -> None:
+def test_folding_during_writes_loses_no_counts(on_postgres: Ledger, postgres_ledger: str) -> None:
     def writing(at: int) -> None:
         with open_ledger(postgres_ledger) as own:
             for number in range(40):
@@ -188,13 +188,13 @@ def test_folding_while_others_write_loses_nothing(on_postgres: Ledger, postgres_
     def folding() -> None:
         with open_ledger(postgres_ledger) as own:
             for _ in range(40):
-                own.fold()
+                own.maintenance.fold_counters()
 
     at_once(lambda: writing(1), lambda: writing(2), folding, folding)
     assert sum(tally.submitted for tally in on_postgres.counts().values()) == 80
 
 
-def test_keys_in_opposite_order_do_not_wait_for_each_other(on_postgres: Ledger, postgres_ledger: str) -> None:
+def test_keys_in_opposite_order_do_not_deadlock(on_postgres: Ledger, postgres_ledger: str) -> None:
     """Trap 7: unsorted, this is a deadlock every time."""
 
     def submitting(names: list[str]) -> None:
@@ -207,7 +207,7 @@ def test_keys_in_opposite_order_do_not_wait_for_each_other(on_postgres: Ledger, 
     assert tally(on_postgres).submitted == 600
 
 
-def test_settlements_in_opposite_order_do_not_wait_for_each_other(on_postgres: Ledger, postgres_ledger: str) -> None:
+def test_settlements_in_opposite_order_do_not_deadlock(on_postgres: Ledger, postgres_ledger: str) -> None:
     on_postgres.submit_many(new(*(str(number) for number in range(30))))
     leases = claim(on_postgres)
 
@@ -245,7 +245,7 @@ def _in_child(ledger: Ledger, at: int, out: Any) -> None:
 
 @pytest.mark.req("L-11")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_forked_children_get_connections_of_their_own(shared: Ledger) -> None:
+def test_forked_children_get_their_own_connections(shared: Ledger) -> None:
     shared.submit(NewJob(KIND, "parent"))
     context = multiprocessing.get_context("fork")
     out = context.Queue()
@@ -261,7 +261,7 @@ def test_forked_children_get_connections_of_their_own(shared: Ledger) -> None:
 
 @pytest.mark.req("L-11")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_one_in_memory_is_not_a_forked_childs() -> None:
+def test_a_forked_child_cannot_use_a_ledger_in_memory() -> None:
     with open_ledger("sqlite://") as ledger:
         context = multiprocessing.get_context("fork")
         out = context.Queue()

@@ -1,4 +1,4 @@
-"""Sessions that a ledger keeps: one that is of no use any more is not given to the next."""
+"""Sessions of a pool: an unusable one is not reused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from redrive.ledger import NewJob, open_ledger
 
 
 @pytest.mark.req("L-1")
-def test_a_connection_that_is_left_in_the_middle_of_an_answer_is_closed(postgres_db: str) -> None:
+def test_a_connection_cut_inside_a_response_is_closed(postgres_db: str) -> None:
     with open_ledger(postgres_db, migrate=True) as ledger:
         with ledger.connections.write.use() as session:
             session.raw.pgconn.send_query(b"SELECT pg_sleep(0); SELECT 1")  # and nobody reads what comes

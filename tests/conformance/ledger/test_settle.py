@@ -1,4 +1,4 @@
-"""Settle: done, again, dead, blocked; fenced, so that a late worker changes nothing and is counted."""
+"""Settle: done, again, dead and blocked. A late settlement changes nothing and is counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redrive.ledger import Ledger, NewJob
 from tests.conformance.ledger.world import KIND, claim, keys, new, pass_time, tally
 
 
-def test_done(ledger: Ledger) -> None:
+def test_done_settles_the_job(ledger: Ledger) -> None:
     ledger.submit(*new("a"))
     ledger.settle(claim(ledger)[0].done(b"answer"))
     job = ledger.find(KIND, "a")
@@ -21,7 +21,7 @@ def test_done(ledger: Ledger) -> None:
     assert ledger.attempts(job.id) == []
 
 
-def test_again_waits_and_keeps_the_attempt(ledger: Ledger) -> None:
+def test_again_schedules_the_job_and_records_the_attempt(ledger: Ledger) -> None:
     ledger.submit(*new("a"))
     lease = claim(ledger)[0]
     ledger.settle(lease.again(30, error="ConnectionError: no", reason="transient"))
@@ -47,7 +47,7 @@ def test_again_waits_and_keeps_the_attempt(ledger: Ledger) -> None:
     assert failed.started_at <= failed.ended_at
 
 
-def test_a_free_attempt_is_not_charged_and_a_released_one_leaves_no_trace(ledger: Ledger) -> None:
+def test_free_and_released_attempts_do_not_count(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b", "c"))
     one, two, three = claim(ledger)
     ledger.settle([one.again(0, free=True), two.release(), three.again(0, error="parked", free=True)])
@@ -59,7 +59,7 @@ def test_a_free_attempt_is_not_charged_and_a_released_one_leaves_no_trace(ledger
     assert {lease.attempt for lease in claim(ledger)} == {1}
 
 
-def test_releasing_what_had_not_begun_charges_nothing_back(ledger: Ledger) -> None:
+def test_releasing_a_claimed_job_refunds_nothing(ledger: Ledger) -> None:
     ledger.submit(*new("a"))
     ledger.settle(claim(ledger)[0].again(0, error="x"))
     ledger.settle(claim(ledger, start=False)[0].release())
@@ -94,7 +94,7 @@ def test_dead_becomes_a_dead_letter(ledger: Ledger) -> None:
     assert claim(ledger) == []
 
 
-def test_blocked_is_a_dead_letter_that_waits(ledger: Ledger) -> None:
+def test_blocked_creates_a_dead_letter_with_a_time(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b"))
     until = ledger.now() + timedelta(seconds=30)
     first, second = claim(ledger)
@@ -105,9 +105,9 @@ def test_blocked_is_a_dead_letter_that_waits(ledger: Ledger) -> None:
     letters = {letter.job_id: letter for letter in ledger.dead_letters()}
     assert letters[first.job_id].blocked_until == until
     assert (letters[second.job_id].blocked, letters[second.job_id].blocked_until) == (True, None)
-    assert ledger.unblock().done == {}
+    assert ledger.maintenance.unblock().done == {}
     pass_time(ledger, 31)
-    assert list(ledger.unblock().done) == [letters[first.job_id].id]
+    assert list(ledger.maintenance.unblock().done) == [letters[first.job_id].id]
     job = ledger.find(KIND, first.key)
     assert job is not None
     assert job.shown == "replaying"
@@ -141,7 +141,7 @@ def test_a_late_settle_changes_nothing_and_is_counted(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-4")
-def test_a_second_settle_is_an_error(ledger: Ledger) -> None:
+def test_a_second_settle_raises(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b"))
     first, second = claim(ledger)
     ledger.settle(first.done(b"1"))
@@ -156,7 +156,7 @@ def test_a_second_settle_is_an_error(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-4", "L-6")
-def test_one_late_settlement_in_a_batch_does_not_take_the_others_with_it(ledger: Ledger) -> None:
+def test_a_late_settlement_does_not_fail_the_rest_of_its_batch(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b", "c"))
     leases = claim(ledger)
     ledger.settle(leases[1].done())
@@ -178,7 +178,7 @@ def test_a_worker_that_lost_a_job_and_got_it_again_settles_the_newer_lease(ledge
     assert job.result == b"new"
 
 
-def test_secrets_and_unprintable_things_never_reach_an_error(ledger: Ledger) -> None:
+def test_errors_are_redacted_and_printable(ledger: Ledger) -> None:
     ledger.submit(*new("a"))
     error = "refused: password=hunter2 \x00 \ud800 " + "x" * 20_000
     ledger.settle(claim(ledger)[0].dead("stopped", error=error))

@@ -1,4 +1,4 @@
-"""The bridge from the call: what was given up becomes a durable job, with its history."""
+"""Spill: a call that gave up becomes a durable job, with its history."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def job_of(error: BaseException) -> int:
     return int(ended.job_id or 0)
 
 
-def test_spent_attempts_leave_a_job_with_arguments_history_ids_and_key(ledger: Ledger) -> None:
+def test_a_spilled_call_keeps_arguments_history_ids_and_key(ledger: Ledger) -> None:
     app = App(ledger)
 
     @retry(**QUICK, operation="crm", spill=app.spill("crm.sync", key="crm:{user}:{contact.id}:sync:v1"))  # type: ignore[call-overload, untyped-decorator]
@@ -67,7 +67,7 @@ def test_spent_attempts_leave_a_job_with_arguments_history_ids_and_key(ledger: L
     ledger.settle(lease.done())
 
 
-def test_a_wait_that_does_not_fit_is_when_the_job_is_due(ledger: Ledger) -> None:
+def test_a_spilled_job_is_due_at_the_next_retry(ledger: Ledger) -> None:
     app = App(ledger)
 
     @retry(max_attempts=5, backoff_base=3600, backoff_max=3600, jitter=0, timeout=10, spill=app.spill("slow"))
@@ -85,7 +85,7 @@ def test_a_wait_that_does_not_fit_is_when_the_job_is_due(ledger: Ledger) -> None
     assert ledger.claim({"slow": 1}, worker="w1") == []
 
 
-def test_whose_key_it_is(ledger: Ledger) -> None:
+def test_the_key_of_a_spilled_job(ledger: Ledger) -> None:
     app = App(ledger)
     own = Key("crm", "ann", "all", "sync")
 
@@ -109,7 +109,7 @@ def test_whose_key_it_is(ledger: Ledger) -> None:
     assert key_of({}, None) != key_of({}, None)
 
 
-def test_what_cannot_be_stored_is_said_when_decorated(ledger: Ledger) -> None:
+def test_arguments_that_cannot_be_stored_are_rejected_when_decorated(ledger: Ledger) -> None:
     app = App(ledger)
     layer = retry(spill=app.spill("crm", key="crm::{contact}:sync:v1"))
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_stored_is_said_when_decorated(ledger: Ledger) -> None:
         app.spill("crm")(None)  # type: ignore[arg-type]
 
 
-def test_a_ledger_that_is_gone_costs_the_caller_nothing_but_a_note(ledger: Ledger) -> None:
+def test_an_unavailable_ledger_only_adds_a_note_to_the_error(ledger: Ledger) -> None:
     app = App(ledger)
 
     @retry(max_attempts=1, spill=app.spill("crm"))
@@ -148,7 +148,7 @@ def test_a_ledger_that_is_gone_costs_the_caller_nothing_but_a_note(ledger: Ledge
     assert "could not be enqueued as a job: LedgerError" in caught.value.__notes__[-1]
 
 
-def test_from_async_code(ledger: Ledger) -> None:
+def test_a_call_is_spilled_from_async_code(ledger: Ledger) -> None:
     app = App(ledger)
 
     @retry(max_attempts=2, backoff_base=0, jitter=0, spill=app.spill("crm", key="crm::{number}:sync:v1"))

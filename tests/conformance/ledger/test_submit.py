@@ -1,4 +1,4 @@
-"""Submit: once for a key, in batches, all or none; what cannot be stored is refused and changes nothing."""
+"""Submit: once for a key, in batches, all or none. Invalid jobs are rejected and change nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from redrive import correlate
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.validation import MAX_BESIDE
+from redrive.ledger.validation import MAX_MAPPING_BYTES
 from tests.conformance.ledger.world import KIND, claim, keys, new, pass_time, tally
 
 EAST, WEST = (timezone(timedelta(hours=hours)) for hours in (12, -12))
@@ -36,7 +36,7 @@ def test_a_done_key_stays_done(ledger: Ledger) -> None:
     assert claim(ledger) == []
 
 
-def test_the_same_key_of_another_kind_is_other_work(ledger: Ledger) -> None:
+def test_the_same_key_of_another_type_is_another_job(ledger: Ledger) -> None:
     assert ledger.submit(NewJob("one", "a")).created
     assert ledger.submit(NewJob("two", "a")).created
 
@@ -64,11 +64,11 @@ def test_a_large_batch_keeps_ids_and_keys_together(ledger: Ledger) -> None:
         assert (job.key, job.payload) == (one.key, one.key.encode())
 
 
-def test_nothing_is_nothing(ledger: Ledger) -> None:
+def test_an_empty_batch_does_nothing(ledger: Ledger) -> None:
     assert ledger.submit_many([]) == []
 
 
-def test_what_travels_with_a_job_comes_back_with_its_lease(ledger: Ledger) -> None:
+def test_a_lease_has_the_fields_of_its_job(ledger: Ledger) -> None:
     deadline = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=timezone(timedelta(hours=2)))
     ledger.submit(
         NewJob(
@@ -90,7 +90,7 @@ def test_what_travels_with_a_job_comes_back_with_its_lease(ledger: Ledger) -> No
 
 
 @pytest.mark.req("L-9")
-def test_moments_are_aware_and_by_the_databases_clock(ledger: Ledger) -> None:
+def test_timestamps_are_aware_and_from_the_database_clock(ledger: Ledger) -> None:
     before = ledger.now()
     submitted = ledger.submit(*new("a"))
     job = ledger.get(submitted.id)
@@ -111,9 +111,13 @@ def test_a_delayed_job_is_due_later(ledger: Ledger) -> None:
 
 @pytest.mark.req("L-11")
 def test_headers_and_ids_beside_a_payload_are_bounded(ledger: Ledger) -> None:
-    fits = {"h": "x" * (MAX_BESIDE - 1)}
+    fits = {"h": "x" * (MAX_MAPPING_BYTES - 1)}
     ledger.submit(NewJob(KIND, "fits", b"", headers=fits, ids=fits))
-    for beside in ({"h": "x" * MAX_BESIDE}, {"h": "ü" * (MAX_BESIDE // 2)}, {f"h{n}": "x" for n in range(MAX_BESIDE)}):
+    for beside in (
+        {"h": "x" * MAX_MAPPING_BYTES},
+        {"h": "ü" * (MAX_MAPPING_BYTES // 2)},
+        {f"h{n}": "x" for n in range(MAX_MAPPING_BYTES)},
+    ):
         with pytest.raises(ValueError, match=r"headers have \d+ bytes; the ledger takes at most 65536"):
             ledger.submit(NewJob(KIND, "large", b"", headers=beside))
         with pytest.raises(ValueError, match=r"ids have \d+ bytes; the ledger takes at most 65536"):
@@ -125,7 +129,7 @@ def test_headers_and_ids_beside_a_payload_are_bounded(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-11")
-def test_a_payload_at_the_limit_is_taken_and_one_above_is_not(ledger: Ledger) -> None:
+def test_a_payload_above_the_limit_is_rejected(ledger: Ledger) -> None:
     ledger.max_payload = 1000
     ledger.submit(NewJob(KIND, "fits", bytes(1000)))
     with pytest.raises(ValueError, match="payload has 1001 bytes; the ledger takes at most 1000"):
@@ -160,14 +164,14 @@ def test_a_payload_at_the_limit_is_taken_and_one_above_is_not(ledger: Ledger) ->
         ((KIND, 7), "key must be text, not int"),
     ],
 )
-def test_what_cannot_be_stored_is_refused_and_changes_nothing(job: tuple[Any, ...], error: str) -> None:
+def test_a_job_that_cannot_be_stored_is_rejected_and_changes_nothing(job: tuple[Any, ...], error: str) -> None:
     with open_ledger("sqlite://") as ledger:
         with pytest.raises((TypeError, ValueError), match=error):
             ledger.submit_many([*new("good"), NewJob(*job)])
         assert ledger.counts() == {}
 
 
-def test_correlation_ids_that_are_no_text_are_refused(ledger: Ledger) -> None:
+def test_correlation_ids_must_be_text(ledger: Ledger) -> None:
     ids: Any = {"a": 1}
     with pytest.raises(TypeError, match="ids must be a mapping of text to text"):
         ledger.submit_many([*new("a"), NewJob(KIND, "b", ids=ids)])

@@ -1,4 +1,4 @@
-"""Sweeps: an act on many dead letters outlives who began it, is done once for each, and can be paused, halted and cancelled."""
+"""Sweeps: bulk operations that survive their process, and can be paused, halted and cancelled."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
-from redrive.ledger.jobs.sweep import STEP, Canary, Sweep, share
-from redrive.ledger.jobs.sweeps import Sweeps
-from redrive.ledger.state import DEAD, DONE
-from tests.conformance.ledger.test_letters import die
+from redrive.ledger.jobs.sweeps import MAX_STEP_ITEMS, Canary, Sweep, Sweeps, plan_step
+from redrive.ledger.model import DEAD, DONE
+from tests.conformance.ledger.test_dead_letters import die
 from tests.conformance.ledger.world import claim, pass_time, tally
 
 ANN: dict[str, Any] = {"actor": "ann", "because": "the bug is fixed"}
@@ -35,7 +34,7 @@ def to_the_end(sweeps: Sweeps, sweep_id: int) -> Sweep:
 
 
 @pytest.mark.req("M-4")
-def test_each_is_replayed_once_and_has_its_outcome(ledger: Ledger) -> None:
+def test_each_item_is_replayed_once_with_its_outcome(ledger: Ledger) -> None:
     letters = ids(ledger, 3)
     ledger.discard([letters[1]], actor="bob", because="not that one")
     begun = ledger.sweeps.begin("replay", letters, **ANN)
@@ -52,7 +51,7 @@ def test_each_is_replayed_once_and_has_its_outcome(ledger: Ledger) -> None:
     assert ledger.sweeps.jobs(begun.id) == {DONE: 2}
 
 
-def test_who_began_it_and_why_is_in_the_audit_once(ledger: Ledger) -> None:
+def test_a_sweep_has_one_audit_entry(ledger: Ledger) -> None:
     letters = ids(ledger, 2)
     before = len(ledger.audit())
     begun = ledger.sweeps.begin("discard", letters, **ANN)
@@ -87,7 +86,7 @@ def test_the_canary_goes_first_and_the_rest_only_when_it_ended_well(ledger: Ledg
 
 
 @pytest.mark.req("M-4")
-def test_a_canary_that_dies_halts_it_until_somebody_says_go_on(ledger: Ledger) -> None:
+def test_a_dead_canary_halts_the_sweep_until_it_is_resumed(ledger: Ledger) -> None:
     begun = ledger.sweeps.begin("replay", ids(ledger, 4), canary=1, **ANN)
     ledger.sweeps.step(begun.id)
     ledger.settle(claim(ledger)[0].dead("attempts", error="still broken"))
@@ -159,7 +158,7 @@ def test_a_late_step_makes_up_for_a_part_of_its_delay(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("M-4")
-def test_pause_resume_cancel(ledger: Ledger) -> None:
+def test_a_sweep_can_be_paused_resumed_and_cancelled(ledger: Ledger) -> None:
     begun = ledger.sweeps.begin("replay", ids(ledger, 3), canary=1, **ANN)
     assert ledger.sweeps.move(begun.id, "pause", **ANN).state == "paused"
     assert ledger.sweeps.step(begun.id).done == {}
@@ -182,7 +181,7 @@ def test_pause_resume_cancel(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("M-4")
-def test_the_rate_is_kept_over_all_who_carry_it_out(ledger: Ledger) -> None:
+def test_the_rate_holds_over_all_processes(ledger: Ledger) -> None:
     begun = ledger.sweeps.begin("replay", ids(ledger, 7), rate=3, **ANN)
     first = ledger.sweeps.step(begun.id)
     assert len(first.done) == 3
@@ -194,7 +193,7 @@ def test_the_rate_is_kept_over_all_who_carry_it_out(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("M-4")
-def test_nobody_goes_on_before_the_rate_allows_it(ledger: Ledger) -> None:
+def test_a_step_waits_for_the_rate(ledger: Ledger) -> None:
     begun = ledger.sweeps.begin("replay", ids(ledger, 2), rate=0.01, **ANN)
     first = ledger.sweeps.step(begun.id)
     assert len(first.done) == 1
@@ -207,7 +206,7 @@ def test_nobody_goes_on_before_the_rate_allows_it(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("M-4")
-def test_what_was_replayed_too_often_is_left_alone(ledger: Ledger) -> None:
+def test_max_replays_skips_items(ledger: Ledger) -> None:
     (letter,) = ids(ledger, 1)
     ledger.replay([letter], **ANN)
     ledger.settle(claim(ledger)[0].dead("attempts"))
@@ -216,8 +215,8 @@ def test_what_was_replayed_too_often_is_left_alone(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("M-4")
-def test_many_at_once_do_each_one_once(ledger: Ledger) -> None:
-    begun = ledger.sweeps.begin("replay", ids(ledger, 2 * STEP + 50), **ANN)
+def test_concurrent_steps_process_each_item_once(ledger: Ledger) -> None:
+    begun = ledger.sweeps.begin("replay", ids(ledger, 2 * MAX_STEP_ITEMS + 50), **ANN)
     done: list[int] = []
 
     def carry_out() -> None:
@@ -229,17 +228,17 @@ def test_many_at_once_do_each_one_once(ledger: Ledger) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(done) == len(set(done)) == 2 * STEP + 50
-    assert tally(ledger).ready == 2 * STEP + 50
+    assert len(done) == len(set(done)) == 2 * MAX_STEP_ITEMS + 50
+    assert tally(ledger).ready == 2 * MAX_STEP_ITEMS + 50
     assert ledger.imbalance() == []
 
 
-def test_nothing_to_do_is_done(ledger: Ledger) -> None:
+def test_an_empty_sweep_is_done(ledger: Ledger) -> None:
     assert ledger.sweeps.begin("replay", [], **ANN).state == "done"
     assert ledger.sweeps.get(999) is None
 
 
-def test_they_are_listed_the_newest_first(ledger: Ledger) -> None:
+def test_sweeps_are_listed_newest_first(ledger: Ledger) -> None:
     first = ledger.sweeps.begin("replay", ids(ledger, 1), **ANN)
     second = ledger.sweeps.begin("discard", [], **ANN)
     assert [one.id for one in ledger.sweeps.list()] == [second.id, first.id]
@@ -258,14 +257,14 @@ def test_a_step_never_does_more_than_it_may(
         1, "replay", "running", "ann", "b", None, rate, min(canary, total), passed, None, total, min(made, total), 0, None,
         NOON, NOON, NOON, None,
     )  # fmt: skip
-    may = share(now, Canary(now.canary, done, failed, 0, None), early)
-    assert 0 <= may.many <= min(STEP, now.left)
+    may = plan_step(now, Canary(now.canary, done, failed, 0, None), early)
+    assert 0 <= may.items <= min(MAX_STEP_ITEMS, now.left)
     if rate is not None:
-        assert may.many <= max(1, rate)
+        assert may.items <= max(1, rate)
     if not passed and now.made < now.canary:
-        assert now.made + may.many <= now.canary
+        assert now.made + may.items <= now.canary
     if early > 0:
-        assert may.many == 0
+        assert may.items == 0
     if may.halt:
         assert failed
-        assert may.many == 0
+        assert may.items == 0

@@ -12,8 +12,8 @@ import sqlalchemy
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.db.session import Session
 from redrive.ledger.db.tables import METADATA
-from redrive.ledger.db.types import Moment
-from redrive.ledger.record import Lease, Tally
+from redrive.ledger.db.types import UtcTimestamp
+from redrive.ledger.model import Lease, Tally
 
 KIND = "mail"
 WORKER = "w1"
@@ -47,7 +47,7 @@ def pass_time(ledger: Ledger, seconds: float) -> None:
     with session(ledger) as held:
         shift: Any = int(seconds * 1_000_000) if held.sqlite else timedelta(seconds=seconds)
         for table in METADATA.sorted_tables:
-            moments = [column for column in table.columns if isinstance(column.type, Moment)]
+            moments = [column for column in table.columns if isinstance(column.type, UtcTimestamp)]
             if moments:
                 gone = sqlalchemy.literal(shift, sqlalchemy.BigInteger() if held.sqlite else sqlalchemy.Interval())
                 held.core.execute(

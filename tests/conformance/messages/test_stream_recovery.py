@@ -12,7 +12,7 @@ import redis
 from redrive import Event
 from redrive.ledger import Ledger
 from redrive.ledger.jobs import parking
-from redrive.ledger.record import NewJob
+from redrive.ledger.model import NewJob
 from redrive.messages.inbox import Inbox
 from redrive.messages.redis.consumer_group import ConsumerGroup
 from redrive.messages.redis.entry import StreamEntry

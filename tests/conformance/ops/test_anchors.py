@@ -70,7 +70,7 @@ def test_the_doctor_notices_by_the_file_of_anchors(ledger: Ledger, file: Path, h
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     harm(ledger)
     with ledger.reading() as connection:
-        assert audit.verified(connection).broken is None, "the chain alone does not show it"
+        assert audit.verify(connection).broken is None, "the chain alone does not show it"
     assert len(findings(ledger)) == 1
 
 

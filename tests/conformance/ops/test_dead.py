@@ -15,8 +15,8 @@ from redrive.core.context import IDS
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
 from redrive.ledger.failpoint import VARIABLE
-from redrive.ledger.jobs import sweep as stored
-from redrive.ledger.jobs.sweep import STEP
+from redrive.ledger.jobs import sweeps as stored
+from redrive.ledger.jobs.sweeps import MAX_STEP_ITEMS
 from redrive.ops.operator import Operator
 from redrive.ops.render import document
 from redrive.ops.sweep import Applied
@@ -161,7 +161,7 @@ def test_what_moved_on_since_the_plan_is_left_alone(ledger: Ledger, ann: Operato
 
 
 def test_many_are_done_in_whole_steps(ledger: Ledger, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "STEP", 2)
+    monkeypatch.setattr(stored, "MAX_STEP_ITEMS", 2)
     numbers = die(ledger, "a", "b", "c", "d", "e")
     begun = ann.begin(ann.replay(kind="crm.sync"), because="all")
     steps = [list(step.done) for step in ann.carry_out(begun.id)]
@@ -173,9 +173,9 @@ def test_many_are_done_in_whole_steps(ledger: Ledger, ann: Operator, monkeypatch
 PROGRAM = """
 import sys
 from redrive.ledger import open_ledger
-from redrive.ledger.jobs import sweep
+from redrive.ledger.jobs import sweeps
 from redrive.ops.operator import Operator
-sweep.STEP = 2
+sweeps.MAX_STEP_ITEMS = 2
 url, act = sys.argv[1:]
 with open_ledger(url) as ledger:
     bob = Operator(ledger, actor="bob")
@@ -252,7 +252,7 @@ def test_apply_reports_what_workers_did_at_the_same_time_too(ledger: Ledger) -> 
                 yield step
                 ledger.sweeps.step(sweep_id)
 
-    many = 2 * STEP + 5
+    many = 2 * MAX_STEP_ITEMS + 5
     for start in range(0, many, 50):
         die(ledger, *(f"k{at}" for at in range(start, min(many, start + 50))))
     ann = BesideAWorker(ledger, actor="ann")

@@ -38,7 +38,7 @@ def only(health: Health) -> Finding:
 
 def test_a_ledger_in_use_is_well(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", f"k{each}") for each in range(20)])
-    ledger.beat("w1")
+    ledger.maintenance.heartbeat("w1")
     leases = ledger.claim({"mail": 10}, worker="w1")
     ledger.settle([lease.done() for lease in leases[:5]])
     ledger.settle(leases[5].again(60, error="once more"))
@@ -56,11 +56,11 @@ def test_a_command_that_nobody_has_registered(ledger: Ledger, ann: Operator) -> 
     """Kept, and said: it was renamed, or its worker does not run."""
     ledger.submit_many([NewJob("old.name", "b"), NewJob("old.name", "c")])
     pass_time(ledger, 300)
-    ledger.beat("w1", {"kinds": ["mail"]})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
     found = only(ann.doctor())
     assert (found.name, found.severity, found.count) == ("unregistered", "warning", 2)
     assert found.says == "old.name: no online worker has registered this job type; 2 jobs kept and not run"
-    ledger.beat("w2", {"kinds": ["old.name"]})
+    ledger.maintenance.heartbeat("w2", {"kinds": ["old.name"]})
     assert only(ann.doctor()).name == "late"
     ledger.claim({"old.name": 2}, worker="w2")
     assert ann.doctor().findings == ()
@@ -70,7 +70,7 @@ def test_leases_that_nobody_took_back(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", "a"), NewJob("mail", "b")])
     ledger.claim({"mail": 2}, worker="w1", lease=30)
     pass_time(ledger, 300)
-    ledger.beat("w2")
+    ledger.maintenance.heartbeat("w2")
     found = only(ann.doctor())
     assert (found.name, found.severity, found.count, found.mend) == ("dangling leases", "critical", 2, "redrive ledger reap")
     assert found.since is not None
@@ -199,12 +199,12 @@ def test_work_that_waits_while_no_worker_is_alive(ledger: Ledger, ann: Operator)
     assert "Workers: none online (none seen so far), but 4 jobs (2 mail, 2 sms) queued" in found.says
     assert found.since is not None
     assert ann.doctor(quiet=600).findings == ()
-    ledger.beat("w1")
+    ledger.maintenance.heartbeat("w1")
     assert {one.name for one in ann.doctor().findings} == {"late"}
     pass_time(ledger, 120)
     assert re.search(r"last seen 1[2-9]\d s ago", only(ann.doctor()).says), "a slow machine takes its time"
-    ledger.beat("w1")
-    ledger.leave("w1")
+    ledger.maintenance.heartbeat("w1")
+    ledger.maintenance.deregister_worker("w1")
     assert only(ann.doctor()).name == "no workers"
 
 
@@ -212,7 +212,7 @@ def test_dead_letters_that_grow(ledger: Ledger, ann: Operator) -> None:
     for kind in ("a", "b", "c"):
         die(ledger, *(f"{kind}-{each}" for each in range(9)), kind=kind)
     pass_time(ledger, 3 * 3600)
-    ledger.beat("w1")
+    ledger.maintenance.heartbeat("w1")
     assert only(ann.doctor()).name == "dead letters pending"
     die(ledger, *(f"fast-{each}" for each in range(9)))
     assert only(ann.doctor()).name == "dead letters pending"
@@ -268,7 +268,7 @@ def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.req("L-7")
 def test_a_parked_kind_is_named_with_its_reason(ledger: Ledger, ann: Operator) -> None:
-    ledger.beat("w1", {"kinds": ["mail"]})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
     ledger.submit_many([NewJob("mail", f"k{each}") for each in range(3)])
     with ledger.connections.write.use() as session:
         parking.park(session, "mail", signature="Timeout", reason="12 jobs failed for one reason: Timeout", seconds=60)
@@ -311,14 +311,14 @@ def test_a_source_that_cannot_be_read_is_in_doctor_and_overview(ledger: Ledger, 
 
 @pytest.mark.req("O-3")
 def test_doctor_reports_every_problem_of_the_overview(ledger: Ledger, ann: Operator) -> None:
-    ledger.beat("w1", {"kinds": ["mail", "sms", "crm"], "threads": 1})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail", "sms", "crm"], "threads": 1})
     ledger.submit_many([NewJob("mail", f"k{each}") for each in range(3)])
     ledger.submit_many([NewJob("crm", "a"), *(NewJob("sms", f"k{each}") for each in range(12))])
     ledger.settle([lease.dead("attempts") for lease in ledger.claim({"sms": 12}, worker="w1")])
     with ledger.connections.write.use() as session:
         parking.park(session, "crm", signature="Timeout", reason="Timeout", seconds=60)
     pass_time(ledger, 120)
-    ledger.beat("w1", {"kinds": ["mail", "sms", "crm"], "threads": 1})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail", "sms", "crm"], "threads": 1})
     seen = [(one.name, one.severity, one.says, one.since) for one in ann.overview().findings]
     assert {name for name, *_ in seen} == {"late", "dead letters growing", "parked"}
     findings = [(one.name, one.severity, one.says, one.since) for one in ann.doctor().findings]
@@ -327,14 +327,14 @@ def test_doctor_reports_every_problem_of_the_overview(ledger: Ledger, ann: Opera
 
 @pytest.mark.req("O-3")
 def test_late_jobs_are_explained_by_busy_threads(ledger: Ledger, ann: Operator) -> None:
-    ledger.beat("w1", {"kinds": ["mail"], "threads": 2})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail"], "threads": 2})
     ledger.submit_many([NewJob("mail", f"k{each}") for each in range(5)])
     ledger.claim({"mail": 2}, worker="w1", lease=3600)
     pass_time(ledger, 240)
-    ledger.beat("w1", {"kinds": ["mail"], "threads": 2})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail"], "threads": 2})
     found = only(ann.doctor())
     assert (found.name, found.count, found.mend) == ("late", 3, "redrive workers list")
     assert re.search(r"; all 2 worker threads are busy, and the longest job has run for 24\d s", found.says)
-    ledger.beat("w1", {"kinds": ["mail"], "threads": 3})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail"], "threads": 3})
     found = only(ann.doctor())
     assert (found.mend, "busy" in found.says) == ("redrive work module:app", False)

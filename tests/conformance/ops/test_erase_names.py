@@ -89,7 +89,7 @@ def app(ledger: Ledger) -> Iterator[App]:
         ledger.record(actor="redrive", action="dead.export", because="42 and 1", what={**what, "text": "of 42"})
         ledger.record(actor="ben", action="dead.export", because="for zoe", what={"user": "zoe"})
         fill(ledger)
-        ledger.fold()
+        ledger.maintenance.fold_counters()
         erased(ledger, planned(ledger, "zoe"), actor="dpo", because="request 42")
         yield made
 

@@ -10,13 +10,13 @@ import sqlalchemy
 from sqlalchemy import Connection, event, insert
 
 from redrive.ledger import Ledger
-from redrive.ledger.db.failure_tables import failure_slot
-from redrive.ledger.stats.failure_deltas import SLOT
-from redrive.ledger.stats.failure_slots import by_group, by_kind
+from redrive.ledger.db.tables import failure_slot
+from redrive.ledger.stats.failure_groups import SLOT_SECONDS
+from redrive.ledger.stats.failures import hours_by_group, hours_by_kind
 from tests.conformance.ledger.world import session
 
 GROUPS, SLOTS = 500, 20
-NOW = 1_800_000_000 // SLOT
+NOW = 1_800_000_000 // SLOT_SECONDS
 
 
 def plans(connection: Connection) -> list[str]:
@@ -46,8 +46,8 @@ def test_no_look_at_groups_that_nobody_asked_for(ledger: Ledger) -> None:
         held.core.execute(sqlalchemy.text("ANALYZE"))
         seen = plans(held.core)
         wanted = [(f"kind-{number % 20}", f"Error {number}") for number in range(30)]
-        assert {one[0].tries for one in by_group(held.core, NOW, 1, wanted).values()} == {6}
-        by_kind(held.core, ["kind-1", "kind-2"], NOW, 24)
+        assert {one[0].tries for one in hours_by_group(held.core, NOW, 1, wanted).values()} == {6}
+        hours_by_kind(held.core, ["kind-1", "kind-2"], NOW, 24)
     assert len(seen) == 2
     for plan in seen:
         assert not re.search("Seq Scan on redrive_failure_slot|SCAN kept", plan), plan

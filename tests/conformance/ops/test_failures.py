@@ -8,10 +8,9 @@ import pytest
 import sqlalchemy
 
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.db.failure_tables import failure, failure_slot
-from redrive.ledger.db.tables import dead
-from redrive.ledger.stats.failure_deltas import LONGEST
-from redrive.ledger.stats.failures import REMEMBERED, forget, imbalance
+from redrive.ledger.db.tables import dead, failure, failure_slot
+from redrive.ledger.stats.failure_groups import MAX_SIGNATURE_CHARS
+from redrive.ledger.stats.failures import RETENTION, delete_old, imbalance
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time, session
 from tests.conformance.ops.world import SECRET, TIMEOUT, die
@@ -27,7 +26,7 @@ def groups(ann: Operator) -> dict[tuple[str, str], tuple[int, int, int]]:
 def balanced(ledger: Ledger) -> None:
     """As the rows say, before and after they are summed up."""
     assert ledger.imbalance() == []
-    ledger.fold()
+    ledger.maintenance.fold_counters()
     assert ledger.imbalance() == []
 
 
@@ -89,7 +88,7 @@ def test_blocked_ones_and_lost_ones(ledger: Ledger, ann: Operator) -> None:
     assert [one.blocked for one in ann.failures()] == [2]
     pass_time(ledger, 60)
     assert ledger.reap() == [lost.job_id]
-    ledger.unblock()
+    ledger.maintenance.unblock()
     found = {one.signature: (one.pending, one.blocked, one.died) for one in ann.failures()}
     assert found == {"": (1, 1, 2), "attempts": (1, 0, 1)}
     (kind,) = ann.overview().kinds
@@ -121,7 +120,7 @@ def test_signatures_that_no_index_would_take(ledger: Ledger, ann: Operator) -> N
     long = "Ä🦆" * 3000
     die(ledger, "a", signature=long)
     die(ledger, "b", signature="\x00'; DROP TABLE redrive_dead; --")
-    assert {len(one.signature) for one in ann.failures()} >= {LONGEST}
+    assert {len(one.signature) for one in ann.failures()} >= {MAX_SIGNATURE_CHARS}
     for one in ann.failures():
         report = ann.failure(one.kind, one.signature)
         assert report is not None
@@ -145,12 +144,12 @@ def test_one_group_with_its_dead_letters(ledger: Ledger, ann: Operator) -> None:
 @pytest.mark.req("O-4")
 def test_hour_by_hour_and_what_was_seen_lately(ledger: Ledger, ann: Operator) -> None:
     die(ledger, *map(str, range(5)), signature="old")
-    ledger.fold()
+    ledger.maintenance.fold_counters()
     pass_time(ledger, 3 * 3600)
     with session(ledger) as held:
         held.core.execute(sqlalchemy.update(failure_slot).values(slot=failure_slot.c.slot - 18))
     die(ledger, "new", signature="new")
-    ledger.fold()
+    ledger.maintenance.fold_counters()
     fresh, old = ann.failures()
     assert (fresh.signature, fresh.trend.hour, old.signature, old.trend.hour, old.trend.day) == ("new", 1, "old", 0, 5)
     assert old.trend.hours[-4:] in ((5, 0, 0, 0), (0, 5, 0, 0))  # the hour that it was in, or the one before it
@@ -159,18 +158,18 @@ def test_hour_by_hour_and_what_was_seen_lately(ledger: Ledger, ann: Operator) ->
     assert [one.signature for one in ann.failures(until=now - timedelta(hours=1))] == ["old"]
     assert [one.signature for one in ann.failures(since=now - timedelta(hours=4), until=now - timedelta(hours=2))] == ["old"]
     die(ledger, "again", signature="old")
-    ledger.fold()  # seen before and after the next window, and not in it
+    ledger.maintenance.fold_counters()  # seen before and after the next window, and not in it
     assert ann.failures(since=now - timedelta(hours=2), until=now - timedelta(hours=1)) == []
 
 
 def test_what_was_dealt_with_is_forgotten_after_a_month(ledger: Ledger, ann: Operator) -> None:
     one, two = die(ledger, "a")[0], die(ledger, "b", signature="other")[0]
     ann.apply(ann.discard(ids=[one]), because="old")
-    ledger.fold()
-    pass_time(ledger, REMEMBERED.total_seconds() + 60)
+    ledger.maintenance.fold_counters()
+    pass_time(ledger, RETENTION.total_seconds() + 60)
     with session(ledger) as held:
         held.core.execute(sqlalchemy.update(failure_slot).values(slot=failure_slot.c.slot - 32 * SLOTS_A_DAY))
-        assert forget(held) == 1
+        assert delete_old(held) == 1
         assert held.core.scalar(sqlalchemy.select(sqlalchemy.func.count()).select_from(failure_slot)) == 0
     assert [letter.id for letter in ann.dead()] == [two]
     assert groups(ann) == {("crm.sync", "other"): (1, 1, 1)}
@@ -180,7 +179,7 @@ def test_what_was_dealt_with_is_forgotten_after_a_month(ledger: Ledger, ann: Ope
 @pytest.mark.req("L-8")
 def test_the_doctor_finds_what_does_not_balance_and_a_recount_mends_it(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a", "b")
-    ledger.fold()
+    ledger.maintenance.fold_counters()
     with ledger.begin() as tx:
         tx.execute(sqlalchemy.update(failure).values(pending=7))
     (wrong,) = [one for one in ann.doctor().findings if one.name == "balance"]

@@ -10,7 +10,7 @@ import sqlalchemy
 
 from redrive import App, Event
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.queries.gauges import ENOUGH
+from redrive.ledger.queries.overview import MAX_COUNTED_RETRIES
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import die
@@ -21,7 +21,7 @@ def test_every_kind_at_a_glance(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", f"{each}", priority=(-2, 0, 2)[each % 3]) for each in range(10)])
     pass_time(ledger, 100)
     ledger.submit(NewJob("sms", "later", delay=600))
-    ledger.beat("w1", {"kinds": ["mail"]})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
     leases = ledger.claim({"mail": 6}, worker="w1")
     ledger.settle([leases[0].done(), leases[1].again(60, error="e"), leases[2].dead("x", signature="s"), leases[3].blocked("y")])
     found = ann.overview()
@@ -53,7 +53,7 @@ def test_well_is_told_apart_from_nobody_being_there(ledger: Ledger, ann: Operato
         None,
         (),
     )
-    ledger.beat("w1", {"kinds": ["mail"]})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
     assert (ann.overview().says, ann.overview().alive) == ("No problems found. 1 worker online; nothing running", 1)
     pass_time(ledger, 95)
     found = ann.overview()
@@ -64,12 +64,12 @@ def test_well_is_told_apart_from_nobody_being_there(ledger: Ledger, ann: Operato
     found = ann.overview()
     assert [(one.name, one.severity) for one in found.findings] == [("no workers", "critical")]
     assert found.severity == "critical"
-    ledger.beat("w2", {"kinds": ["mail"]})
+    ledger.maintenance.heartbeat("w2", {"kinds": ["mail"]})
     assert [one.name for one in ann.overview().findings] == ["late"]
 
 
 def test_the_overview_names_dead_letters_that_are_no_new_problem(ledger: Ledger, ann: Operator) -> None:
-    ledger.beat("w1", {"kinds": ["mail"]})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
     ledger.submit(NewJob("mail", "a"))
     ledger.settle(ledger.claim({"mail": 1}, worker="w1")[0].dead("attempts"))
     decision = "No new problems; 1 dead letter waiting for a decision. 1 worker online; nothing running"
@@ -78,7 +78,7 @@ def test_the_overview_names_dead_letters_that_are_no_new_problem(ledger: Ledger,
 
 @pytest.mark.req("O-4")
 def test_what_is_wrong_comes_first(ledger: Ledger, ann: Operator) -> None:
-    ledger.beat("w1", {"kinds": ["a", "b", "z"]})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["a", "b", "z"]})
     ledger.submit(NewJob("a", "1"))
     die(ledger, "1", kind="b")
     die(ledger, *map(str, range(20)), kind="z")
@@ -98,7 +98,7 @@ def test_parked_kinds_and_leases_that_nobody_took_back(ledger: Ledger, ann: Oper
         parking.park(session, "sms", signature="s", reason="503 of the gateway", seconds=60)
     ledger.submit(NewJob("sms", "b"))
     pass_time(ledger, 120)
-    ledger.beat("w1", {"kinds": ["mail", "sms"]})
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail", "sms"]})
     found = ann.overview()
     assert {(one.name, one.kind, one.severity) for one in found.findings} == {
         ("dangling leases", None, "critical"), ("parked", "sms", "critical"),
@@ -109,11 +109,11 @@ def test_parked_kinds_and_leases_that_nobody_took_back(ledger: Ledger, ann: Oper
 
 @pytest.mark.req("O-4")
 def test_what_waits_to_be_tried_again_is_counted_so_far(ledger: Ledger, ann: Operator) -> None:
-    many = ENOUGH + 5
+    many = MAX_COUNTED_RETRIES + 5
     ledger.submit_many([NewJob("mail", str(each)) for each in range(many)])
     ledger.settle([lease.again(600, error="e") for lease in ledger.claim({"mail": many}, worker="w1")])
     (mail,) = ann.overview().kinds
-    assert (mail.waiting, mail.retry_wait, mail.retry_more) == (many, ENOUGH, True)
+    assert (mail.waiting, mail.retry_wait, mail.retry_more) == (many, MAX_COUNTED_RETRIES, True)
 
 
 @pytest.mark.req("O-4")

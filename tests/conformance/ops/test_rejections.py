@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.jobs.dead_workers import bury
+from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from redrive.ops.operator import Operator
 from redrive.ops.partitions import rejections
 from tests.conformance.partitions.world import DAY, SAID, World
@@ -85,7 +85,7 @@ def test_the_journal_has_what_was_rejected_until_it_is_mended(world: World, ann:
 
 @pytest.mark.req("O-4")
 def test_a_worker_has_partitions_in_its_hands_too(world: World, ann: Operator) -> None:
-    world.ledger.beat("w1", {"kinds": []})
+    world.ledger.maintenance.heartbeat("w1", {"kinds": []})
     world.backfill(["acme"])
     world.claim(worker="w1")
     (one,) = ann.workers().workers
@@ -96,10 +96,10 @@ def test_a_worker_has_partitions_in_its_hands_too(world: World, ann: Operator) -
 @pytest.mark.req("O-4")
 def test_a_worker_that_was_killed_is_lost_and_not_ended(ledger: Ledger, ann: Operator) -> None:
     for name in ("killed", "left", "alive"):
-        ledger.beat(name)
-    ledger.leave("left")
+        ledger.maintenance.heartbeat(name)
+    ledger.maintenance.deregister_worker("left")
     with ledger.connections.write.use() as session:
-        bury(session, ["killed"])  # as any worker on its machine does, that finds its process gone
+        expire_leases_of_dead_workers(session, ["killed"])  # as any worker on its machine does, that finds its process gone
     found = [(one.name, one.presence) for one in ann.workers().workers]
     assert found == [("alive", "alive"), ("killed", "lost"), ("left", "ended")]
 
@@ -121,7 +121,7 @@ def test_the_pulse_is_another_when_partitions_move(world: World, ann: Operator) 
 
 @pytest.mark.req("O-4")
 def test_the_overview_warns_of_partitions_that_fail_now(world: World, ann: Operator) -> None:
-    world.ledger.beat("w1", {"kinds": []})
+    world.ledger.maintenance.heartbeat("w1", {"kinds": []})
     world.backfill(12)
     leases = world.claim()
     world.reject(*leases[:9])
@@ -132,12 +132,12 @@ def test_the_overview_warns_of_partitions_that_fail_now(world: World, ann: Opera
     (line,) = ann.overview().datasets
     assert (line.failed, line.lately, line.pending) == (12, 12, 0)
     world.pass_time(7200)
-    world.ledger.beat("w1")
+    world.ledger.maintenance.heartbeat("w1")
     assert ann.overview().findings == (), "it is over, or known"
 
 
 def test_the_overview_tells_jobs_that_run_from_partitions_that_are_extracted(world: World, ann: Operator) -> None:
-    world.ledger.beat("w1", {"kinds": ["mail"]})
+    world.ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
     assert ann.overview().says == "No problems found. 1 worker online; nothing running"
     world.backfill(["acme"])
     world.claim()
@@ -148,7 +148,7 @@ def test_the_overview_tells_jobs_that_run_from_partitions_that_are_extracted(wor
 
 
 def test_the_overview_names_partitions_that_gave_up(world: World, ann: Operator) -> None:
-    world.ledger.beat("w1", {"kinds": []})
+    world.ledger.maintenance.heartbeat("w1", {"kinds": []})
     world.reject(world.one(), final=True)
     world.control.tick()
     decision = "No new problems; 1 given-up partition waiting for a decision. 1 worker online; nothing running"

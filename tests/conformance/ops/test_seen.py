@@ -67,6 +67,6 @@ def test_the_pulse_is_another_whenever_anything_has_changed(ledger: Ledger, ann:
     seen.append(ann.pulse())
     ann.begin(ann.replay(ids=[letter]), because="x")
     seen.append(ann.pulse())
-    ledger.beat("w1", {})
+    ledger.maintenance.heartbeat("w1", {})
     seen.append(ann.pulse())
     assert len(set(seen)) == 4

@@ -26,7 +26,7 @@ def test_jobs_are_counted_by_kind_and_shown_state(ledger: Ledger, ann: Operator)
     first, second, _third = (letter.id for letter in ledger.dead_letters(reason="attempts"))
     ann.apply(ann.replay(ids=[first]), because="again")
     ann.apply(ann.discard(ids=[second]), because="old")
-    ledger.beat("w1", {"app": "shop"})
+    ledger.maintenance.heartbeat("w1", {"app": "shop"})
     found = ann.status()
     mail, sms = found.kinds
     assert mail.states == {

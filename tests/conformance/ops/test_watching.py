@@ -21,11 +21,11 @@ from tests.conformance.partitions.world import World
 
 @pytest.mark.req("O-4")
 def test_who_is_there_who_went_silent_and_what_they_have(ledger: Ledger, ann: Operator) -> None:
-    ledger.beat("silent", {"kinds": ["mail"]})
+    ledger.maintenance.heartbeat("silent", {"kinds": ["mail"]})
     pass_time(ledger, 120)
-    ledger.beat("ended")
-    ledger.leave("ended")
-    ledger.beat("w1", {"kinds": ["mail"], "threads": 4, "state": "working", "version": "1.2"})
+    ledger.maintenance.heartbeat("ended")
+    ledger.maintenance.deregister_worker("ended")
+    ledger.maintenance.heartbeat("w1", {"kinds": ["mail"], "threads": 4, "state": "working", "version": "1.2"})
     ledger.submit_many([NewJob("mail", each) for each in "ab"])
     begun, taken = (*ledger.claim({"mail": 1}, worker="w1"), *ledger.claim({"mail": 1}, worker="w1", start=False))
     found = ann.workers()

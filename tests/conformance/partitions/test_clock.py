@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from redrive.ledger.db.partition_tables import source, work
-from redrive.ledger.jobs.clock_setback import set_back
+from redrive.ledger.jobs.clock_setback import correct_setback
 from redrive.partitions.model import Lease, Return
 from redrive.partitions.work.tasks import Tending
 
@@ -24,13 +24,13 @@ def reject(world: World, lease: Lease, after: float) -> None:
 def jump(world: World) -> None:
     """To jump ahead, all that is stored moves into the past."""
     world.pass_time(HOUR)
-    world.ledger.beat("w")
+    world.ledger.maintenance.heartbeat("w")
 
 
 def set_clock_back(world: World) -> None:
     world.pass_time(-HOUR)
     with world.ledger.connections.write.use() as session:
-        assert set_back(session) == pytest.approx(HOUR, abs=60)
+        assert correct_setback(session) == pytest.approx(HOUR, abs=60)
 
 
 def due_in(world: World) -> float:

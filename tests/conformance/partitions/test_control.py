@@ -10,7 +10,7 @@ import pytest
 from redrive.backoff import fixed
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
-from redrive.ledger.jobs.dead_workers import bury
+from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from redrive.partitions import queries
 from redrive.partitions.control import verdicts
 from redrive.partitions.control.plane import Control
@@ -144,7 +144,7 @@ def test_the_probe_of_a_killed_worker_is_followed_at_once(world: World) -> None:
     assert len(world.claim(worker="killed", lease=3600)) == 1
     assert world.claim() == []
     with world.ledger.connections.write.use() as session:
-        bury(session, ["killed"])
+        expire_leases_of_dead_workers(session, ["killed"])
     world.control.tick()
     assert len(world.claim()) == 1
 

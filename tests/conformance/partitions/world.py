@@ -133,6 +133,6 @@ class World:
                 fenced.where(work.c.attempt_no.is_not(None), work.c.attempt_no != partition.c.dispatch_count)
             ).scalar_one():
                 said.append(f"{many} leases without the newest fence")
-            if (broken := audit_of.broken(session.core)) is not None:
+            if (broken := audit_of.verify(session.core).broken) is not None:
                 said.append(f"the audit is broken at {broken}")
             return said

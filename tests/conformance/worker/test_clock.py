@@ -13,10 +13,10 @@ import pytest
 
 from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.jobs import limits
-from redrive.ledger.jobs.clock_setback import set_back
+from redrive.ledger.jobs.clock_setback import correct_setback
 from redrive.ledger.jobs.limits import Limit
-from redrive.ledger.record import Lease, new_token
-from redrive.ledger.store.protocol import Demand
+from redrive.ledger.model import Lease, new_token
+from redrive.ledger.store.protocol import ClaimOptions
 from redrive.worker.clocks import HEARTBEAT_WAIT_SECONDS, Clocks
 from redrive.worker.worker import Worker
 from tests.conformance.ledger.world import pass_time, session
@@ -30,9 +30,9 @@ def nothing(_lease: Lease) -> None: ...
 
 
 def rated(ledger: Ledger, most: int = 5) -> list[Lease]:
-    demand = Demand({"mail": most}, "w", 60.0, most, token=new_token())
+    demand = ClaimOptions({"mail": most}, "w", 60.0, most, token=new_token())
     with session(ledger) as held:
-        return limits.claim(held, ledger.connections.hot, demand, {"mail": Limit(rate=1.0)}).leases
+        return limits.claim(held, ledger.connections.store, demand, {"mail": Limit(rate=1.0)}).leases
 
 
 @pytest.mark.req("L-9")
@@ -47,7 +47,7 @@ def test_a_rate_goes_on_after_the_clock_is_set_back(shared: Ledger) -> None:
 
 @pytest.mark.req("L-9")
 def test_jobs_that_were_due_are_done_after_the_clock_is_set_back(shared: Ledger, url: str) -> None:
-    shared.beat("another")
+    shared.maintenance.heartbeat("another")
     ids = submit(shared, "mail", 20)
     (later,) = shared.submit_many([NewJob("mail", "later", delay=2 * HOUR)])
     pass_time(shared, -HOUR)
@@ -64,11 +64,11 @@ def test_jobs_that_were_due_are_done_after_the_clock_is_set_back(shared: Ledger,
 def test_leases_of_a_dead_worker_end_in_time_after_the_clock_is_set_back(shared: Ledger) -> None:
     (job,) = submit(shared, "mail", 1)
     shared.claim({"mail": 1}, worker="gone", lease=5)
-    shared.beat("gone")
+    shared.maintenance.heartbeat("gone")
     pass_time(shared, -HOUR)
     with session(shared) as held:
-        assert set_back(held) == pytest.approx(HOUR, abs=60)
-        assert set_back(held) == 0.0
+        assert correct_setback(held) == pytest.approx(HOUR, abs=60)
+        assert correct_setback(held) == 0.0
     found = shared.get(job)
     assert found is not None
     assert found.lease_until is not None
@@ -98,7 +98,7 @@ def test_a_running_worker_goes_on_when_its_clock_is_set_back(on_sqlite: Ledger, 
 def beating(ledger: Ledger, url: str, name: str, off: float) -> Iterator[None]:
     """A live worker on a machine whose clock is so many seconds off."""
     over = threading.Event()
-    ledger.beat(name)
+    ledger.maintenance.heartbeat(name)
 
     def beat() -> None:
         with sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30) as other:

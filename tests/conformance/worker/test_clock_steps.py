@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.jobs.clock_setback import set_back
+from redrive.ledger.jobs.clock_setback import correct_setback
 from redrive.worker.capacity import InFlight
 from redrive.worker.maintenance import Maintenance, MaintenanceEvents
 from tests.conformance.ledger.world import pass_time, session
@@ -29,14 +29,14 @@ class Time:
         self.wait = 0.0
         """Seconds for which the next heartbeat waits before it reads the ledger's clock."""
         self.set_by = 0.0
-        began, beat = ledger.now(), ledger.beat
+        began, beat = ledger.now(), ledger.maintenance.heartbeat
 
         def report(name: str, info: Any = None, /) -> datetime:
             beat(name, info)
             self.seconds, self.wait = self.seconds + self.wait, 0.0
             return began + timedelta(seconds=self.seconds + self.set_by)
 
-        monkeypatch.setattr(ledger, "beat", report)
+        monkeypatch.setattr(ledger.maintenance, "heartbeat", report)
         monkeypatch.setattr("redrive.worker.maintenance.monotonic", lambda: self.seconds)
 
 
@@ -100,12 +100,12 @@ def test_three_workers_apply_a_step_once(shared: Ledger, monkeypatch: pytest.Mon
 @pytest.mark.req("L-9")
 def test_a_lease_by_the_new_clock_is_not_shortened(shared: Ledger) -> None:
     (job,) = submit(shared, "mail", 1, due=shared.now() - timedelta(hours=1))
-    shared.beat("holder", {"lease": LEASE})
+    shared.maintenance.heartbeat("holder", {"lease": LEASE})
     pass_time(shared, -5)
     shared.claim({"mail": 1}, worker="holder", lease=LEASE)
     until = ends(shared, job)
     with session(shared) as held:
-        set_back(held)
+        correct_setback(held)
     assert ends(shared, job) == until
 
 
@@ -120,17 +120,17 @@ class Jump:
 
     def ahead(self) -> None:
         pass_time(self._ledger, HOUR)
-        self._ledger.beat("w", {"lease": LEASE})
+        self._ledger.maintenance.heartbeat("w", {"lease": LEASE})
 
     def back(self) -> float:
         pass_time(self._ledger, -HOUR)
         with session(self._ledger) as held:
-            return set_back(held)
+            return correct_setback(held)
 
 
 @pytest.fixture
 def jump(shared: Ledger) -> Jump:
-    shared.beat("w", {"lease": LEASE})
+    shared.maintenance.heartbeat("w", {"lease": LEASE})
     return Jump(shared)
 
 
@@ -190,7 +190,7 @@ def test_a_worker_that_starts_later_leaves_retries_of_jobs_from_a_jump_alone(sha
     (lease,) = shared.claim({"mail": 1}, worker="w")
     shared.settle(lease.again(600.0, error="no response", reason="failed"))
     with session(shared) as held:
-        assert set_back(held) == 0.0
+        assert correct_setback(held) == 0.0
     assert due_in(shared, lease.job_id) == pytest.approx(600, abs=30)
 
 
@@ -199,23 +199,23 @@ def test_a_worker_that_leaves_after_the_clock_was_set_back_hides_no_step(shared:
     jump.ahead()
     during = retried(shared, after=60.0)
     pass_time(shared, -HOUR)
-    shared.leave("w")
+    shared.maintenance.deregister_worker("w")
     with session(shared) as held:
-        assert set_back(held) == pytest.approx(HOUR, abs=60)
+        assert correct_setback(held) == pytest.approx(HOUR, abs=60)
     assert due_in(shared, during) == pytest.approx(60, abs=30)
 
 
 @pytest.mark.req("L-9")
 def test_two_workers_that_notice_a_step_at_once_apply_it_once(postgres_ledger: str) -> None:
     with open_ledger(postgres_ledger) as first, open_ledger(postgres_ledger) as second, ThreadPoolExecutor(2) as threads:
-        first.beat("w", {"lease": LEASE})
-        second.beat("v", {"lease": LEASE})
+        first.maintenance.heartbeat("w", {"lease": LEASE})
+        second.maintenance.heartbeat("v", {"lease": LEASE})
         retry = retried(first, after=DAY)
         pass_time(first, -HOUR)
 
         def notice(ledger: Ledger) -> float:
             with session(ledger) as held:
-                return set_back(held)
+                return correct_setback(held)
 
         with psycopg.connect(postgres_ledger) as holder, psycopg.connect(postgres_ledger, autocommit=True) as watcher:
             holder.execute("SELECT FROM redrive_worker FOR UPDATE")

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.db.clock import now_on
 from redrive.ledger.db.tables import worker as workers
-from redrive.ledger.jobs.workers import REMEMBERED
+from redrive.ledger.jobs.workers import RETENTION
 from redrive.worker.process import process_identity
 from redrive.worker.worker import Worker
 
@@ -24,7 +24,7 @@ def test_a_worker_with_a_fresh_heartbeat_is_not_taken_for_dead(shared: Ledger) -
     assert mine is not None
     job_id = shared.submit(NewJob("mail", "long")).id
     shared.claim({"mail": 1}, worker="clone", lease=3600)
-    shared.beat("clone", {"process": mine.rpartition("/")[0] + "/1", "lease": 3600})
+    shared.maintenance.heartbeat("clone", {"process": mine.rpartition("/")[0] + "/1", "lease": 3600})
     with Worker(shared, [kind("mail", lambda lease: None)]) as worker:
         until(lambda: worker.status.state == "working")  # it has looked after others once by now
         ended(shared, shared.submit(NewJob("mail", "short")).id)
@@ -32,7 +32,7 @@ def test_a_worker_with_a_fresh_heartbeat_is_not_taken_for_dead(shared: Ledger) -
         assert held is not None
         assert (held.state, held.crashes) == ("leased", 0)
         with shared.connections.write.use() as session, session.transaction("beat") as connection:
-            long_ago = now_on(session) - REMEMBERED / 2
+            long_ago = now_on(session) - RETENTION / 2
             connection.execute(update(workers).where(workers.c.name == "clone").values(seen_at=long_ago))
         (job,) = ended(shared, job_id)
         assert (job.state, job.crashes) == ("done", 1)

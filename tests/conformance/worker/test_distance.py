@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from redrive.ledger import Lease, Ledger, open_ledger
-from redrive.ledger.record import NewJob
+from redrive.ledger.model import NewJob
 from redrive.worker.worker import Worker
 from tests.servers.relay import Relay
 
@@ -59,7 +59,11 @@ def test_a_turn_settles_and_claims_in_one_round_trip(relay: Relay, far: Ledger) 
 @pytest.mark.req("L-6")
 @pytest.mark.parametrize("verb", ["beat", "reap", "unblock"])
 def test_upkeep_with_nothing_to_do_is_one_round_trip(relay: Relay, far: Ledger, verb: str) -> None:
-    acts: dict[str, Callable[[], object]] = {"beat": lambda: far.beat("w", {}), "reap": far.reap, "unblock": far.unblock}
+    acts: dict[str, Callable[[], object]] = {
+        "beat": lambda: far.maintenance.heartbeat("w", {}),
+        "reap": far.reap,
+        "unblock": far.maintenance.unblock,
+    }
     assert trips(relay, acts[verb]) == 1
 
 
@@ -67,11 +71,11 @@ def test_upkeep_with_nothing_to_do_is_one_round_trip(relay: Relay, far: Ledger, 
 def test_counts_are_folded_in_one_round_trip(relay: Relay, far: Ledger) -> None:
     def fold() -> None:
         far.submit_many([NewJob(name, f"k{time.monotonic_ns()}") for name in ("mail", "post", "wire")])
-        assert far.fold() == 3
+        assert far.maintenance.fold_counters() == 3
 
     assert trips(relay, fold) == 3  # submit, counts, failures
     assert far.imbalance() == []
-    assert far.fold() == 0
+    assert far.maintenance.fold_counters() == 0
 
 
 @pytest.mark.req("L-6")

@@ -107,8 +107,8 @@ def test_a_job_is_not_charged_for_a_ledger_connection_that_cannot_be_made(postgr
         with heard() as records, Worker(theirs, [work_kind]) as worker:
             done = submit(mine, "mail", 1)
             ended(mine, *done)  # the worker has its own connections by now
-            for pool in (theirs.connections.write, theirs.connections.gathered):
-                pool.forget()  # those of its jobs have to be made anew
+            for pool in (theirs.connections.write, theirs.connections.group_commit):
+                pool.drop_idle()  # those of its jobs have to be made anew
             limit(0)
             ids = [mine.submit(NewJob("mail", f"refused {n}")).id for n in range(5)]
             until(lambda: sum(record.fields.get("reason") == "ledger" for record in list(records)) >= 10, worker.status)
@@ -133,12 +133,12 @@ def test_an_error_that_names_the_ledger_as_its_cause_is_not_charged(ledger: Ledg
 
 def demote(ledger: Ledger) -> None:
     """Every connection that is there now refuses writes, as those to an old primary do; new ones reach the new one."""
-    pools = {ledger.connections.write, ledger.connections.gathered}
-    sessions = [(pool, pool.take()) for pool in pools for _ in range(1 if pool is ledger.connections.gathered else 3)]
+    pools = {ledger.connections.write, ledger.connections.group_commit}
+    sessions = [(pool, pool.acquire()) for pool in pools for _ in range(1 if pool is ledger.connections.group_commit else 3)]
     for pool, session in sessions:
         session.raw.execute("SET default_transaction_read_only = on")
         session._opened_read_only = True  # Postgres 13 does not report the change: only the next write shows it
-        pool.give(session)
+        pool.release(session)
 
 
 def test_connections_to_a_demoted_primary_are_dropped(postgres_ledger: str) -> None:
@@ -147,10 +147,10 @@ def test_connections_to_a_demoted_primary_are_dropped(postgres_ledger: str) -> N
         assert ledger.submit(NewJob("mail", "a")).created, "retried on a new connection"
         demote(ledger)
         with pytest.raises(LedgerUnavailable, match="read-only"):
-            ledger.beat("w")
+            ledger.maintenance.heartbeat("w")
         for _ in range(4):
-            ledger.beat("w")
-        ledger.connections.write.forget()
+            ledger.maintenance.heartbeat("w")
+        ledger.connections.write.drop_idle()
 
 
 def test_a_worker_goes_on_after_its_primary_was_demoted(postgres_ledger: str) -> None:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from redrive.core.outage import Parking
 from redrive.ledger import Lease, Ledger, open_ledger
-from redrive.ledger.jobs.limits import BURST, Limit, claim, filled
-from redrive.ledger.store.protocol import Demand
+from redrive.ledger.jobs.limits import BURST_SECONDS, Limit, claim, refill_tokens
+from redrive.ledger.store.protocol import ClaimOptions
 from redrive.worker import claimer, dispatcher
 from redrive.worker.status import WorkerOptions
 from redrive.worker.worker import Worker
@@ -87,7 +87,7 @@ def test_racing_claims_never_take_the_same_place(shared: Ledger, url: str) -> No
             for _ in range(20):
                 with own.connections.write.use() as session:
                     found = claim(
-                        session, own.connections.hot, Demand({"mail": 4}, name, 60.0, 4), {"mail": Limit(concurrency=7)}
+                        session, own.connections.store, ClaimOptions({"mail": 4}, name, 60.0, 4), {"mail": Limit(concurrency=7)}
                     )
                 got.extend(lease.job_id for lease in found.leases)
 
@@ -105,14 +105,14 @@ def test_a_rate_holds_in_every_window(asks: list[tuple[float, int]], rate: float
     taken: list[float] = []
     for passed, wanted in asks:
         now += passed
-        have = filled(tokens, now - at, rate)
+        have = refill_tokens(tokens, now - at, rate)
         got = min(wanted, int(have))
         taken += [now] * got
         tokens, at = have - got, now
     for first in range(len(taken)):
         for last in range(first, len(taken)):
             window = taken[last] - taken[first]
-            assert last - first + 1 <= window * rate + max(1.0, rate * BURST) + 1e-6
+            assert last - first + 1 <= window * rate + max(1.0, rate * BURST_SECONDS) + 1e-6
 
 
 @pytest.mark.req("L-7")
@@ -126,7 +126,7 @@ def test_due_jobs_that_a_limit_holds_back_are_not_other_work(shared: Ledger, lim
     try:
         assert idle._claimer._has_due_jobs()
         with shared.connections.write.use() as session:
-            held = claim(session, shared.connections.hot, Demand({"mail": 1}, "other", 60.0, 1), {"mail": Limit(**limit)})
+            held = claim(session, shared.connections.store, ClaimOptions({"mail": 1}, "other", 60.0, 1), {"mail": Limit(**limit)})
         assert len(held.leases) == 1
         assert not idle._claimer._has_due_jobs()
     finally:

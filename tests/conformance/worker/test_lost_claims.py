@@ -16,8 +16,8 @@ from redrive.core.outage import Parking
 from redrive.errors import LedgerUnavailable
 from redrive.ledger import Lease, Ledger, NewJob, Settlement, Turn, open_ledger
 from redrive.ledger.db.tables import job as job_table
-from redrive.ledger.events import Arriving, Part
-from redrive.ledger.state import LEASED
+from redrive.ledger.events import HandlerJob, IncomingEvent
+from redrive.ledger.model import LEASED
 from redrive.worker.arrivals import Arrival
 from redrive.worker.dispatcher import Dispatcher
 from redrive.worker.maintenance import Maintenance
@@ -211,8 +211,8 @@ def test_events_that_were_stored_run_although_a_late_settlement_cannot_be_record
     """The jobs of events are leased in the turn that stores them. What else that turn writes may fail."""
     ran: Counter[str] = Counter()
     failed: list[str] = []
-    part = Part("book", "event:shop:e1:book:v1", 3)
-    event = Arriving("shop", "e1", "paid", b"{}", None, None, None, None, None, None, 1, (part,), ({}, {}))
+    part = HandlerJob("book", "event:shop:e1:book:v1", 3)
+    event = IncomingEvent("shop", "e1", "paid", b"{}", None, None, None, None, None, None, 1, (part,), ({}, {}))
 
     def lose_the_lease(lease: Lease) -> None:
         ran[lease.key] += 1

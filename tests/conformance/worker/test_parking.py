@@ -136,14 +136,14 @@ def test_attempts_are_given_back_at_a_later_look_if_the_first_write_fails(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = submit(ledger, "mail", 6)
-    give_back, failures = refunds.give_back, ["database is locked"]
+    give_back, failures = refunds.refund_attempts, ["database is locked"]
 
     def fail_once(*arguments: Any, **options: Any) -> Any:
         if failures:
             raise LedgerUnavailable(failures.pop())
         return give_back(*arguments, **options)
 
-    monkeypatch.setattr(refunds, "give_back", fail_once)
+    monkeypatch.setattr(refunds, "refund_attempts", fail_once)
     with Worker(ledger, [kind("mail", Service(), policy=SLOW)], parking=Parking(first=60)):
         until(lambda: all(ledger.attempts(one) for one in ids))
         with ledger.connections.write.use() as session:
@@ -182,7 +182,7 @@ def test_attempts_of_more_jobs_than_a_statement_has_parameters_are_given_back(le
         if session.sqlite:
             session.raw.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
         parking.park(session, "mail", signature="503", reason="of another worker", seconds=60)
-        parked = parking.parked(session)
+        parked = parking.parked_kinds(session)
     parked_types.refresh(parked)
     found = ledger.get(job_id)
     assert found is not None
@@ -325,7 +325,7 @@ def test_a_probe_that_fails_for_its_own_reason_is_charged_and_does_not_lengthen_
         if "bad" not in lease.key:
             raise ConnectionError("no answer")
         with ledger.connections.read.use() as session:
-            probes.append(parking.parked(session)["mail"].probes)
+            probes.append(parking.parked_kinds(session)["mail"].probes)
         raise KeyError("a bug")
 
     with heard() as records, Worker(ledger, [kind("mail", work)], parking=Parking(first=0.3, longest=60)):
@@ -356,10 +356,10 @@ def test_a_probe_given_back_at_the_end_of_its_worker_is_followed_at_once(ledger:
         with Worker(ledger, [kind("mail", run, execution)], parking=Parking(first=60, longest=600), drain=0.1):
             assert began.wait(60)
             with ledger.connections.read.use() as session:
-                parked = parking.parked(session)["mail"]
+                parked = parking.parked_kinds(session)["mail"]
             assert (parked.probes, parked.probe_at > ledger.now()) == (1, True), "the next probe waits for this one"
     finally:
         release.set()
     with ledger.connections.read.use() as session:
-        parked = parking.parked(session)["mail"]
+        parked = parking.parked_kinds(session)["mail"]
     assert (parked.probes, parked.probe_at <= ledger.now()) == (0, True)

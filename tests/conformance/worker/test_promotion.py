@@ -90,7 +90,7 @@ def test_work_goes_on_at_the_new_primary_without_a_restart(cluster: Cluster) -> 
     ):
         ended(ledger, *submit(ledger, "mail", 10))
         assert reader.counts()["mail"].done == 10
-        wake = listener.wake()
+        wake = listener.listen()
         cluster.fail_over()
         assert cluster.connections_to_the_primary() > 0, "the old connections are open"
 
@@ -99,7 +99,7 @@ def test_work_goes_on_at_the_new_primary_without_a_restart(cluster: Cluster) -> 
         until(lambda: worker.status.trouble is None and worker.is_healthy, worker.status)
         until(lambda: reader.counts()["mail"].done == 20, "a program that only reads leaves the old primary, too")
 
-        wake._asked -= wake_module.ASK + 1  # type: ignore[attr-defined]  # as if it had listened for so long
+        wake._checked_at -= wake_module.CHECK_SECONDS + 1  # type: ignore[attr-defined]  # as if it had listened for so long
         with pytest.raises(LedgerUnavailable, match="read-only"):
             wake.wait(60)
         wake.close()

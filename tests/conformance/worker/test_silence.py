@@ -19,7 +19,7 @@ from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.db import schema
 from redrive.ledger.db.postgres import TIMEOUTS, connect
 from redrive.ledger.db.silence_watch import Watch
-from redrive.ledger.jobs.erase import Known
+from redrive.ledger.jobs.erase import UserData
 from redrive.ops import audit, erase
 from redrive.worker.worker import Worker
 from tests.servers.relay import Relay
@@ -43,7 +43,7 @@ def relayed(url: str) -> Iterator[tuple[Relay, str]]:
 def test_a_submit_on_a_silent_connection_fails_in_time_and_the_next_one_does_not(postgres_ledger: str) -> None:
     with relayed(postgres_ledger) as (relay, url), open_ledger(url) as ledger:
         ledger.submit(NewJob("mail", "a"))
-        ledger.connections.hurry(0.5)
+        ledger.connections.limit_silence(0.5)
         relay.hold()
         began = time.monotonic()
         with pytest.raises(LedgerUnavailable) as caught:
@@ -57,16 +57,16 @@ def test_a_submit_on_a_silent_connection_fails_in_time_and_the_next_one_does_not
 def test_many_statements_that_are_each_answered_in_time_are_not_cut(postgres_ledger: str) -> None:
     """Silence is counted for each statement, not for the whole time that a session is in use."""
     with open_ledger(postgres_ledger) as ledger:
-        ledger.connections.hurry(1.5)
+        ledger.connections.limit_silence(1.5)
         with ledger.connections.write.use() as session, session.transaction("fold") as connection:
             for _ in range(8):
                 connection.exec_driver_sql("SELECT pg_sleep(0.4)")
-        assert session.free
+        assert session.is_reusable
         with pytest.raises(LedgerUnavailable), ledger.connections.write.use() as session:
             session.raw.execute("SELECT pg_sleep(20)")
 
 
-NOTHING = erase.Erasure("ann", 0, 0, 0, 0, (), 0, Known(), 0, ())
+NOTHING = erase.Erasure("ann", 0, 0, 0, 0, (), 0, UserData(), 0, ())
 ACTS: dict[str, Callable[[Ledger], object]] = {
     "recount": lambda ledger: ledger.recount(actor="ann", because="rows were removed"),
     "erasure planned": lambda ledger: erase.planned(ledger, "ann"),
@@ -129,7 +129,7 @@ def test_the_watch_waits_as_long_as_your_own_statement_timeout(postgres_ledger: 
 
 def test_a_callers_own_statement_may_take_as_long_as_it_takes(postgres_ledger: str) -> None:
     with open_ledger(postgres_ledger) as ledger:
-        ledger.connections.hurry(0.2)
+        ledger.connections.limit_silence(0.2)
         with ledger.begin() as connection:
             connection.exec_driver_sql("SELECT pg_sleep(1.5)")
             timeout = connection.exec_driver_sql("SHOW statement_timeout").scalar_one()
@@ -145,7 +145,7 @@ def test_a_worker_notices_a_silent_connection_and_goes_on_when_it_is_back(postgr
         Worker(ledger, [kind("mail", lambda lease: None)]) as worker,
     ):
         until(lambda: worker.status.state == "working")
-        worker._dispatcher_ledger.connections.hurry(0.5)
+        worker._dispatcher_ledger.connections.limit_silence(0.5)
         relay.hold()
         until(lambda: worker.status.trouble is not None and not worker.is_healthy)
         relay.go_on()

@@ -8,7 +8,7 @@ import pytest
 
 from redrive.ledger import Ledger
 from redrive.worker.tasks import SWEEP_IDLE_SECONDS, SweepTask
-from tests.conformance.ledger.test_letters import die
+from tests.conformance.ledger.test_dead_letters import die
 from tests.conformance.ledger.world import pass_time
 
 NOW = datetime(2026, 11, 17, tzinfo=timezone.utc)

@@ -42,7 +42,7 @@ def busy(ledger: Ledger) -> Ledger:
     with correlate(request_id="r-1", user_id="ann"):
         for kind in ("crm.sync", LONG, "receipts.send"):
             ledger.submit_many([NewJob(kind, f"shop:ann:o-{each}:x:v1", payload, headers=headers) for each in range(10)])
-    ledger.beat("web-7f9c:1201", {"app": "shop"})
+    ledger.maintenance.heartbeat("web-7f9c:1201", {"app": "shop"})
     for kind in ("crm.sync", LONG):
         leases = ledger.claim({kind: 9}, worker="web-7f9c:1201")
         error = f"HTTPStatusError: 503 for https://ann:{SECRET}@crm.example.com/v1/contacts?api_key={SECRET}\nand more"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from redrive.ledger import Ledger
-from redrive.ledger.record import Entry
+from redrive.ledger.model import Entry
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.key import Partition
 from tests.conformance.partitions.world import DAY, World

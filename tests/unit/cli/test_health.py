@@ -85,7 +85,7 @@ def test_the_doctor_finds_no_problem_only_where_there_is_none(ledger: Ledger) ->
     assert (status, "No problems found" in printed) == (1, False)
     assert "1 problem found:" in printed
     assert "Dead letters: 1 waiting for a decision (1 mail)." in printed
-    ledger.beat("w", {})
+    ledger.maintenance.heartbeat("w", {})
     assert "No worker is online" not in call("doctor")[1]
 
 

@@ -91,7 +91,7 @@ SHOWN = [
 
 
 def test_commands_that_are_printed_run_on_the_same_ledger(busy: Ledger) -> None:
-    busy.beat("web-7f9c:1201", {"app": "shop"})
+    busy.maintenance.heartbeat("web-7f9c:1201", {"app": "shop"})
     printed: dict[str, str] = {}
     for line in SHOWN:
         for _, command in typed.in_text(line, call(*line.split(), width=400)[1]):

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.jobs.dead_workers import bury
+from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from tests.conformance.partitions.world import World
 from tests.unit.cli.command import call
 from tests.unit.cli.conftest import LONG, SECRET
@@ -84,7 +84,7 @@ def test_failures_and_one_of_them(busy: Ledger) -> None:
 
 
 def test_workers_that_went_are_not_listed_unless_asked_for(busy: Ledger) -> None:
-    busy.leave("web-7f9c:1201")
+    busy.maintenance.deregister_worker("web-7f9c:1201")
     assert call("workers", "list") == (0, "No worker is online; 1 stopped in the last week (--all).\n")
     status, printed = call("workers", "list", "--all")
     assert (status, "○ stopped" in printed) == (0, True)
@@ -94,7 +94,7 @@ def test_workers_that_went_are_not_listed_unless_asked_for(busy: Ledger) -> None
 @pytest.mark.req("O-4")
 def test_a_worker_that_was_killed_is_listed_as_lost(busy: Ledger) -> None:
     with busy.connections.write.use() as session:
-        bury(session, ["web-7f9c:1201"])
+        expire_leases_of_dead_workers(session, ["web-7f9c:1201"])
     status, printed = call("workers", "list")
     assert (status, "✗ lost" in printed) == (0, True), printed
 
@@ -148,7 +148,7 @@ def test_schedules_of_datasets_are_listed(lake: World) -> None:
     assert (status, "crm/orders" in printed) == (0, True)
     assert "0 2 * * * Europe/Prague" in printed
     assert ", no worker online" in printed
-    lake.ledger.beat("w1")
+    lake.ledger.maintenance.heartbeat("w1")
     day = now.date() - timedelta(days=1)
     lake.control.fire("crm", "orders", now + timedelta(seconds=1), ["c0"], [day], cron="0 2 * * * Europe/Prague")
     status, printed = call("schedules", "list", width=120)

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from redrive import App, retry
-from redrive.ledger.record import Lease
+from redrive.ledger.model import Lease
 from redrive.worker.job_type import Undecodable, Unstorable
 
 

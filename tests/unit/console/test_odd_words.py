@@ -15,7 +15,7 @@ from redrive import App, Event
 from redrive.console import asgi
 from redrive.console.render.navigation import NAV
 from redrive.ledger import NewJob
-from redrive.ledger.validation import MAX_PAYLOAD
+from redrive.ledger.validation import MAX_PAYLOAD_BYTES
 from redrive.partitions.control.plane import Control
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.control.verdicts import Authority
@@ -66,7 +66,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 def _work(app: App) -> None:
     ledger = app.ledger
-    ledger.beat(ODD, {"threads": 1, "kinds": [ODD], "version": ODD, "state": ODD})
+    ledger.maintenance.heartbeat(ODD, {"threads": 1, "kinds": [ODD], "version": ODD, "state": ODD})
     job = NewJob(ODD, f"shop:{ODD}:1", json.dumps({ODD: ODD}).encode(), headers={ODD: ODD}, ids={"trace_id": ODD, "user_id": ODD})
     for number in range(3):
         ledger.submit(job._replace(key=f"{job.key}{number}"))
@@ -120,7 +120,7 @@ def test_no_page_takes_it_for_markup(browser: TestClient) -> None:
 
 def test_a_large_payload_and_long_errors_make_no_large_page(browser: TestClient) -> None:
     ledger = browser.app.app.state.operated.ledger  # type: ignore[attr-defined]
-    made = ledger.submit(NewJob("large", "shop:ann:1:large:v1", json.dumps("y" * (MAX_PAYLOAD - 100)).encode()))
+    made = ledger.submit(NewJob("large", "shop:ann:1:large:v1", json.dumps("y" * (MAX_PAYLOAD_BYTES - 100)).encode()))
     assert len(browser.get(f"/jobs/{made.id}").content) < 150_000
     assert "Showing 50,000 of" in browser.get(f"/jobs/{made.id}").text
     ledger.submit_many([NewJob("long", f"shop:ann:{number}:long:v1") for number in range(50)])

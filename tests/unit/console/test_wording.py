@@ -54,7 +54,7 @@ def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A ledger with exactly one of each thing, so that every plural is a mistake."""
     with App(f"sqlite:///{tmp_path_factory.mktemp('wording') / 'ledger.db'}", migrate=True) as app:
         ledger = app.ledger
-        ledger.beat("web-1:41", {"threads": 1, "kinds": ["crm.sync"]})
+        ledger.maintenance.heartbeat("web-1:41", {"threads": 1, "kinds": ["crm.sync"]})
         ledger.submit(NewJob("crm.sync", "shop:ann:c-1:sync:v1", b"1"))
         (lease,) = ledger.claim({"crm.sync": 1}, worker="web-1:41")
         ledger.settle(lease.dead("permanent", error="KeyError: 'x'"))

@@ -1,4 +1,4 @@
-"""Crash points: a list of all, dying as told, costing nothing."""
+"""Crash points."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ import pytest
 import redrive.ledger
 from redrive.ledger import failpoint
 
+TRANSACTIONS = ("transaction", "single_statement", "serialized_snapshot")
+"""Methods of a session that reach crash points."""
 SOURCES = sorted(Path(redrive.ledger.__file__).parent.rglob("*.py"))
 
 
-def test_the_list_names_every_point_in_the_code() -> None:
+def test_the_list_has_every_point_of_the_code() -> None:
     named: set[str] = set()
     for source in SOURCES:
         for node in ast.walk(ast.parse(source.read_text())):
@@ -25,8 +27,10 @@ def test_the_list_names_every_point_in_the_code() -> None:
                 (argument,) = node.args
                 if isinstance(argument, ast.Constant):
                     named.add(str(argument.value))
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "transaction":
-                (argument,) = node.args
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TRANSACTIONS:
+                argument = node.args[0]
+                if source.name == "session.py":  # the methods call each other
+                    continue
                 assert isinstance(argument, ast.Constant)
                 assert isinstance(argument.value, str)
                 named |= {f"{argument.value}.before_commit", f"{argument.value}.after_commit"}
@@ -36,7 +40,7 @@ def test_the_list_names_every_point_in_the_code() -> None:
     assert of_workers <= set(failpoint.WORKER_POINTS)
 
 
-def test_nothing_happens_without_the_variable() -> None:
+def test_a_point_does_nothing_without_the_variable() -> None:
     assert failpoint.crash_point is failpoint._nothing
     failpoint.crash_point("submit.before_commit")
 
@@ -60,7 +64,7 @@ for number in range(3):
         ("reap.after_commit", 0, 3),
     ],
 )
-def test_it_dies_as_told(setting: str, status: int, lines: int) -> None:
+def test_the_process_dies_at_the_point(setting: str, status: int, lines: int) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=os.environ | {failpoint.VARIABLE: setting}
     )
@@ -70,6 +74,6 @@ def test_it_dies_as_told(setting: str, status: int, lines: int) -> None:
 @pytest.mark.parametrize(
     "setting", ["", "nowhere", "submit.before_commit:0", "submit.before_commit:x", "submit.before_commit:1:2"]
 )
-def test_a_wrong_setting_says_so(setting: str) -> None:
+def test_an_invalid_setting_is_rejected(setting: str) -> None:
     with pytest.raises(ValueError, match="REDRIVE_CRASH_AT"):
         failpoint.parse(setting)

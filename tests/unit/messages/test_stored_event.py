@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from redrive.ledger.validation import mapping
+from redrive.ledger.validation import to_json
 from redrive.messages.stored_event import StoredEvent
 
 LETTERS = some.characters(codec="utf-8", categories=("L", "N", "P"))
@@ -22,21 +22,21 @@ def test_an_incoming_event_agrees_with_its_jobs(source: str, event_id: str, head
     event = StoredEvent(source, event_id, "paid", b"{}", headers, NOON, "1-0")
     incoming = event.incoming([("book", 5), ("mail", None)])
     jobs = [event.job("book", 5), event.job("mail", None)]
-    assert [(part.kind, part.key, part.max_attempts) for part in incoming.parts] == [
+    assert [(part.kind, part.key, part.max_attempts) for part in incoming.jobs] == [
         (job.kind, job.key, job.max_attempts) for job in jobs
     ]
-    assert json.loads(incoming.carried or "{}") == jobs[0].headers
+    assert json.loads(incoming.job_headers or "{}") == jobs[0].headers
     assert json.loads(incoming.ids or "{}") == jobs[0].ids
     own = {"event_id": event_id, "event_type": "paid", "source": source}
-    assert own | json.loads(incoming.more or "{}") == jobs[0].ids
-    assert not own.keys() & json.loads(incoming.more or "{}").keys()
+    assert own | json.loads(incoming.extra_ids or "{}") == jobs[0].ids
+    assert not own.keys() & json.loads(incoming.extra_ids or "{}").keys()
     assert json.loads(incoming.headers or "{}") == headers
     assert (incoming.payload, incoming.handlers, incoming.at) == (b"{}", 2, NOON)
 
 
 @given(some.dictionaries(some.text(max_size=9), some.text(max_size=9), max_size=4))
 def test_mappings_are_stored_as_compact_json(value: dict[str, str]) -> None:
-    assert mapping("headers", value) == (json.dumps(value, separators=(",", ":")) if value else None)
+    assert to_json("headers", value) == (json.dumps(value, separators=(",", ":")) if value else None)
 
 
 def test_a_key_that_is_too_long_is_rejected() -> None:

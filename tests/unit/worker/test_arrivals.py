@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from redrive.ledger.events import Arriving, Part, Received
+from redrive.ledger.events import HandlerJob, IncomingEvent, StoreResult
 from redrive.worker.arrivals import MAX_WAIT_SECONDS, MORE_SECONDS, ArrivalQueue
 
 
-def event(name: str, *kinds: str) -> Arriving:
-    parts = tuple(Part(kind, f"event:shop:{name}:{kind}:v1", 5) for kind in kinds)
-    return Arriving("shop", name, "paid", b"{}", None, None, None, None, None, None, len(parts), parts, ({}, {}))
+def event(name: str, *kinds: str) -> IncomingEvent:
+    parts = tuple(HandlerJob(kind, f"event:shop:{name}:{kind}:v1", 5) for kind in kinds)
+    return IncomingEvent("shop", name, "paid", b"{}", None, None, None, None, None, None, len(parts), parts, ({}, {}))
 
 
 def test_it_wakes_and_keeps_the_order() -> None:
@@ -27,7 +27,7 @@ def test_it_wakes_and_keeps_the_order() -> None:
     assert (dict(first.jobs_by_type), dict(second.jobs_by_type)) == ({"book": 2, "mail": 1}, {})
     assert queue.store_by == first.since + MAX_WAIT_SECONDS
     assert queue.next_batch() == [first, second]
-    found = queue.store([first, second], lambda events: Received([True, False, True], []))
+    found = queue.store([first, second], lambda events: StoreResult([True, False, True], []))
     assert found.fresh == [True, False, True]
     assert (queue.next_batch(), first.wait(), first.new, second.new) == ([], True, [True, False], [True])
 
@@ -40,7 +40,7 @@ def test_events_that_cannot_be_written_are_refused() -> None:
     assert (first.wait(), queue.next_batch()) == (False, [])
 
 
-def full(_events: Sequence[Arriving]) -> Received:
+def full(_events: Sequence[IncomingEvent]) -> StoreResult:
     raise OSError("the disk is full")
 
 
@@ -67,7 +67,7 @@ def test_more_events_are_expected_for_a_limited_time(monkeypatch: pytest.MonkeyP
     queue = ArrivalQueue(lambda: None)
     assert not queue.expects_more
     first = queue.put([event("a", "book")], has_more=True)
-    queue.store([first], lambda _events: Received([True], []))
+    queue.store([first], lambda _events: StoreResult([True], []))
     assert (bool(queue), queue.expects_more, queue.next_look) == (False, True, 100.0 + MORE_SECONDS)
     now[0] += MORE_SECONDS
     assert (queue.expects_more, queue.next_look) == (False, math.inf)
@@ -80,7 +80,7 @@ def test_an_idle_source_ends_the_wait_for_more() -> None:
     wakes: list[str] = []
     queue = ArrivalQueue(lambda: wakes.append("wake"))
     first = queue.put([event("a", "book")], has_more=True)
-    queue.store([first], lambda _events: Received([True], []))
+    queue.store([first], lambda _events: StoreResult([True], []))
     assert queue.expects_more
     queue.source_idle()
     assert (queue.expects_more, queue.next_look, len(wakes)) == (False, math.inf, 2)

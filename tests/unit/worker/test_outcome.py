@@ -16,7 +16,7 @@ from redrive.core.classify import classify
 from redrive.engine.settings import RetrySettings
 from redrive.errors import BreakerOpen, KeyBusy, KeyFailed, LedgerError, LedgerUnavailable
 from redrive.ledger import Lease
-from redrive.ledger.validation import settlements
+from redrive.ledger.validation import check_settlements
 from redrive.worker.job_type import JobType, Undecodable, Unstorable
 from redrive.worker.outcome import (
     MAX_CAUSES,
@@ -112,7 +112,7 @@ def test_an_out_of_range_date_does_not_stop_the_worker() -> None:
     for until, stored in ((far, datetime.max.replace(tzinfo=timezone.utc)), ("monday", None), (NOW.date(), None)):
         found = end(Blocked("the bank is closed", until=until)).settlement  # type: ignore[arg-type]
         assert (found.outcome, found.until) == ("blocked", stored)
-        settlements([found], 100)
+        check_settlements([found], 100)
 
 
 def test_a_payload_that_does_not_fit_is_undecodable() -> None:

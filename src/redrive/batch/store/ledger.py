@@ -17,10 +17,11 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from ...journal.redaction import redact_text
 from ...ledger import validation
-from ...ledger.db.clock import micros_now
+from ...ledger.db.clock import now_micros
 from ...ledger.db.session import Session
 from ...ledger.db.tables import item
-from ...ledger.db.types import Moment, moment
+from ...ledger.db.types import UtcTimestamp
+from ...ledger.timestamps import from_db
 
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger
@@ -40,7 +41,7 @@ class LedgerItems:
 
     def __init__(self, ledger: Callable[[], Ledger], name: str, /) -> None:
         """Create the store of a batch. `ledger` opens the ledger at first use."""
-        validation.name("the name of the items", name, validation.MAX_KIND)
+        validation.check_name("the name of the items", name, validation.MAX_KIND_BYTES)
         self.name = name
         self._ledger = ledger
 
@@ -70,7 +71,7 @@ class LedgerItems:
 
     def _count(self, session: Session, statement: Any, item_ids: Collection[str]) -> dict[str, int]:
         for item_id in item_ids:
-            validation.name("an item's id", item_id, validation.MAX_KEY)
+            validation.check_name("an item's id", item_id, validation.MAX_KEY_BYTES)
         parameters = statements_of(session).parameters_for_ids(self.name, item_ids)
         return {row[0]: int(row[1]) for row in session.core.execute(statement, parameters)}
 
@@ -130,7 +131,7 @@ class ItemStatements:
 
     def __init__(self, *, on_sqlite: bool) -> None:
         self._sqlite = on_sqlite
-        now: Any = bindparam("now", type_=Moment) if on_sqlite else func.now()
+        now: Any = bindparam("now", type_=UtcTimestamp) if on_sqlite else func.now()
         ids, reason_id, reason = _sqlite_inputs() if on_sqlite else _postgres_inputs()
         batch = cast(bindparam("of_batch", type_=Text), Text)
         timestamps = {"created_at": now, "updated_at": now}
@@ -204,7 +205,7 @@ class ItemStatements:
         return {"of_batch": batch, **pairs, **self._time()}
 
     def _time(self) -> dict[str, Any]:
-        return {"now": moment(micros_now())} if self._sqlite else {}
+        return {"now": from_db(now_micros())} if self._sqlite else {}
 
 
 def _sqlite_inputs() -> tuple[Any, Any, Any]:

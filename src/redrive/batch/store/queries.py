@@ -108,7 +108,7 @@ def reopen_items(
 
     One transaction with its entry in the audit log. Returns the items that were given up.
     """
-    audit.said(actor, because)
+    audit.check_actor(actor, because)
     statements = statements_of(session)
     with session.transaction("item.reopen") as connection:
         parameters = statements.parameters_for_ids(batch, ids)

@@ -32,19 +32,19 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert
 
-from ...ledger.db.compiled import Runner, number, postgres, words
+from ...ledger.db.compiled import Runner, compile_postgres, sql_int, sql_text
 from ...ledger.db.tables import key as table
 from ..decision import MAX_FENCE_JITTER, STORED_COLUMNS, KeyRow, Row, extra_retention
 from ..record import BeginTerms, KeyId, KeyResult, LeasedKey
 
-PROCESSING = words("processing")
+PROCESSING = sql_text("processing")
 # Not now(), which is the start of the transaction: a caller's transaction may have begun long ago.
 NOW: ColumnElement[datetime] = func.clock_timestamp(type_=DateTime(timezone=True))
 SECOND = literal_column("interval '1 second'", Interval())
-FENCE = cast(extract("epoch", NOW) * number(1_000_000), BigInteger)
+FENCE = cast(extract("epoch", NOW) * sql_int(1_000_000), BigInteger)
 # After a failover, the clocks of two servers may both be behind. They must not give two holders of
 # one key the same fence.
-FENCE_JITTER = cast(func.random() * number(MAX_FENCE_JITTER), BigInteger)
+FENCE_JITTER = cast(func.random() * sql_int(MAX_FENCE_JITTER), BigInteger)
 LEASE_UNTIL = NOW + cast(bindparam("lease"), Float(53)) * SECOND
 EXPIRES_AT = NOW + cast(bindparam("keep"), Float(53)) * SECOND
 IS_LEASED = table.c.lease_until > NOW
@@ -56,7 +56,7 @@ IS_KEY = (
 IS_HELD = (*IS_KEY, table.c.fence == bindparam("mine"), table.c.status == PROCESSING)
 # A second transaction of a caller on one key fails at once and does not wait for the first commit.
 HAS_LOCK = func.pg_try_advisory_xact_lock(
-    func.hashtextextended(cast(bindparam("key"), Text), number(0x72656472697665))
+    func.hashtextextended(cast(bindparam("key"), Text), sql_int(0x72656472697665))
 )
 
 
@@ -82,7 +82,7 @@ def _insert(*conditions: ColumnElement[Any]) -> str:
         statement = insert(table).values(values)
     primary_key = [table.c.domain, table.c.user_id, table.c.key]
     statement = statement.on_conflict_do_nothing(index_elements=primary_key)
-    return postgres(statement.returning(table.c.fence)).text
+    return compile_postgres(statement.returning(table.c.fence))
 
 
 def _take_over(*conditions: ColumnElement[Any]) -> str:
@@ -93,7 +93,7 @@ def _take_over(*conditions: ColumnElement[Any]) -> str:
     )
     values: dict[str, Any] = {
         "status": PROCESSING,
-        "fence": func.greatest(FENCE, table.c.fence + number(1) + FENCE_JITTER),
+        "fence": func.greatest(FENCE, table.c.fence + sql_int(1) + FENCE_JITTER),
         "response": null(),
         "error": null(),
         "request_hash": cast(bindparam("request_hash"), LargeBinary),
@@ -103,7 +103,7 @@ def _take_over(*conditions: ColumnElement[Any]) -> str:
         "updated_at": NOW,
     }
     statement = update(table).where(*IS_KEY, *is_unchanged, *conditions).values(values)
-    return postgres(statement.returning(table.c.fence)).text
+    return compile_postgres(statement.returning(table.c.fence))
 
 
 def _settle() -> str:
@@ -114,16 +114,16 @@ def _settle() -> str:
         "expires_at": func.greatest(table.c.expires_at, EXPIRES_AT),
         "updated_at": NOW,
     }
-    return postgres(update(table).where(*IS_HELD).values(values)).text
+    return compile_postgres(update(table).where(*IS_HELD).values(values))
 
 
 _columns = (table.c[name] for name in STORED_COLUMNS)
-READ = postgres(select(*_columns, IS_LEASED, table.c.expires_at <= NOW).where(*IS_KEY)).text
+READ = compile_postgres(select(*_columns, IS_LEASED, table.c.expires_at <= NOW).where(*IS_KEY))
 INSERT, INSERT_IN_CALLER = _insert(), _insert(HAS_LOCK)
 TAKE_OVER, TAKE_OVER_IN_CALLER = _take_over(), _take_over(HAS_LOCK)
 SETTLE = _settle()
-FREE = postgres(delete(table).where(*IS_HELD)).text
-RENEW = postgres(update(table).where(*IS_HELD).values(lease_until=LEASE_UNTIL)).text
+FREE = compile_postgres(delete(table).where(*IS_HELD))
+RENEW = compile_postgres(update(table).where(*IS_HELD).values(lease_until=LEASE_UNTIL))
 
 
 class PostgresKeyStore:

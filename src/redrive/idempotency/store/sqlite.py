@@ -13,14 +13,14 @@ from typing import Any
 from sqlalchemy import bindparam, delete, func, null, or_, select, update
 from sqlalchemy.dialects.sqlite import insert
 
-from ...ledger.db.clock import micros_now
-from ...ledger.db.compiled import Runner, sqlite, words
+from ...ledger.db.clock import now_micros
+from ...ledger.db.compiled import Runner, compile_sqlite, sql_text
 from ...ledger.db.tables import key as table
-from ...ledger.db.types import MICROSECONDS
+from ...ledger.timestamps import MICROSECONDS
 from ..decision import MAX_FENCE_JITTER, STORED_COLUMNS, KeyRow, Row, extra_retention
 from ..record import BeginTerms, KeyId, KeyResult, LeasedKey
 
-PROCESSING = words("processing")
+PROCESSING = sql_text("processing")
 KEY_PARAMETERS = ("in_domain", "of_user", "at_key")
 IS_KEY = (
     table.c.domain == bindparam("in_domain"),
@@ -32,7 +32,7 @@ IS_LEASED = table.c.lease_until > bindparam("now")
 
 _columns = (table.c[name] for name in STORED_COLUMNS)
 _read = select(*_columns, IS_LEASED, table.c.expires_at <= bindparam("at")).where(*IS_KEY)
-READ = sqlite(_read, "now", "at", *KEY_PARAMETERS).text
+READ = compile_sqlite(_read, "now", "at", *KEY_PARAMETERS)
 
 _INSERTED = (
     "domain",
@@ -51,7 +51,7 @@ _insert = (
     .values({name: bindparam(name) for name in _INSERTED} | {"status": PROCESSING})
     .on_conflict_do_nothing(index_elements=[table.c.domain, table.c.user_id, table.c.key])
 )
-INSERT = sqlite(_insert, *_INSERTED).text
+INSERT = compile_sqlite(_insert, *_INSERTED)
 
 _TAKEN_OVER = ("fence", "request_hash", "holder", "lease_until", "expires_at", "updated_at")
 _cleared = {"status": PROCESSING, "response": null(), "error": null()}
@@ -65,18 +65,18 @@ _take_over = (
     .where(*IS_KEY, *_is_unchanged)
     .values({name: bindparam(name) for name in _TAKEN_OVER} | _cleared)
 )
-TAKE_OVER = sqlite(_take_over, *_TAKEN_OVER, *KEY_PARAMETERS, "seen", "was", "now").text
+TAKE_OVER = compile_sqlite(_take_over, *_TAKEN_OVER, *KEY_PARAMETERS, "seen", "was", "now")
 
 _SETTLED = ("status", "response", "error", "updated_at")
 _settle = update(table).where(*IS_HELD).values({name: bindparam(f"to_{name}") for name in _SETTLED})
-SETTLE = sqlite(_settle, *(f"to_{name}" for name in _SETTLED), *KEY_PARAMETERS, "mine").text
+SETTLE = compile_sqlite(_settle, *(f"to_{name}" for name in _SETTLED), *KEY_PARAMETERS, "mine")
 _later = _settle.values(expires_at=func.max(table.c.expires_at, bindparam("keep_until")))
 _end = ("to_status", "to_response", "to_error", "keep_until", "to_updated_at")
-SETTLE_LATE = sqlite(_later, *_end, *KEY_PARAMETERS, "mine").text
+SETTLE_LATE = compile_sqlite(_later, *_end, *KEY_PARAMETERS, "mine")
 
-FREE = sqlite(delete(table).where(*IS_HELD), *KEY_PARAMETERS, "mine").text
+FREE = compile_sqlite(delete(table).where(*IS_HELD), *KEY_PARAMETERS, "mine")
 _renew = update(table).where(*IS_HELD).values(lease_until=bindparam("until"))
-RENEW = sqlite(_renew, "until", *KEY_PARAMETERS, "mine").text
+RENEW = compile_sqlite(_renew, "until", *KEY_PARAMETERS, "mine")
 
 
 class SqliteKeyStore:
@@ -90,7 +90,7 @@ class SqliteKeyStore:
 
     def read(self, run: Runner, key: KeyId, /) -> Row | None:
         """Return the values of a `KeyRow`, or None."""
-        now = micros_now()
+        now = now_micros()
         row: Row | None = run.execute(READ, (now, now, *key)).fetchone()
         return row
 
@@ -102,7 +102,7 @@ class SqliteKeyStore:
         Returns:
             The fence. None: another caller was faster, or has the key in an open transaction.
         """
-        now = micros_now()
+        now = now_micros()
         values = (now, terms.request_hash, terms.holder, *_ends(terms, now), now, now)
         is_new = run.execute(INSERT, (*key, *values)).rowcount == 1
         return now if is_new else None
@@ -114,7 +114,7 @@ class SqliteKeyStore:
 
         Of all callers that saw the same row, the first one wins.
         """
-        now = micros_now()
+        now = now_micros()
         # The fence grows even if the clock was set back, and differs on a restored copy.
         fence = max(now, row.fence + 1 + randbelow(MAX_FENCE_JITTER))
         values = (fence, terms.request_hash, terms.holder, *_ends(terms, now), now)
@@ -125,7 +125,7 @@ class SqliteKeyStore:
     def settle(self, run: Runner, key: KeyId, fence: int, result: KeyResult, /) -> bool:
         """Write the final status. False: the key belongs to another holder."""
         status, response, error, keep = result
-        now = micros_now()
+        now = now_micros()
         # SQLite moves a row in its index even if the new value is the old one.
         if 0 <= now - fence <= int(extra_retention(keep) * MICROSECONDS):
             return run.execute(SETTLE, (status, response, error, now, *key, fence)).rowcount == 1
@@ -138,7 +138,7 @@ class SqliteKeyStore:
 
     def renew(self, run: Runner, leased: Sequence[LeasedKey], lease: float, /) -> list[LeasedKey]:
         """Extend leases. Returns the keys that belong to other holders."""
-        until = micros_now() + int(lease * MICROSECONDS)
+        until = now_micros() + int(lease * MICROSECONDS)
         return [
             (key, fence)
             for key, fence in leased

@@ -1,4 +1,4 @@
-"""Where a ledger is: the address that people write, read into its parts."""
+"""The address of a ledger."""
 
 from __future__ import annotations
 
@@ -12,63 +12,74 @@ from ...journal.redaction.addresses import is_ambiguous, redact_address, strip_a
 from ...journal.redaction.values import keep_address_secret
 
 FORMS = "sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
-UNREADABLE = "in a user or password, write @ : / ? # % [ ] as %40 %3A %2F %3F %23 %25 %5B %5D; a port is a number up to 65535"
-POSTGRES = frozenset(("postgresql", "postgres", "postgresql+psycopg"))
-_POOLED = re.compile(r"([?&])pool_mode=([^&#]*)&?")
-"""Our own parameter, in PgBouncer's words."""
+ESCAPES = (
+    "in a user or password, write @ : / ? # % [ ] as %40 %3A %2F %3F %23 %25 %5B %5D; "
+    "a port is a number up to 65535"
+)
+POSTGRES_SCHEMES = frozenset(("postgresql", "postgres", "postgresql+psycopg"))
+_POOL_MODE = re.compile(r"([?&])pool_mode=([^&#]*)&?")
+"""Parameter of Redrive, with PgBouncer's values."""
 _USER = re.compile(r"://[^@/?]*@")
 
 
 class Address(NamedTuple):
-    """A ledger's address. Immutable: anything may share it."""
+    """The address of a ledger. Immutable."""
 
     dialect: Literal["sqlite", "postgresql"]
     target: str
-    """The file (empty: in memory), or what the Postgres driver takes. It may hold a password: never shown."""
+    """The file (empty: in memory), or the address for psycopg. May hold a password: never show
+    it."""
     shown: str
     """The address without its password."""
     pooled: bool = False
-    """Behind a pooler that gives each transaction another connection of the server: what a session keeps is not ours."""
+    """Behind a pooler in transaction mode, where a session has no state of its own."""
 
     @property
     def in_memory(self) -> bool:
-        """Private to this process, gone with it."""
+        """Whether the ledger is private to this process."""
         return self.dialect == "sqlite" and not self.target
 
 
 def parse(url: str, /) -> Address:
-    """Read an address; LedgerError says what forms there are. Nothing is opened."""
+    """Parse an address. Opens nothing.
+
+    Raises:
+        LedgerError: The address is not valid. The message lists the valid forms.
+    """
     if not isinstance(url, str):
         raise TypeError(f"a ledger's address must be text, {FORMS}; not {type(url).__name__}")
     keep_address_secret(url)
     shown = redact_address(url)
-    unreadable = LedgerError(f"a ledger's address is {FORMS}; {shown!r} cannot be read: {UNREADABLE}")
+    unreadable = LedgerError(f"a ledger's address is {FORMS}; {shown!r} cannot be read: {ESCAPES}")
     try:
         parts = urlsplit(url)
-        port = None if "," in parts.netloc else parts.port  # of several hosts, the driver looks at each
-    except ValueError:  # its text may quote a part of the password
+        port = None if "," in parts.netloc else parts.port  # the driver parses several hosts
+    except ValueError:  # its message may quote a part of the password
         raise unreadable from None
     if is_ambiguous(url):
         raise unreadable
     if parts.scheme == "sqlite":
         return _sqlite(url, shown)
-    if parts.scheme in POSTGRES:
+    if parts.scheme in POSTGRES_SCHEMES:
         if not parts.path.strip("/") and not parts.query:
             raise LedgerError(f"{shown!r} names no database; write postgresql://user@host/database")
         if port == 0:
             raise LedgerError(f"{shown!r} has no usable port")
-        target, pooled = _pooled(f"postgresql://{url.partition('://')[2]}", shown)
+        target, pooled = _split_pool_mode(f"postgresql://{url.partition('://')[2]}", shown)
         return Address("postgresql", target, shown, pooled)
     raise LedgerError(f"a ledger's address is {FORMS}, not {shown!r}")
 
 
-def _pooled(url: str, shown: str) -> tuple[str, bool]:
-    found = _POOLED.search(url)
-    if found is None:
+def _split_pool_mode(url: str, shown: str) -> tuple[str, bool]:
+    match = _POOL_MODE.search(url)
+    if match is None:
         return url, False
-    if found[2] not in ("transaction", "session"):
-        raise LedgerError(f"{shown!r}: pool_mode must be transaction or session, as in the pooler, not {found[2]!r}")
-    return _POOLED.sub(r"\1", url, count=1).rstrip("?&"), found[2] == "transaction"
+    mode = match[2]
+    if mode not in ("transaction", "session"):
+        raise LedgerError(
+            f"{shown!r}: pool_mode must be transaction or session, as in the pooler, not {mode!r}"
+        )
+    return _POOL_MODE.sub(r"\1", url, count=1).rstrip("?&"), mode == "transaction"
 
 
 def _sqlite(url: str, shown: str) -> Address:
@@ -76,23 +87,29 @@ def _sqlite(url: str, shown: str) -> Address:
     if path in ("//", "///:memory:"):
         return Address("sqlite", "", shown)
     if not path.startswith("///") or len(path) == 3:
-        raise LedgerError(f"{shown!r} names no file; write sqlite:///file.db, or sqlite:////absolute/path/file.db")
+        raise LedgerError(
+            f"{shown!r} names no file; write sqlite:///file.db, or sqlite:////absolute/path/file.db"
+        )
     if "?" in path or "#" in path:
-        raise LedgerError(f"{shown!r}: a SQLite ledger takes no options in its address; remove them")
+        raise LedgerError(
+            f"{shown!r}: a SQLite ledger takes no options in its address; remove them"
+        )
     return Address("sqlite", str(Path(path[3:]).absolute()), shown)
 
 
 def migration(shown: str, /) -> str:
-    """How to create or upgrade the tables at this address, for messages. The command runs as it is printed."""
+    """Return how to create or upgrade the tables, for messages. The command runs as printed."""
     return f"`{migrate_command(shown)}`, or open_ledger(..., migrate=True)"
 
 
 def migrate_command(shown: str, /, *, user: bool = True) -> str:
-    """The command that creates or upgrades the tables at this address, as it is typed. Never with a secret.
+    """Return the command that creates or upgrades the tables. It never contains a secret.
 
-    user: False: without a user in the address, for another one to run it.
+    Args:
+        shown: The address without its password.
+        user: False to leave the user out of the address, because another user runs it.
     """
-    import shlex  # noqa: PLC0415  # only where something is wrong
+    import shlex  # noqa: PLC0415  # only for error messages
 
     address = strip_address_secrets(shown)
     if not user:

@@ -1,4 +1,7 @@
-"""The caller's own open transaction, made ready for our statements: effect and job commit together, or neither."""
+"""A caller's open transaction, in which the ledger's statements run.
+
+The caller's changes and the job commit together, or neither does.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import sqlalchemy
 
 from .address import Address
-from .compiled import Cursor, Many
+from .compiled import BatchRunner, Cursor
 
 if TYPE_CHECKING:
     import sqlalchemy.orm
 
 POSTGRES_DRIVERS = frozenset(("psycopg", "psycopg_async", "psycopg2"))
-BYTEA = 17
-"""The type's number in Postgres."""
+BYTEA_OID = 17
+AUTOCOMMIT = "tx has no open transaction, because it is in autocommit mode; begin one"
 SQLITE_DRIVERS = frozenset(("pysqlite", "aiosqlite"))
 
 
@@ -24,33 +27,41 @@ class DriverConnection(Protocol):
     """A connection of sqlite3, psycopg or psycopg2."""
 
     def cursor(self) -> Any:
-        """A cursor."""
+        """Return a cursor."""
 
     def commit(self) -> None:
-        """End the transaction."""
+        """Commit the transaction."""
 
 
-Transaction: TypeAlias = "sqlalchemy.Connection | sqlalchemy.orm.Session | sqlalchemy.orm.scoped_session[Any] | DriverConnection"
+Transaction: TypeAlias = (
+    "sqlalchemy.Connection | sqlalchemy.orm.Session | sqlalchemy.orm.scoped_session[Any] "
+    "| DriverConnection"
+)
 """An open transaction of yours, on the ledger's database."""
 
 
-class Driven:
-    """A SQLAlchemy connection that runs our text."""
+class SqlAlchemyRunner:
+    """Runs the ledger's statements on a connection of SQLAlchemy."""
 
     def __init__(self, connection: sqlalchemy.Connection) -> None:
         self.connection = connection
 
     def execute(self, text: str, parameters: Any = (), /) -> Cursor:
-        """Once."""
+        """Run a statement once."""
         return self.connection.exec_driver_sql(text, parameters)
 
     def executemany(self, text: str, parameters: Any, /) -> Cursor:
-        """For each."""
+        """Run a statement for each set of parameters."""
         return self.connection.exec_driver_sql(text, list(parameters))
 
 
-class Lent:
-    """A driver's connection that runs our text, whatever its owner wants rows to look like."""
+class DriverRunner:
+    """Runs the ledger's statements on a driver's connection.
+
+    Args:
+        connection: The connection.
+        plain_rows: Row factory for tuples. The owner of the connection may have set another one.
+    """
 
     def __init__(self, connection: Any, plain_rows: Any) -> None:
         self.connection = connection
@@ -62,37 +73,43 @@ class Lent:
         return cursor
 
     def execute(self, text: str, parameters: Any = (), /) -> Cursor:
-        """Once."""
+        """Run a statement once."""
         cursor = self._cursor()
         cursor.execute(text, parameters)
-        return cursor  # type: ignore[no-any-return]  # the driver's own, which has no type here
+        return cursor  # type: ignore[no-any-return]  # the driver's cursor has no type here
 
     def executemany(self, text: str, parameters: Any, /) -> Cursor:
-        """For each."""
+        """Run a statement for each set of parameters."""
         cursor = self._cursor()
         cursor.executemany(text, parameters)
-        return cursor  # type: ignore[no-any-return]  # likewise
+        return cursor  # type: ignore[no-any-return]  # the same
 
 
-class LentPsycopg2(Lent):
-    """A connection of psycopg2. Its cursors give memoryviews for bytea, where psycopg gives bytes."""
+class Psycopg2Runner(DriverRunner):
+    """Runs them on a connection of psycopg2, which returns bytea as memoryview and not as bytes."""
 
     def _cursor(self) -> Any:
-        from psycopg2 import BINARY, extensions  # noqa: PLC0415  # the caller's own library
+        from psycopg2 import BINARY, extensions  # noqa: PLC0415  # the caller's library
 
         def to_bytes(value: Any, cursor: Any) -> bytes | None:
             return None if value is None else bytes(BINARY(value, cursor))
 
         cursor = self.connection.cursor(cursor_factory=self.plain_rows)
-        extensions.register_type(extensions.new_type((BYTEA,), "redrive_bytes", to_bytes), cursor)
+        bytes_type = extensions.new_type((BYTEA_OID,), "redrive_bytes", to_bytes)
+        extensions.register_type(bytes_type, cursor)
         return cursor
 
 
-def runner(tx: Any, dialect: str, /) -> Many:
-    """What runs our statements in this transaction; TypeError or ValueError where it cannot be ours."""
-    if "sqlalchemy.orm" in sys.modules:  # else tx cannot be of it, and nothing needs to load it
+def runner_of(tx: Any, dialect: str, /) -> BatchRunner:
+    """Return a runner for the ledger's statements in this transaction.
+
+    Raises:
+        TypeError: `tx` is not a supported connection.
+        ValueError: It has no open transaction.
+    """
+    if "sqlalchemy.orm" in sys.modules:  # otherwise `tx` cannot come from it
         if isinstance(tx, sqlalchemy.orm.scoped_session):
-            tx = tx()  # the session of this thread or request: Flask-SQLAlchemy's `db.session` is one
+            tx = tx()  # such as Flask-SQLAlchemy's `db.session`
         if isinstance(tx, sqlalchemy.orm.Session):
             tx = tx.connection()
     if isinstance(tx, sqlalchemy.Connection):
@@ -103,54 +120,60 @@ def runner(tx: Any, dialect: str, /) -> Many:
                 f"the ledger is on {dialect}, by {', '.join(sorted(drivers))}"
             )
         if tx.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
-            raise ValueError("tx has no open transaction, because it is in autocommit mode; begin one")
+            raise ValueError(AUTOCOMMIT)
         if tx.dialect.driver == "psycopg2":
             if not tx.in_transaction():
-                tx.begin()  # our statements pass SQLAlchemy by; its commit has to end them all the same
-            return _psycopg2(tx.connection.driver_connection)
-        return Driven(tx)
+                tx.begin()  # our statements bypass SQLAlchemy, but its commit must end them
+            return _psycopg2_runner(tx.connection.driver_connection)
+        return SqlAlchemyRunner(tx)
     if isinstance(tx, sqlite3.Connection):
         if dialect != "sqlite":
             raise TypeError(f"tx is a connection of SQLite; the ledger is on {dialect}")
         if not tx.in_transaction and tx.isolation_level is None:
             raise ValueError("tx has no open transaction; execute BEGIN IMMEDIATE first")
-        return Lent(tx, None)
+        return DriverRunner(tx, None)
     if dialect == "postgresql" and type(tx).__module__.partition(".")[0] == "psycopg2":
-        return _psycopg2(tx)
+        return _psycopg2_runner(tx)
     if dialect == "postgresql":
-        import psycopg  # noqa: PLC0415  # an extra of its own
+        import psycopg  # noqa: PLC0415  # optional
         from psycopg.rows import tuple_row  # noqa: PLC0415
 
         if isinstance(tx, psycopg.Connection):
             if tx.autocommit and not tx.info.transaction_status:
                 raise ValueError("tx has no open transaction; use `with connection.transaction():`")
-            return Lent(tx, tuple_row)
+            return DriverRunner(tx, tuple_row)
     raise TypeError(
-        "tx must be an open SQLAlchemy connection or session, or a connection of sqlite3, psycopg or psycopg2, "
-        f"not {type(tx).__name__}"
+        "tx must be an open SQLAlchemy connection or session, or a connection of sqlite3, psycopg "
+        f"or psycopg2, not {type(tx).__name__}"
     )
 
 
-def _psycopg2(tx: Any) -> Many:
-    from psycopg2 import extensions  # noqa: PLC0415  # likewise
+def _psycopg2_runner(tx: Any) -> BatchRunner:
+    from psycopg2 import extensions  # noqa: PLC0415  # the caller's library
 
     if not isinstance(tx, extensions.connection):
         raise TypeError(f"tx must be a connection of psycopg2, not its {type(tx).__name__}")
     if tx.autocommit and tx.info.transaction_status == extensions.TRANSACTION_STATUS_IDLE:
-        raise ValueError("tx has no open transaction, because it is in autocommit mode; begin one")
-    return LentPsycopg2(tx, extensions.cursor)
+        raise ValueError(AUTOCOMMIT)
+    return Psycopg2Runner(tx, extensions.cursor)
 
 
-def same_database(run: Many, address: Address, /) -> None:
-    """Refuse a transaction on another database: its jobs would never be found."""
+def check_same_database(run: BatchRunner, address: Address, /) -> None:
+    """Reject a transaction on another database, where no worker would find its jobs."""
     if address.dialect == "sqlite":
-        here = next(str(row[2]) for row in run.execute("PRAGMA database_list").fetchall() if row[1] == "main")
-        if not here or here != address.target:
+        databases = run.execute("PRAGMA database_list").fetchall()
+        file = next(str(row[2]) for row in databases if row[1] == "main")
+        if not file or file != address.target:
+            hint = "; for a ledger in memory use `with ledger.begin() as tx`"
             raise ValueError(
-                f"tx is on the database {here or 'in memory'!r}, the ledger on {address.shown!r}"
-                + ("; for a ledger in memory use `with ledger.begin() as tx`" if address.in_memory else "")
+                f"tx is on the database {file or 'in memory'!r}, the ledger on {address.shown!r}"
+                + (hint if address.in_memory else "")
             )
     else:
-        here = run.execute("SELECT to_regclass('redrive_job') IS NOT NULL, current_database()").fetchone()
-        if not here[0]:
-            raise ValueError(f"tx is on the database {here[1]!r}, which has no ledger; the ledger is {address.shown!r}")
+        query = "SELECT to_regclass('redrive_job') IS NOT NULL, current_database()"
+        has_ledger, database = run.execute(query).fetchone()
+        if not has_ledger:
+            raise ValueError(
+                f"tx is on the database {database!r}, which has no ledger; "
+                f"the ledger is {address.shown!r}"
+            )

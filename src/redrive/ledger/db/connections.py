@@ -1,59 +1,87 @@
-"""Connections: what a ledger keeps open at its address, once it is known to be a ledger."""
+"""Connections: the pools of a ledger, and the choice between SQLite and Postgres."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
+from ...core.lazy import deferred
 from ...errors import LedgerError, LedgerRemoved, LedgerUnavailable
-from ..jobs import secret_names
-from ..notify import Bell, Listening, Looking, Told, Wake
-from ..store.protocol import Hot
-from . import postgres, schema, sqlite
+from ..notify import InProcessWake, LocalNotifier, PostgresWake, SqliteWake, Wake
+from ..store.protocol import JobStore
+from . import schema, secret_names, sqlite
 from .address import Address
+from .caller_transaction import SqlAlchemyRunner, check_same_database, runner_of
+from .compiled import BatchRunner
 from .fork import close_before_fork
-from .session import Pool, Session
+from .pool import Pool
+from .session import Session
 from .silence_watch import Watch
 
-MOST = 8
-"""To Postgres, for one ledger."""
-OWN = 8
-"""Sessions to a SQLite file for what must not wait for others, such as the renewal of leases."""
+if TYPE_CHECKING:
+    from ..store.postgres import store as postgres_store
+    from ..store.sqlite import store as sqlite_store
+    from . import postgres
+else:  # psycopg is optional, and a program that only reads needs no statements of workers
+    (postgres,) = deferred(__package__, "postgres")
+    postgres_store, sqlite_store = deferred(
+        "redrive.ledger.store", "postgres.store", "sqlite.store"
+    )
+
+POSTGRES_POOL_SIZE = 8
+OWN_POOL_SIZE = 8
+"""Sessions on a SQLite file for work that must not wait for others, such as renewing leases."""
 
 
 class Connections:
-    """Threads may share them; a forked child gets its own (where the ledger is not in memory).
+    """The connections of one ledger. Threads may share them. A forked child gets its own.
 
-    For the parts of redrive that keep tables of their own beside the ledger's: `with ledger.connections.write.use() as session`.
+    Other parts of Redrive with tables in the ledger use them:
+    `with ledger.connections.write.use() as session`.
     """
 
     def __init__(self, address: Address, *, migrate: bool) -> None:
         self._engine: Engine
         self._watch: Watch | None = None
         self._file: tuple[int, int] | None = None
+        self._lent: set[int] = set()
+        """Ids of the connections that `Ledger.begin` has lent to callers."""
         on_sqlite = address.dialect == "sqlite"
         if on_sqlite:
             # Create the file only while the ledger is opened: later, a missing file was removed.
-            self._engine = sqlite.engine(address.target, create=lambda: migrate and self._file is None)
+            self._engine = sqlite.engine(
+                address.target, create=lambda: migrate and self._file is None
+            )
         else:
+            if find_spec("psycopg") is None:
+                raise LedgerError(
+                    'a ledger on Postgres needs psycopg: pip install "redrive[postgres]"'
+                )
             self._watch = Watch()
             self._engine = postgres.engine(address.target, pooled=address.pooled, watch=self._watch)
-        # SQLite has one writer at a time: let them queue here, where they wake each other, and not in the file.
+        # SQLite has one writer at a time. Writers queue here, where they wake each other, and not
+        # in the file, where they would poll.
         self.write = Pool(
-            self.session, 1 if on_sqlite else MOST, forks=not address.in_memory, check=self._still_there if on_sqlite else None
+            self.open_session,
+            1 if on_sqlite else POSTGRES_POOL_SIZE,
+            forks=not address.in_memory,
+            check=self._check_file if on_sqlite else None,
         )
-        self.read = Pool(self.session, 2) if on_sqlite and not address.in_memory else self.write
-        # Who writes for all waits for none of those who wait for it.
-        self.gathered = self.write if on_sqlite else Pool(self.session, 1)
+        is_file = on_sqlite and not address.in_memory
+        self.read = Pool(self.open_session, 2) if is_file else self.write
+        # The group-commit leader has its own connection, so its followers can never block it.
+        self.group_commit = self.write if on_sqlite else Pool(self.open_session, 1)
         if not on_sqlite:
-            self.write.beside, self.gathered.beside = (self.gathered,), (self.write,)
+            self.write.siblings = (self.group_commit,)
+            self.group_commit.siblings = (self.write,)
         self.address = address
-        # What needs a session of its own waits for none of those above.
-        self._own = Pool(self.session, OWN) if on_sqlite and not address.in_memory else None
+        self._own = Pool(self.open_session, OWN_POOL_SIZE) if is_file else None
         if self._own is not None:
             for pool in (self.write, self.read, self._own):
                 close_before_fork(pool)
@@ -65,7 +93,7 @@ class Connections:
                     schema.check(session.core, address.shown)
                 secret_names.learn(session.core)
                 if on_sqlite:
-                    sqlite.durable(session)
+                    sqlite.use_write_ahead_log(session)
                     self.address = address._replace(target=sqlite.file_of(session))
                     self._file = sqlite.identity(self.address.target)
         except BaseException:
@@ -73,22 +101,18 @@ class Connections:
             raise
 
     @cached_property
-    def hot(self) -> Hot:
-        """The statements of workers and submitters. Compiled at first use: a program that only looks needs none of them."""
+    def store(self) -> JobStore:
+        """The statements of workers and submitters."""
         if self.on_sqlite:
-            from ..store.sqlite.store import OnSQLite  # noqa: PLC0415
-
-            return OnSQLite()
-        from ..store.postgres.store import OnPostgres  # noqa: PLC0415
-
-        return OnPostgres()
+            return sqlite_store.SqliteJobStore()
+        return postgres_store.PostgresJobStore()
 
     @property
     def on_sqlite(self) -> bool:
-        """On SQLite; else on Postgres."""
+        """Whether the ledger is on SQLite, not on Postgres."""
         return self.address.dialect == "sqlite"
 
-    def _still_there(self) -> None:
+    def _check_file(self) -> None:
         if self._file is None:
             return
         file = self.address.target
@@ -101,13 +125,13 @@ class Connections:
                 "restart this program, which then opens the new file"
             )
 
-    def session(self) -> Session:
-        """One more, outside of the pools; whoever asks for it closes it."""
-        self._still_there()
+    def open_session(self) -> Session:
+        """Open a session outside of the pools. The caller closes it."""
+        self._check_file()
         try:
             return Session(self._engine.connect(), self._watch)
         except LedgerError:
-            self._still_there()  # the file may have been removed since the check
+            self._check_file()  # the file may have been removed since the check
             raise
         except DBAPIError as error:
             raise LedgerUnavailable(f"the ledger cannot be opened: {error.orig}") from error
@@ -115,29 +139,9 @@ class Connections:
             if self._watch is not None:
                 self._watch.end_opening()
 
-    def hurry(self, seconds: float, /) -> None:
-        """From now on, cut connections on which a statement was not answered for so long. From any thread."""
-        if self._watch is not None:
-            self._watch.hurry(seconds)
-
-    def wake(self, bell: Bell, /) -> Wake:
-        """What tells a worker that something was submitted."""
-        if self.address.in_memory or self.address.pooled:  # LISTEN would be somebody else's: what others submit is polled for
-            return Told(bell)
-        if self.on_sqlite:
-            own = Pool(self.session, 1)
-            close_before_fork(own)
-            return Looking(own, bell)
-        return Listening(self.session())
-
-    def own_sessions(self, what: str, /) -> None:
-        """LedgerError where a pooler gives our sessions to others: what needs one of its own is not to be had."""
-        if self.address.pooled:
-            raise LedgerError(f"{what} through a pooler in transaction mode; pass the address of the server itself")
-
     @contextmanager
-    def apart(self) -> Iterator[Session]:
-        """A session for the block that waits for none of the pools'; one in memory has no other."""
+    def own_session(self) -> Iterator[Session]:
+        """Open a session that does not wait for the pools. A ledger in memory has no other."""
         if self.address.in_memory:
             with self.write.use() as session:
                 yield session
@@ -145,18 +149,64 @@ class Connections:
         if self._own is not None:
             with self._own.use() as session:
                 yield session
-            self._own.forget()
+            self._own.drop_idle()
             return
-        session = self.session()
+        session = self.open_session()
         try:
             yield session
         finally:
             session.close()
 
+    def require_own_sessions(self, operation: str, /) -> None:
+        """Raise LedgerError if a pooler in transaction mode shares sessions with other clients."""
+        if self.address.pooled:
+            raise LedgerError(
+                f"{operation} through a pooler in transaction mode; "
+                "pass the address of the server itself"
+            )
+
+    @contextmanager
+    def lending(self, connection: Any, /) -> Iterator[None]:
+        """Accept a connection of the ledger as a caller's transaction for the block."""
+        self._lent.add(id(connection))
+        try:
+            yield
+        finally:
+            self._lent.discard(id(connection))
+
+    def adopt_transaction(self, tx: Any, /) -> BatchRunner:
+        """Return a runner for the ledger's statements in a caller's open transaction.
+
+        Raises:
+            TypeError: `tx` is not a supported connection.
+            ValueError: It has no open transaction, or is on another database.
+        """
+        if id(tx) in self._lent:
+            return SqlAlchemyRunner(tx)
+        run = runner_of(tx, self.address.dialect)
+        check_same_database(run, self.address)
+        return run
+
+    def limit_silence(self, seconds: float, /) -> None:
+        """Cut connections that do not answer for this long, from now on. Any thread may call it."""
+        if self._watch is not None:
+            self._watch.limit(seconds)
+
+    def listen(self, notifier: LocalNotifier, /) -> Wake:
+        """Return an object that wakes a worker when jobs are submitted."""
+        if self.address.in_memory or self.address.pooled:
+            # Through a pooler, LISTEN would be on another client's session: the worker polls.
+            return InProcessWake(notifier)
+        if self.on_sqlite:
+            pool = Pool(self.open_session, 1)
+            close_before_fork(pool)
+            return SqliteWake(pool, notifier)
+        return PostgresWake(self.open_session())
+
     def close(self) -> None:
-        """Close all; what is in use is closed when it comes back."""
+        """Close all connections. Connections in use are closed when they are released."""
         self.write.close()
         self.read.close()
-        self.gathered.close()
+        self.group_commit.close()
         if self._own is not None:
             self._own.close()

@@ -1,8 +1,9 @@
-"""Fork: a SQLite file is closed while its process forks.
+"""Close SQLite files while their process forks.
 
-SQLite keeps the locks of a file in the memory of its process. A child has that memory, and not the locks: it would wait for
-ever for a writer of its parent's, or read without the lock that keeps the write-ahead log from being reset. So before a fork
-no connection is in use, and all are closed; parent and child open their own at the next use.
+SQLite keeps the locks of a file in the memory of its process. A forked child has a copy of that
+memory, but not the locks. It would wait forever for a writer of its parent, or read without the
+lock that keeps the write-ahead log from being reset. So all connections are closed before a fork.
+Parent and child open their own at the next use.
 """
 
 from __future__ import annotations
@@ -13,45 +14,51 @@ from collections.abc import Callable, Sequence
 from time import monotonic, sleep
 from typing import Protocol
 
-PATIENCE = 5.0
-"""Seconds to wait for other threads' transactions. Ours take milliseconds; one of the caller's own may take longer."""
-LOOK = 0.0005
-"""Seconds between two looks whether they have ended."""
+PATIENCE_SECONDS = 5.0
+"""How long to wait for transactions of other threads. Ours take milliseconds, a caller's may
+not."""
+POLL_SECONDS = 0.0005
 
 
-class Pausing(Protocol):
-    """A pool of connections that can be closed for a moment."""
+class PausablePool(Protocol):
+    """A pool whose connections can be closed during a fork."""
 
     def pause(self) -> None:
-        """Hand out nothing until `resume`; who asks waits."""
+        """Hand out no connection until `resume`."""
 
     def resume(self) -> None:
-        """Hand out again."""
+        """Hand out connections again."""
 
     def is_used_by_others(self) -> bool:
-        """Whether another thread than this one has a connection."""
+        """Return whether another thread has a connection."""
 
     def close_idle(self, seconds: float, /) -> None:
-        """Close the idle connections, if that is possible within this time."""
+        """Close idle connections, if possible within this time."""
 
 
-_POOLS: weakref.WeakSet[Pausing] = weakref.WeakSet()
+_POOLS: weakref.WeakSet[PausablePool] = weakref.WeakSet()
 
 
-def close_before_fork(pool: Pausing, /) -> None:
-    """Close the connections of this pool whenever its process forks, from now on."""
+def close_before_fork(pool: PausablePool, /) -> None:
+    """Close the connections of this pool whenever the process forks."""
     _POOLS.add(pool)
 
 
-def before(pools: Sequence[Pausing], /, *, patience: float = PATIENCE, clock: Callable[[], float] = monotonic) -> None:
-    """Wait until no other thread uses a connection, and close all."""
+def before(
+    pools: Sequence[PausablePool],
+    /,
+    *,
+    patience: float = PATIENCE_SECONDS,
+    clock: Callable[[], float] = monotonic,
+) -> None:
+    """Wait until no other thread uses a connection, then close all."""
     for pool in pools:
         pool.pause()
     end = clock() + patience
     while any(pool.is_used_by_others() for pool in pools) and clock() < end:
-        sleep(LOOK)
+        sleep(POLL_SECONDS)
     for pool in pools:
-        pool.close_idle(max(LOOK, end - clock()))
+        pool.close_idle(max(POLL_SECONDS, end - clock()))
 
 
 def _before() -> None:

@@ -1,1 +1,1 @@
-"""What happens to jobs beside the hot path: recovery, parking, retention, dead letters and sweeps."""
+"""Changes of jobs outside of the hot path: recovery, parking, retention, dead letters, sweeps."""

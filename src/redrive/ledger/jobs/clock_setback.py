@@ -1,122 +1,156 @@
-"""Setback: the ledger's clock was set back. Due jobs stay due, retries keep their backoff, and leases end in time."""
+"""Corrections after the ledger's clock was set back.
+
+Due jobs stay due, retries keep their backoff, and leases end in time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, ColumnElement, Interval, and_, case, func, literal, or_, select, type_coerce, update
+from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select, update
 
-from ..db.clock import now_on
-from ..db.compiled import number
+from ..audit import REDRIVE_ACTOR
+from ..db.clock import has_one_clock, now_on
+from ..db.compiled import sql_int
 from ..db.partition_tables import run, source, work
 from ..db.session import Session
 from ..db.tables import attempt, job, kind, sweep, worker
-from ..db.types import MICROSECONDS
-from ..state import LEASED, READY
-from .parking import ACTOR
+from ..db.types import earlier
+from ..model import LEASED, READY
 from .workers import lease_of
 
-LEAST = 1.0
-"""Seconds. A clock that is set back by less delays no job for long."""
-TOLERANCE = 10.0
-"""Seconds by which the clocks of two machines may differ. On SQLite a smaller difference is not a clock that was set back."""
-JOB_LEASE = 60.0
-"""Seconds. Longest lease of a job whose holder does not report its own."""
-WORK_LEASE = 300.0
-"""Seconds. Longest lease of a partition."""
+MIN_SETBACK_SECONDS = 1.0
+"""A clock that is set back by less delays no job for long."""
+CLOCK_TOLERANCE_SECONDS = 10.0
+"""The clocks of two machines may differ by this much, so on SQLite a smaller step is ignored."""
+JOB_LEASE_SECONDS = 60.0
+"""Longest lease of a job whose holder does not report its own."""
+PARTITION_LEASE_SECONDS = 300.0
+"""Longest lease of a partition."""
 
 
-def set_back(session: Session, /) -> float:
-    """Move timestamps that the old clock wrote to the clock as it is now. Returns the seconds it was set back; 0: it was not.
+class _Step(NamedTuple):
+    """A step of the clock."""
 
-    The stored heartbeats alone show it: the newest was the time by the old clock. They are moved in the same transaction, so
-    each step is applied once, however many workers notice it.
+    now: datetime
+    old_now: datetime
+    """The time of the old clock."""
 
-    The old clock may have been right until it jumped ahead, for an hour or for a second. So only rows whose last write is in
-    the future are moved. All others keep their due time: a retry never runs before its backoff is over, and waits at most
-    its backoff again. Times that a caller asked for (`due=`) and that had not come stay.
+    @property
+    def size(self) -> timedelta:
+        """By how much the clock was set back."""
+        return self.old_now - self.now
+
+
+def correct_setback(session: Session, /) -> float:
+    """Move timestamps that the old clock wrote to the current clock.
+
+    The newest stored heartbeat is the time of the old clock. Heartbeats are moved in the same
+    transaction, so each step is applied once, even if many workers notice it.
+
+    The old clock may have been right until it jumped ahead. So only rows whose last write is in the
+    future are moved. A retry never runs before its backoff is over, and waits at most its backoff
+    again. Times that a caller asked for (`due=`) and that have not come stay.
 
     Args:
-        session: With no transaction open.
+        session: A session without a transaction.
+
+    Returns:
+        The seconds by which the clock was set back. 0: it was not.
     """
-    least = timedelta(seconds=TOLERANCE if session.sqlite else LEAST)
     with session.transaction("beat") as connection:
-        beats = select(worker.c.name, worker.c.info, worker.c.seen_at).order_by(worker.c.name).with_for_update()
-        rows = connection.execute(beats).all()
-        now = now_on(session)  # read under the lock: a caller that waited for another finds the heartbeats moved
-        was = max((row.seen_at for row in rows), default=now)
-        if was - now <= least:
-            connection.execute(_created_ahead(now))
+        beats = select(worker.c.name, worker.c.info, worker.c.seen_at)
+        rows = connection.execute(beats.order_by(worker.c.name).with_for_update()).all()
+        now = now_on(session)  # under the lock: another worker may have moved the heartbeats
+        step = _Step(now, max((row.seen_at for row in rows), default=now))
+        tolerance = MIN_SETBACK_SECONDS if has_one_clock(session) else CLOCK_TOLERANCE_SECONDS
+        if step.size <= timedelta(seconds=tolerance):
+            connection.execute(_unschedule_future_jobs(now))
             return 0.0
-        for statement in _moved(now, was, {row.name: lease_of(row.info) for row in rows}, session.sqlite):
+        leases = {row.name: lease_of(row.info) for row in rows}
+        for statement in _corrections(step, leases):
             connection.execute(statement)
-    seconds: float = (was - now).total_seconds()
-    return seconds
+    return step.size.total_seconds()
 
 
-def _created_ahead(now: datetime) -> Any:
-    """Jobs without a delay that were created in the future. No heartbeat shows by how much the clock was set back."""
-    new = and_(job.c.state == number(READY), job.c.fence == number(0), job.c.created_at > now)
-    return update(job).where(new, job.c.due_at > now, job.c.due_at <= job.c.created_at).values(due_at=now)
+def _unschedule_future_jobs(now: datetime) -> Any:
+    """Return the update of jobs without a delay that were created in the future.
+
+    No heartbeat shows by how much the clock was set back.
+    """
+    is_new = and_(job.c.state == sql_int(READY), job.c.fence == sql_int(0))
+    is_undelayed = and_(job.c.due_at > now, job.c.due_at <= job.c.created_at)
+    return update(job).where(is_new, job.c.created_at > now, is_undelayed).values(due_at=now)
 
 
-def _written() -> ColumnElement[Any]:
-    """When a queued job was last written."""
-    ended = select(attempt.c.ended_at).where(attempt.c.job_id == job.c.id, attempt.c.fence == job.c.fence).scalar_subquery()
+def _last_written() -> ColumnElement[Any]:
+    """Return the time at which a queued job was last written."""
+    is_last = (attempt.c.job_id == job.c.id, attempt.c.fence == job.c.fence)
+    ended = select(attempt.c.ended_at).where(*is_last).scalar_subquery()
+    asked_again = and_(job.c.reason == "again", job.c.started_at.is_not(None))
     otherwise = case(
-        (job.c.fence == number(0), job.c.created_at),
-        (and_(job.c.reason == "again", job.c.started_at.is_not(None)), job.c.started_at),
-        # A job that was claimed and has no attempt under that claim was given back, and was due at that time.
+        (job.c.fence == sql_int(0), job.c.created_at),
+        (asked_again, job.c.started_at),
+        # A claimed job without an attempt under that claim was released, and was due then.
         else_=job.c.due_at,
     )
     return func.coalesce(ended, otherwise)
 
 
-def _moved(now: datetime, was: datetime, leases: dict[str, float | None], sqlite: bool) -> Iterable[Any]:
-    """Args: was: the time by the old clock. leases: seconds of each worker's leases; None: not reported."""
-    by = was - now
-    ahead = and_(job.c.state == number(READY), job.c.due_at > now, _written() > now)
-    yield update(job).where(ahead, or_(job.c.due_at <= was, job.c.due_at <= _written())).values(due_at=now)
-    retried = and_(ahead, job.c.fence > number(0), job.c.due_at > was)
-    yield update(job).where(retried).values(due_at=_earlier(job.c.due_at, by, sqlite))
-    held = job.c.state == number(LEASED)
+def _corrections(step: _Step, leases: Mapping[str, float | None]) -> Iterator[Any]:
+    """Yield the updates.
+
+    Args:
+        step: The step of the clock.
+        leases: Seconds of each worker's leases. None: not reported.
+    """
+    now, old_now = step
+    written = _last_written()
+    is_ahead = and_(job.c.state == sql_int(READY), job.c.due_at > now, written > now)
+    was_due = or_(job.c.due_at <= old_now, job.c.due_at <= written)
+    yield update(job).where(is_ahead, was_due).values(due_at=now)
+    is_retry = and_(is_ahead, job.c.fence > sql_int(0), job.c.due_at > old_now)
+    yield update(job).where(is_retry).values(due_at=earlier(job.c.due_at, step.size))
+    is_leased = job.c.state == sql_int(LEASED)
     reported = {name: seconds for name, seconds in leases.items() if seconds is not None}
     for seconds in sorted(set(reported.values())):
-        holders = job.c.worker.in_(sorted(name for name in reported if reported[name] == seconds))
-        yield _shortened(job, and_(held, holders), now, by, seconds, sqlite)
-    others = and_(held, or_(job.c.worker.is_(None), job.c.worker.not_in(sorted(reported))))
-    yield _shortened(job, others, now, by, JOB_LEASE, sqlite)
-    yield from _moved_partitions(now, was, sqlite)
+        holders = sorted(name for name in reported if reported[name] == seconds)
+        yield _shorten_leases(job, and_(is_leased, job.c.worker.in_(holders)), step, seconds)
+    is_unreported = or_(job.c.worker.is_(None), job.c.worker.not_in(sorted(reported)))
+    yield _shorten_leases(job, and_(is_leased, is_unreported), step, JOB_LEASE_SECONDS)
+    yield from _partition_corrections(step)
     yield update(kind).where(kind.c.parked_until > now).values(parked_until=now)
-    yield update(sweep).where(sweep.c.state == "running", sweep.c.next_at > now).values(next_at=now)
+    is_running = sweep.c.state == "running"
+    yield update(sweep).where(is_running, sweep.c.next_at > now).values(next_at=now)
     yield update(worker).where(worker.c.seen_at > now).values(seen_at=now)
 
 
-def _moved_partitions(now: datetime, was: datetime, sqlite: bool) -> Iterable[Any]:
-    by = was - now
-    runs = select(run.c.ended_at).where(run.c.partition_id == work.c.partition_id).order_by(run.c.attempt_no.desc())
-    ended_ahead = runs.limit(1).scalar_subquery() > now
-    queued = and_(work.c.lease_until.is_(None), work.c.due_at > now)
-    ahead = or_(work.c.queued_at > now, ended_ahead)
-    yield update(work).where(queued, ahead, work.c.due_at <= was).values(due_at=now)
-    yield update(work).where(queued, ended_ahead, work.c.due_at > was).values(due_at=_earlier(work.c.due_at, by, sqlite))
-    yield _shortened(work, work.c.lease_until.is_not(None), now, by, WORK_LEASE, sqlite)
-    # A person's pause ends at the time that was asked for.
-    yield update(source).where(source.c.actor == ACTOR, source.c.paused_until > now).values(paused_until=now)
+def _partition_corrections(step: _Step) -> Iterator[Any]:
+    now, old_now = step
+    runs = select(run.c.ended_at).where(run.c.partition_id == work.c.partition_id)
+    last_run = runs.order_by(run.c.attempt_no.desc()).limit(1).scalar_subquery()
+    ended_ahead = last_run > now
+    is_queued = and_(work.c.lease_until.is_(None), work.c.due_at > now)
+    is_ahead = or_(work.c.queued_at > now, ended_ahead)
+    yield update(work).where(is_queued, is_ahead, work.c.due_at <= old_now).values(due_at=now)
+    is_retry = and_(is_queued, ended_ahead, work.c.due_at > old_now)
+    yield update(work).where(is_retry).values(due_at=earlier(work.c.due_at, step.size))
+    is_leased = work.c.lease_until.is_not(None)
+    yield _shorten_leases(work, is_leased, step, PARTITION_LEASE_SECONDS)
+    # A pause by an operator ends at the time that the operator set.
+    is_paused = and_(source.c.actor == REDRIVE_ACTOR, source.c.paused_until > now)
+    yield update(source).where(is_paused).values(paused_until=now)
 
 
-def _shortened(table: Any, held: Any, now: datetime, by: timedelta, seconds: float, sqlite: bool) -> Any:
-    """End leases by the new clock. A whole lease from now stays: the holder may have renewed it by the new clock."""
-    most = now + timedelta(seconds=seconds)
+def _shorten_leases(table: Any, where: Any, step: _Step, seconds: float) -> Any:
+    """Return the update that ends leases by the new clock.
+
+    A lease of at most `seconds` from now stays: the holder may have renewed it by the new clock.
+    """
+    latest = step.now + timedelta(seconds=seconds)
     until = table.c.lease_until
-    moved = case((until > most + by, _earlier(until, by, sqlite)), else_=literal(most, until.type))
-    return update(table).where(held, until > most).values(lease_until=moved)
-
-
-def _earlier(column: Any, by: timedelta, sqlite: bool) -> Any:
-    if not sqlite:
-        return column - literal(by, Interval())
-    stored = type_coerce(column, BigInteger()) - int(by.total_seconds() * MICROSECONDS)
-    return type_coerce(stored, BigInteger())
+    is_later = until > latest + step.size
+    moved = case((is_later, earlier(until, step.size)), else_=literal(latest, until.type))
+    return update(table).where(where, until > latest).values(lease_until=moved)

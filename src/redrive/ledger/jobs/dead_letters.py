@@ -1,4 +1,4 @@
-"""Dead letters: found, replayed as new jobs, or discarded, always by somebody and for a reason."""
+"""Decisions about dead letters: replay or discard them. Also reruns of done jobs."""
 
 from __future__ import annotations
 
@@ -9,218 +9,289 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, exists, func, insert, null, select, update
+from sqlalchemy import Connection, bindparam, exists, insert, null, select, update
 
 from ...core.text import pluralise
 from .. import audit
-from ..db.clock import now_on
-from ..db.compiled import number
+from ..db.clock import now_on, now_sql
+from ..db.compiled import sql_int
 from ..db.session import Session
 from ..db.tables import CHANNEL, dead, job
-from ..queries.jobs import died_before, died_since
-from ..record import DeadLetter
-from ..state import DEAD, DROPPED, Status
-from ..stats import failures
-from ..stats.counters import add
-from ..stats.failure_deltas import Alike, Failed, dealt_with
-from ..validation import mapping
+from ..model import DEAD, DONE, DROPPED, STATES
+from ..stats.failure_groups import no_longer_pending
+from ..store.counters import add, add_failures
+from ..validation import to_json
 
-EDITED = "redrive-edited"
-"""A header of a job whose payload somebody changed before the replay: who."""
-CARRIED = ("max_attempts", "keep", "deadline", "version", "request_hash", "ids", "headers")
+EDITED_HEADER = "redrive-edited"
+"""Header of a job whose payload was changed before the replay. Its value is the actor."""
+COPIED_COLUMNS = (
+    *("max_attempts", "keep", "deadline", "version", "request_hash", "ids", "headers"),
+)
+"""Columns that a replay takes over from its job."""
 
 
-class Sorted(NamedTuple):
-    """What an act on dead letters did: to these, and not to those, for these reasons."""
+class BulkResult(NamedTuple):
+    """The result of an action on dead letters."""
 
     done: dict[int, int]
-    """Dead letter to the job it concerns: the new one of a replay, the dropped one of a discard."""
+    """Dead letter to job: the new one of a replay, the dropped one of a discard."""
     skipped: dict[int, str]
+    """Dead letter to the reason."""
 
 
-def letters(
-    connection: Connection, /, *, ids: Sequence[int] | None = None, status: Status | None = None, kind: str | None = None,
-    reason: str | None = None, error: str | None = None, signature: str | None = None, job_id: int | None = None,
-    since: datetime | None = None, until: datetime | None = None, source: str | None = None, after: int = 0, limit: int = 100,
-    newest: bool = False,
-) -> list[DeadLetter]:  # fmt: skip
-    """Dead letters in the order they came, or the newest first. source: of messages of this source; "*": of any."""
-    query = (
-        select(*(dead.c[name.removesuffix("_stored")].label(name) for name in DeadLetter._fields))
-        .where(dead.c.id > after)
-        .order_by(dead.c.id.desc() if newest else dead.c.id)
-        .limit(limit)
-    )
-    given = {"status": status, "kind": kind, "reason": reason, "signature": signature, "job_id": job_id}
-    for name, value in given.items():
-        if value is not None:
-            query = query.where(dead.c[name] == value)
-    if ids is not None:
-        query = query.where(dead.c.id.in_(list(ids)))
-    if error is not None:
-        query = query.where(dead.c.error.icontains(error, autoescape=True) | (dead.c.signature == error))
-    if since is not None:
-        query = query.where(died_since(since))
-    if until is not None:
-        query = query.where(died_before(until))
-    if source is not None:
-        query = query.where(dead.c.source.is_not(None) if source == "*" else dead.c.source == source)
-    return [DeadLetter._make(row) for row in connection.execute(query)]
+class _Pending(NamedTuple):
+    """A pending dead letter with its dead job."""
 
-
-def numbers(connection: Connection, jobs: Sequence[int], /) -> dict[int, int]:
-    """The dead letters of these jobs: job to letter."""
-    query = select(dead.c.job_id, dead.c.id).where(dead.c.job_id.in_(list(jobs)))
-    return {row.job_id: row.id for row in connection.execute(query)}
+    letter: Any
+    job: Any
 
 
 def replay(
-    session: Session, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None,
+    session: Session,
+    ids: Sequence[int],
+    /,
+    *,
+    actor: str,
+    because: str,
+    max_replays: int | None = None,
     edits: Mapping[int, bytes] | None = None,
-) -> Sorted:  # fmt: skip
-    """Give each a new job in the old one's place, under the same key. edits: payloads that differ from the letter's own."""
-    audit.said(actor, because)
-    with session.transaction("replay") as connection:
-        return replayed(session, connection, ids, actor=actor, because=because, max_replays=max_replays, edits=edits)
+) -> BulkResult:
+    """Create a new job for each dead letter, under the same key.
+
+    Args:
+        session: A session without a transaction.
+        ids: The dead letters.
+        actor: Who does this, for the audit log.
+        because: Why, for the audit log.
+        max_replays: Skip dead letters that were replayed this often.
+        edits: New payloads, by dead letter.
+    """
+    audit.check_actor(actor, because)
+    with session.transaction("replay"):
+        return replay_in(
+            session, ids, actor=actor, because=because, max_replays=max_replays, edits=edits
+        )
 
 
-def replayed(
-    session: Session, connection: Connection, ids: Sequence[int], /, *, actor: str, because: str, max_replays: int | None = None,
-    audited: bool = True, edits: Mapping[int, bytes] | None = None,
-) -> Sorted:  # fmt: skip
-    """The same, in the transaction that is open. audited: False where the whole of which this is a part was."""
+def replay_in(
+    session: Session,
+    ids: Sequence[int],
+    /,
+    *,
+    actor: str,
+    because: str,
+    max_replays: int | None = None,
+    audited: bool = True,
+    edits: Mapping[int, bytes] | None = None,
+) -> BulkResult:
+    """Replay in the open transaction.
+
+    Args:
+        session: A session with a transaction.
+        ids: The dead letters.
+        actor: Who does this, for the audit log.
+        because: Why, for the audit log.
+        max_replays: Skip dead letters that were replayed this often.
+        audited: False if the caller writes to the audit log.
+        edits: New payloads, by dead letter.
+    """
     edits = edits or {}
-    found, skipped = _pending(connection, ids)
+    pending, skipped = _lock_pending(session.core, ids)
     now = now_on(session)
     rows = []
-    for letter, old in found:
+    for letter, old in pending:
         if max_replays is not None and letter.replay_count >= max_replays:
             skipped[letter.id] = f"replayed {pluralise(letter.replay_count, 'time')} already"
             continue
-        new = {name: getattr(old, name) for name in CARRIED} | {"payload": letter.payload}
+        new = _copy(old, letter.payload) | {"dead_id": letter.id}
         if letter.id in edits:
-            new |= {"payload": edits[letter.id], "headers": _edited(old.headers, actor)}
-        rows.append(new | {"kind": old.kind, "key": old.key, "replay_of": old.id, "dead_id": letter.id})
-    done = _made(connection, rows, now) if rows else {}
-    changes: dict[str, Counter[str]] = defaultdict(Counter)
-    for row in rows:
-        changes[row["kind"]].update({"dead": -1, "dropped": 1, "submitted": 1, "ready": 1})
-    if done:
-        if not session.sqlite:
-            connection.exec_driver_sql(f"NOTIFY {CHANNEL}")  # workers are told, as of anything that was submitted
-        add(session, changes)
-        failures.add(session, _over(found, done), now)
-    if done and audited:
-        changed = {str(letter.id): _difference(letter.payload, edits[letter.id]) for letter, _ in found if letter.id in edits}
-        what = _jobs(done) | ({"edited": changed} if changed else {})
+            headers = json.loads(old.headers) if old.headers else {}
+            headers[EDITED_HEADER] = actor
+            new |= {"payload": edits[letter.id], "headers": to_json("headers", headers)}
+        rows.append(new)
+    if not rows:
+        return BulkResult({}, skipped)
+    done = _insert_replays(session.core, rows, now)
+    replayed = [each for each in pending if each.letter.id in done]
+    session.notify(CHANNEL)
+    _count_decisions(session, replayed, {"dead": -1, "dropped": 1, "submitted": 1, "ready": 1}, now)
+    if audited:
+        changed = {
+            str(letter.id): _describe_edit(letter.payload, edits[letter.id])
+            for letter, _ in pending
+            if letter.id in edits
+        }
+        what = {"jobs": _by_text(done)} | ({"edited": changed} if changed else {})
         audit.write(session, actor=actor, action="dead.replay", because=because, what=what)
-    return Sorted(done, skipped)
+    return BulkResult(done, skipped)
 
 
-def _made(connection: Connection, rows: Sequence[Mapping[str, Any]], now: datetime) -> dict[int, int]:
-    """Put these jobs in the places of those that died; letter to job. A few statements, however many they are."""
-    olds = [row["replay_of"] for row in rows]
-    connection.execute(update(job).where(job.c.id.in_(olds)).values(state=DROPPED, current=False))
+def _copy(old: Any, payload: bytes) -> dict[str, Any]:
+    """Return the values of a new job that replaces an old one."""
+    copied = {name: getattr(old, name) for name in COPIED_COLUMNS}
+    return copied | {"payload": payload, "kind": old.kind, "key": old.key, "replay_of": old.id}
+
+
+def _insert_replays(
+    connection: Connection, rows: Sequence[Mapping[str, Any]], now: datetime
+) -> dict[int, int]:
+    """Replace dead jobs by new ones, with the same few statements for any number of them.
+
+    Returns:
+        The new job of each dead letter.
+    """
+    old_ids = [row["replay_of"] for row in rows]
+    dropped = update(job).where(job.c.id.in_(old_ids)).values(state=DROPPED, current=False)
+    connection.execute(dropped)
+    values = [{**row, "created_at": now, "due_at": now} for row in rows]
     new = insert(job).returning(job.c.dead_id, job.c.id)
-    created = connection.execute(new, [{**row, "created_at": now, "due_at": now} for row in rows])
-    made: dict[int, int] = {row.dead_id: row.id for row in created}
-    done = {row["dead_id"]: made[row["dead_id"]] for row in rows}
-    again = update(dead).where(dead.c.id == bindparam("letter"))
-    again = again.values(
-        status="replaying", replay_count=dead.c.replay_count + 1, replay_job_id=bindparam("made"), blocked=False,
-        blocked_until=null(), updated_at=now,
-    )  # fmt: skip
-    connection.execute(again, [{"letter": letter, "made": job_id} for letter, job_id in done.items()])
+    created = {row.dead_id: row.id for row in connection.execute(new, values)}
+    done: dict[int, int] = {row["dead_id"]: created[row["dead_id"]] for row in rows}
+    replaying = (
+        update(dead)
+        .where(dead.c.id == bindparam("letter"))
+        .values(
+            status="replaying",
+            replay_count=dead.c.replay_count + 1,
+            replay_job_id=bindparam("new_job"),
+            blocked=False,
+            blocked_until=null(),
+            updated_at=now,
+        )
+    )
+    connection.execute(
+        replaying, [{"letter": letter, "new_job": job_id} for letter, job_id in done.items()]
+    )
     return done
 
 
-def _edited(headers: str | None, actor: str) -> str | None:
-    """The headers of a job whose payload is not the letter's own any more; the letter keeps that."""
-    return mapping("headers", {**(json.loads(headers) if headers else {}), EDITED: actor})
-
-
-def _difference(before: bytes, after: bytes) -> dict[str, Any]:
-    """What the audit has of an edit: which payload it was, and which it became; not what is in them."""
+def _describe_edit(before: bytes, after: bytes) -> dict[str, Any]:
+    """Return digests of both payloads for the audit log, which must not contain payloads."""
     return {
-        "from": hashlib.sha256(before).hexdigest()[:16], "to": hashlib.sha256(after).hexdigest()[:16], "bytes": len(after),
-    }  # fmt: skip
+        "from": hashlib.sha256(before).hexdigest()[:16],
+        "to": hashlib.sha256(after).hexdigest()[:16],
+        "bytes": len(after),
+    }
 
 
-def discard(session: Session, ids: Sequence[int], /, *, actor: str, because: str) -> Sorted:
-    """Drop each for good. Its key stays taken: a duplicate that comes late does not bring the work back."""
-    audit.said(actor, because)
-    with session.transaction("discard") as connection:
-        return discarded(session, connection, ids, actor=actor, because=because)
+def discard(session: Session, ids: Sequence[int], /, *, actor: str, because: str) -> BulkResult:
+    """Discard dead letters for good. Their keys stay taken, so a late duplicate has no effect."""
+    audit.check_actor(actor, because)
+    with session.transaction("discard"):
+        return discard_in(session, ids, actor=actor, because=because)
 
 
-def discarded(
-    session: Session, connection: Connection, ids: Sequence[int], /, *, actor: str, because: str, audited: bool = True
-) -> Sorted:
-    """The same, in the transaction that is open."""
-    found, skipped = _pending(connection, ids)
+def discard_in(
+    session: Session,
+    ids: Sequence[int],
+    /,
+    *,
+    actor: str,
+    because: str,
+    audited: bool = True,
+) -> BulkResult:
+    """Discard in the open transaction. `audited` is False if the caller writes to the audit log."""
+    pending, skipped = _lock_pending(session.core, ids)
+    if not pending:
+        return BulkResult({}, skipped)
     now = now_on(session)
-    done = {letter.id: old.id for letter, old in found}
-    changes: dict[str, Counter[str]] = defaultdict(Counter)
-    for _letter, old in found:
-        changes[old.kind].update({"dead": -1, "dropped": 1})
-    if done:
-        connection.execute(update(job).where(job.c.id.in_(list(done.values()))).values(state=DROPPED))
-        dropped = {"status": "discarded", "blocked_until": null(), "updated_at": now}
-        connection.execute(update(dead).where(dead.c.id.in_(list(done))).values(dropped))
-        add(session, changes)
-        failures.add(session, _over(found, done), now)
-    if done and audited:
-        audit.write(session, actor=actor, action="dead.discard", because=because, what=_jobs(done))
-    return Sorted(done, skipped)
+    done = {letter.id: old.id for letter, old in pending}
+    session.core.execute(update(job).where(job.c.id.in_(list(done.values()))).values(state=DROPPED))
+    values = {"status": "discarded", "blocked_until": null(), "updated_at": now}
+    session.core.execute(update(dead).where(dead.c.id.in_(list(done))).values(values))
+    _count_decisions(session, pending, {"dead": -1, "dropped": 1}, now)
+    if audited:
+        what = {"jobs": _by_text(done)}
+        audit.write(session, actor=actor, action="dead.discard", because=because, what=what)
+    return BulkResult(done, skipped)
 
 
-_UNBLOCKED = select(exists().where(dead.c.blocked_until <= func.clock_timestamp(), dead.c.status == "pending"))
-"""Whether there is anything. On Postgres a look is one round trip, a transaction four."""
-
-
-def unblock(session: Session, limit: int, /) -> Sorted:
-    """Replay what was blocked until a moment that has come."""
-    if not session.sqlite and not session.core.execute(_UNBLOCKED).scalar():
-        return Sorted({}, {})
+def unblock(session: Session, limit: int, /) -> BulkResult:
+    """Replay blocked dead letters whose time has come."""
+    is_pending = dead.c.status == "pending"
+    # Usually there are none. A query is cheaper than a transaction.
+    is_any_due = exists().where(dead.c.blocked_until <= now_sql(session), is_pending)
+    if not session.core.execute(select(is_any_due)).scalar():
+        return BulkResult({}, {})
     with session.transaction("replay") as connection:
         due = (
             select(dead.c.id)
-            .where(dead.c.blocked_until <= now_on(session), dead.c.status == "pending")
+            .where(dead.c.blocked_until <= now_on(session), is_pending)
             .order_by(dead.c.blocked_until)
             .limit(limit)
             .with_for_update(skip_locked=True)
         )
         ids = connection.execute(due).scalars().all()
         if not ids:
-            return Sorted({}, {})
-        return replayed(session, connection, ids, actor="redrive", because="it was blocked until a time that has come")
+            return BulkResult({}, {})
+        because = "it was blocked until a time that has come"
+        return replay_in(session, ids, actor=audit.REDRIVE_ACTOR, because=because)
 
 
-def _jobs(done: dict[int, int]) -> dict[str, Any]:
-    return {"jobs": {str(letter): job_id for letter, job_id in done.items()}}
+def _count_decisions(
+    session: Session, pending: Sequence[_Pending], change: Mapping[str, int], now: datetime
+) -> None:
+    """Update the counters for dead letters that are no longer pending."""
+    changes: dict[str, Counter[str]] = defaultdict(Counter)
+    for _, old in pending:
+        changes[old.kind].update(change)
+    add(session, changes)
+    groups = ((letter.kind, letter.signature, letter.blocked) for letter, _ in pending)
+    add_failures(session, no_longer_pending(groups), now)
 
 
-def _over(found: Sequence[tuple[Any, Any]], done: dict[int, int]) -> Mapping[Alike, Failed]:
-    """What was done is pending no more."""
-    return dealt_with((letter.kind, letter.signature, letter.blocked) for letter, _old in found if letter.id in done)
+def _by_text(done: Mapping[int, int]) -> dict[str, int]:
+    return {str(id_): job_id for id_, job_id in done.items()}
 
 
-def _pending(connection: Connection, ids: Sequence[int]) -> tuple[list[tuple[Any, Any]], dict[int, str]]:
-    """The letters that may be acted on, each with its job; and why not the others. Locked in one order."""
-    rows = connection.execute(select(dead).where(dead.c.id.in_(list(ids))).order_by(dead.c.id).with_for_update()).all()
-    skipped = dict.fromkeys(ids, "not found") | {row.id: str(row.status) for row in rows if row.status != "pending"}
-    letters_ = [row for row in rows if row.status == "pending"]
-    jobs = {
-        row.id: row
-        for row in connection.execute(
-            select(job).where(job.c.id.in_([row.job_id for row in letters_]), job.c.state == number(DEAD)).with_for_update()
-        )
-    }
-    found = []
-    for row in letters_:
-        if row.job_id in jobs:
-            found.append((row, jobs[row.job_id]))
+def _lock_pending(
+    connection: Connection, ids: Sequence[int]
+) -> tuple[list[_Pending], dict[int, str]]:
+    """Return the pending dead letters with their jobs, and why the others are skipped.
+
+    Rows are locked in one order, so that concurrent actions cannot deadlock.
+    """
+    letters = select(dead).where(dead.c.id.in_(list(ids))).order_by(dead.c.id).with_for_update()
+    rows = connection.execute(letters).all()
+    skipped = dict.fromkeys(ids, "not found")
+    skipped |= {row.id: str(row.status) for row in rows if row.status != "pending"}
+    rows = [row for row in rows if row.status == "pending"]
+    is_dead = job.c.state == sql_int(DEAD)
+    jobs = select(job).where(job.c.id.in_([row.job_id for row in rows]), is_dead)
+    by_id = {row.id: row for row in connection.execute(jobs.with_for_update())}
+    pending = []
+    for row in rows:
+        if row.job_id in by_id:
+            pending.append(_Pending(row, by_id[row.job_id]))
             skipped.pop(row.id, None)
         else:
             skipped[row.id] = "its job no longer exists"
-    return found, skipped
+    return pending, skipped
+
+
+def rerun_done_jobs(
+    session: Session, ids: Sequence[int], /, *, actor: str, because: str
+) -> BulkResult:
+    """Create a new job in the place of each done job. The result is by job, not by dead letter."""
+    audit.check_actor(actor, because)
+    with session.transaction("replay") as connection:
+        query = select(job).where(job.c.id.in_(list(ids))).order_by(job.c.id).with_for_update()
+        skipped = dict.fromkeys(ids, "not found")
+        now = now_on(session)
+        done: dict[int, int] = {}
+        changes: dict[str, Counter[str]] = defaultdict(Counter)
+        for old in connection.execute(query).all():
+            if old.state != DONE or not old.current:
+                skipped[old.id] = STATES[old.state] if old.current else "replaced by a replay"
+                continue
+            skipped.pop(old.id)
+            dropped = update(job).where(job.c.id == old.id)
+            connection.execute(dropped.values(state=DROPPED, current=False))
+            new = insert(job).values(created_at=now, due_at=now, **_copy(old, old.payload))
+            done[old.id] = connection.execute(new.returning(job.c.id)).scalar_one()
+            changes[old.kind].update({"done": -1, "dropped": 1, "submitted": 1, "ready": 1})
+        if done:
+            add(session, changes)
+            what = {"jobs": _by_text(done)}
+            audit.write(session, actor=actor, action="event.replay", because=because, what=what)
+    return BulkResult(done, skipped)

@@ -1,9 +1,12 @@
-"""Group commit: whatever was submitted while the last commit ran is written by the next one.
+"""Group commit: one transaction writes the jobs of all callers that submit at the same time.
 
-A lone caller writes at once, and there is no thread of its own: of those who wait, one writes for all. Those whom one commit has
-answered are on their way back, most likely: the next one is given to the last of half of them, as long as they keep coming. So
-one half is in the database while the other is in the interpreter. And they wake each other, one by one: to wake a thread costs
-more than to write its job, and thirty who are woken at once and then wait for the interpreter cost twice that.
+A single caller writes at once. Of several waiting callers, one becomes the leader and writes for
+all: there is no extra thread. Callers released by one commit usually submit again soon, so the next
+commit waits until about half of them have queued. So one half is in the database while the other
+half runs Python code.
+
+Callers wake each other in a chain. Waking a thread costs more than writing its job, and thirty
+threads that wake at once and wait for the GIL cost twice that.
 """
 
 from __future__ import annotations
@@ -13,227 +16,280 @@ from _thread import LockType, allocate_lock, get_ident
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import sleep
+from typing import TYPE_CHECKING
 
 from ...errors import LedgerUnavailable
-from ..record import NewJob, Submitted
+from ..model import NewJob, Submitted
 
-MOST = 1000
+if TYPE_CHECKING:
+    from ..db.connections import Connections
+
+MAX_BATCH = 1000
 """Jobs in one transaction."""
-PAUSE = 0.0002
-"""Seconds in which somebody has to come for the first in line to go on waiting for the rest."""
+ARRIVAL_SECONDS = 0.0002
+"""The first in the queue waits for the rest as long as another caller arrives within this time."""
 UNTIL_WOKEN = -1.0
-FADING = 0.95
-"""How much of those who were around is still counted on after each commit: some are on their way just now, and in no list."""
+DECAY = 0.95
+"""Decay of the estimated number of submitters per commit. Some are on their way and in no list."""
 
 Write = Callable[[Sequence[NewJob]], list[Submitted]]
 
 
-class Entry:
-    """One caller's jobs, and what became of them. Belongs to its caller, and to the gathering that it has joined."""
+class Submission:
+    """The jobs of one caller, and the result. Belongs to its caller and to the group commit.
+
+    Args:
+        jobs: The jobs.
+        wake: Wakes the caller.
+        can_wait: A thread waits, and calls `check` again after a pause.
+        chains_wakeup: That thread wakes the next one as soon as it is woken.
+    """
 
     __slots__ = (
-        "following",
-        "found",
+        "can_wait",
+        "chains_wakeup",
+        "error",
+        "is_done",
+        "is_leader",
+        "is_overdue",
+        "is_taken",
         "jobs",
-        "leads",
-        "overdue",
-        "passes_on",
-        "patient",
-        "problem",
-        "seen",
-        "settled",
-        "taken",
+        "next_to_wake",
+        "queue_length",
+        "submitted",
         "wake",
     )
 
     def __init__(
-        self, jobs: Sequence[NewJob], wake: Callable[[], object], *, patient: bool = False, passes_on: bool = False
+        self,
+        jobs: Sequence[NewJob],
+        wake: Callable[[], object],
+        *,
+        can_wait: bool = False,
+        chains_wakeup: bool = False,
     ) -> None:
         self.jobs = jobs
         self.wake = wake
-        self.patient = patient
-        """There is a thread that waits, and looks again after a pause."""
-        self.passes_on = passes_on
-        """That thread wakes the following one, as soon as it has been woken itself."""
-        self.leads = False
-        """It is to write for all: whoever sees this calls `lead`."""
-        self.overdue = self.taken = self.settled = False
-        self.seen = 0
-        self.following: Entry | None = None
-        self.found: list[Submitted] | None = None
-        self.problem: BaseException | None = None
+        self.can_wait = can_wait
+        self.chains_wakeup = chains_wakeup
+        self.is_leader = False
+        """It writes for all. The caller that sees this calls `lead`."""
+        self.is_overdue = self.is_taken = self.is_done = False
+        self.queue_length = 0
+        """When it was last checked."""
+        self.next_to_wake: Submission | None = None
+        self.submitted: list[Submitted] | None = None
+        self.error: BaseException | None = None
 
     def result(self) -> list[Submitted]:
-        """What was written for it."""
-        if self.problem is not None:
-            raise self.problem
-        assert self.found is not None
-        return self.found
+        """Return the submitted jobs, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        assert self.submitted is not None
+        return self.submitted
 
 
-class Gathering:
-    """Callers whose jobs are written together. Threads and event loops may share it; a forked child makes its own."""
+class GroupCommit:
+    """Writes submissions together. Threads and event loops may share it, forked children may not.
+
+    Args:
+        write: Writes jobs in one transaction.
+    """
 
     def __init__(self, write: Write) -> None:
         self._write = write
         self._lock = allocate_lock()
-        self._waiting: list[Entry] = []
-        self._busy = False
-        self._around = 1.0
-        self._expected = 1
+        self._queue: list[Submission] = []
+        self._is_writing = False
+        self._submitter_estimate = 1.0
+        self._batch_target = 1
 
     def submit(self, jobs: Sequence[NewJob], /) -> list[Submitted]:
-        """Write these, alone or together with others."""
+        """Write jobs, alone or together with other callers."""
         waits = allocate_lock()
         waits.acquire()
-        # Ctrl+C goes to the main thread: nobody may depend on it to be woken.
-        entry = Entry(jobs, partial(_release, waits), patient=True, passes_on=get_ident() != threading.main_thread().ident)
-        pause = self.join(entry)
+        # Ctrl+C interrupts the main thread, so no other thread may depend on it to be woken.
+        chains_wakeup = get_ident() != threading.main_thread().ident
+        wake = partial(_release, waits)
+        submission = Submission(jobs, wake, can_wait=True, chains_wakeup=chains_wakeup)
+        pause = self.join(submission)
         try:
-            while not entry.leads and not entry.settled:
+            while not submission.is_leader and not submission.is_done:
                 waits.acquire(timeout=pause)
-                if not entry.settled:
-                    pause = self.look(entry)
+                if not submission.is_done:
+                    pause = self.check(submission)
         except BaseException:
-            self._leave(entry)
+            self._leave(submission)
             raise
-        if entry.leads:
-            self.lead(entry)
-        elif entry.passes_on:
-            _wake(entry.following)
-        return entry.result()
+        if submission.is_leader:
+            self.lead(submission)
+        elif submission.chains_wakeup:
+            _wake(submission.next_to_wake)
+        return submission.result()
 
-    def join(self, entry: Entry, /) -> float:
-        """Stand in line. How long to wait before the next `look`, if not woken; not at all where `entry.leads`."""
+    def join(self, submission: Submission, /) -> float:
+        """Join the queue.
+
+        Returns:
+            Seconds to wait before `check`, unless woken. 0 if the submission is the leader.
+        """
         with self._lock:
-            self._waiting.append(entry)
-            return self._step(entry)
+            self._queue.append(submission)
+            return self._elect(submission)
 
-    def look(self, entry: Entry, /) -> float:
-        """The same for one who was woken and is not settled, or has waited as long as it was told."""
+    def check(self, submission: Submission, /) -> float:
+        """Check again, after the caller was woken or has waited. Returns the same as `join`."""
         with self._lock:
-            return self._step(entry)
+            return self._elect(submission)
 
-    def _step(self, entry: Entry) -> float:
-        waiting = self._waiting
-        if self._busy or entry.taken:
+    def _elect(self, submission: Submission) -> float:
+        """Make the submission the leader, if the batch is full or nobody else arrives."""
+        queue = self._queue
+        if self._is_writing or submission.is_taken:
             return UNTIL_WOKEN
-        if len(waiting) < self._expected:
-            if waiting[0] is not entry:
+        if len(queue) < self._batch_target:
+            if queue[0] is not submission:
                 return UNTIL_WOKEN
-            if entry.patient and len(waiting) > entry.seen:
-                entry.seen = len(waiting)
-                return PAUSE
-            entry.overdue = True
-        self._busy = entry.leads = True
+            if submission.can_wait and len(queue) > submission.queue_length:
+                submission.queue_length = len(queue)
+                return ARRIVAL_SECONDS
+            submission.is_overdue = True
+        self._is_writing = submission.is_leader = True
         return 0.0
 
-    def lead(self, leader: Entry, /) -> None:
-        """Write for all who are here, wake them, and hand over to who has come meanwhile."""
-        if not leader.patient:
-            self._gather()
+    def lead(self, leader: Submission, /) -> None:
+        """Write for all in the queue, wake them, and wake the next leader."""
+        if not leader.can_wait:
+            self._wait_for_batch()
         with self._lock:
-            together = self._take(leader)
+            batch = self._take_batch(leader)
         try:
-            self._together(together)
+            self._write_batch(batch)
         finally:
             with self._lock:
-                self._busy = False
-                around = len(together) + len(self._waiting)
-                self._around = around if leader.overdue else max(around, self._around * FADING)
-                self._expected = max(1, round(self._around / 2))
-                next_in_line = self._waiting[0] if self._waiting else None
+                self._is_writing = False
+                submitters = len(batch) + len(self._queue)
+                self._submitter_estimate = (
+                    submitters
+                    if leader.is_overdue
+                    else max(submitters, self._submitter_estimate * DECAY)
+                )
+                self._batch_target = max(1, round(self._submitter_estimate / 2))
+                next_leader = self._queue[0] if self._queue else None
                 following = None
-                for entry in reversed(together):
-                    entry.settled = True
-                    if entry is not leader:
-                        entry.following, following = following, entry
-            if next_in_line is not None:
-                next_in_line.wake()
+                for submission in reversed(batch):
+                    submission.is_done = True
+                    if submission is not leader:
+                        submission.next_to_wake, following = following, submission
+            if next_leader is not None:
+                next_leader.wake()
             _wake(following)
 
-    def _gather(self) -> None:
-        """Of an event loop's: it could not wait in line, so it waits here, where it is a thread's."""
-        came = 0
-        while came < len(self._waiting) < self._expected:
-            came = len(self._waiting)
-            sleep(PAUSE)
+    def _wait_for_batch(self) -> None:
+        """Wait for the leader of an event loop, which could not wait in the queue."""
+        length = 0
+        while length < len(self._queue) < self._batch_target:
+            length = len(self._queue)
+            sleep(ARRIVAL_SECONDS)
 
-    def _take(self, leader: Entry) -> list[Entry]:
-        """Whoever waits, as far as they go into one transaction; the leader in any case."""
-        left = MOST - len(leader.jobs)
-        together: list[Entry] = []
-        rest: list[Entry] = []
-        for entry in self._waiting:
-            if entry is not leader:
-                left -= len(entry.jobs)
-            (together if entry is leader or left >= 0 else rest).append(entry)
-        self._waiting = rest
-        for entry in together:
-            entry.taken = True
-        return together
+    def _take_batch(self, leader: Submission) -> list[Submission]:
+        """Take the leader and as many others from the queue as fit into one transaction."""
+        capacity = MAX_BATCH - len(leader.jobs)
+        batch: list[Submission] = []
+        rest: list[Submission] = []
+        for submission in self._queue:
+            if submission is not leader:
+                capacity -= len(submission.jobs)
+            (batch if submission is leader or capacity >= 0 else rest).append(submission)
+        self._queue = rest
+        for submission in batch:
+            submission.is_taken = True
+        return batch
 
-    def _together(self, entries: list[Entry]) -> None:
+    def _write_batch(self, batch: list[Submission]) -> None:
         try:
-            found = self._write([job for entry in entries for job in entry.jobs])
-        except BaseException as problem:
-            # An unreachable database fails for all: to ask it once for each would multiply its timeout by the callers.
-            if len(entries) == 1 or not isinstance(problem, Exception) or isinstance(problem, LedgerUnavailable):
-                for entry in entries:
-                    entry.problem = problem
+            submitted = self._write([job for submission in batch for job in submission.jobs])
+        except BaseException as error:
+            # An unreachable database fails for all. A retry for each caller would multiply its
+            # timeout by the number of callers.
+            is_final = not isinstance(error, Exception) or isinstance(error, LedgerUnavailable)
+            if len(batch) == 1 or is_final:
+                for submission in batch:
+                    submission.error = error
                 return
-            for entry in entries:  # one bad apple: each by itself
-                self._together([entry])
+            for submission in batch:  # one of them is at fault: write each by itself
+                self._write_batch([submission])
             return
         start = 0
-        for entry in entries:
-            entry.found = found[start : start + len(entry.jobs)]
-            start += len(entry.jobs)
+        for submission in batch:
+            submission.submitted = submitted[start : start + len(submission.jobs)]
+            start += len(submission.jobs)
 
-    def _leave(self, entry: Entry) -> None:
-        """Its caller was interrupted. What is not begun is not written, and none of the others may notice."""
+    def _leave(self, submission: Submission) -> None:
+        """Remove a submission whose caller was interrupted, without an effect on the others."""
         with self._lock:
-            if not entry.taken and not entry.leads:
-                self._waiting.remove(entry)
-            passes_on = entry.passes_on and entry.settled
-            entry.passes_on = passes_on
-            next_in_line = self._waiting[0] if self._waiting and not self._busy else None
-        if entry.leads:
-            self.lead(entry)
-        if passes_on:
-            _wake(entry.following)
-        if next_in_line is not None:
-            next_in_line.wake()
+            if not submission.is_taken and not submission.is_leader:
+                self._queue.remove(submission)
+            chains_wakeup = submission.chains_wakeup and submission.is_done
+            submission.chains_wakeup = chains_wakeup
+            next_leader = self._queue[0] if self._queue and not self._is_writing else None
+        if submission.is_leader:
+            self.lead(submission)
+        if chains_wakeup:
+            _wake(submission.next_to_wake)
+        if next_leader is not None:
+            next_leader.wake()
 
 
 def _release(waits: LockType) -> None:
     try:
         waits.release()
     except RuntimeError:
-        pass  # woken already, and not yet awake
+        pass  # already woken
 
 
-def _wake(entry: Entry | None) -> None:
-    """Wake this one and the following; or leave them to it."""
-    while entry is not None:
-        following = entry.following
-        entry.wake()
-        if entry.passes_on:
+def _wake(submission: Submission | None) -> None:
+    """Wake a submission and those after it, up to one that wakes the rest."""
+    while submission is not None:
+        following = submission.next_to_wake
+        submission.wake()
+        if submission.chains_wakeup:
             return
-        entry = following
+        submission = following
 
 
-def distinct(jobs: Sequence[NewJob], write: Write, /) -> list[Submitted]:
-    """Write each key once and in one order for everybody, so that two who submit the same keys never wait for each other."""
+def write_jobs(
+    connections: Connections, notify: Callable[[], None], jobs: Sequence[NewJob], /
+) -> list[Submitted]:
+    """Write jobs in one transaction, and notify the workers of this process."""
+    try:
+        submitted = _write_once(connections, jobs)
+    except LedgerUnavailable as error:
+        if not error.stale:
+            raise
+        # The idle connection was dead, or leads to a demoted primary. A job is written once for its
+        # key, so a retry is safe even if the first attempt was executed.
+        submitted = _write_once(connections, jobs)
+    notify()
+    return submitted
+
+
+def _write_once(connections: Connections, jobs: Sequence[NewJob]) -> list[Submitted]:
+    with connections.group_commit.use() as session:
+        return submit_deduplicated(jobs, lambda new: connections.store.submit(session, new))
+
+
+def submit_deduplicated(jobs: Sequence[NewJob], write: Write, /) -> list[Submitted]:
+    """Write each key once, sorted, so that concurrent writers cannot deadlock."""
     if len(jobs) == 1:
         return write(jobs)
-    first = {new[:2]: new for new in reversed(jobs)}
-    names = sorted(first)
-    found = dict(zip(names, write([first[name] for name in names]), strict=True))
+    first = {job[:2]: job for job in reversed(jobs)}
+    keys = sorted(first)
+    submitted_by_key = dict(zip(keys, write([first[key] for key in keys]), strict=True))
     results = []
-    for new in jobs:
-        submitted = found[new[:2]]
+    for job in jobs:
+        submitted = submitted_by_key[job[:2]]
         results.append(submitted)
-        if len(names) < len(jobs) and submitted.created:
-            found[new[:2]] = submitted._replace(created=False)
+        if len(keys) < len(jobs) and submitted.created:
+            submitted_by_key[job[:2]] = submitted._replace(created=False)
     return results

@@ -1,103 +1,167 @@
-"""Reap: leases that ran out. A crash is an outcome: it is recorded first, and may be the last one."""
+"""Recovery of expired leases: what becomes of a job whose worker crashed or lost its lease."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, exists, func, insert, null, select, update
+from sqlalchemy import Connection, bindparam, exists, insert, null, select, update
 
-from ..db.clock import now_on
-from ..db.compiled import number
+from ..db.clock import now_on, now_sql
+from ..db.compiled import sql_int
+from ..db.partition_tables import work
 from ..db.session import Session
 from ..db.tables import attempt, dead, job, worker
-from ..events import origin
+from ..events import read_origin
 from ..failpoint import crash_point
-from ..state import DEAD, LEASED, LOST, READY
-from ..stats import failures
-from ..stats.counters import add
-from ..stats.failure_deltas import Alike, Failed, gathered
-from .lease_expiry import Loss, after_loss
+from ..model import DEAD, LEASED, LOST, QUARANTINE, READY
+from ..stats.failure_groups import FailureDelta, FailureGroup, merge_deltas
+from ..store.counters import add, add_failures
+
+QUARANTINE_CRASHES = 2
+"""Crashes after which a job runs alone. One crash may be an operator's kill, or another job's
+fault."""
+MAX_CRASHES = 3
+MICROSECOND = timedelta(microseconds=1)
+
+
+class ExpiredJob(NamedTuple):
+    """The state of a job after its lease expired."""
+
+    state: int
+    crashes: int
+    priority: int
+    lost_attempt: bool
+    """An attempt had started, and is recorded as lost."""
+    reason: str | None
+    """Why the job is dead or retried."""
+
+
+def after_lease_expiry(
+    *,
+    started: bool,
+    alive: bool,
+    attempts: int,
+    max_attempts: int | None,
+    crashes: int,
+    priority: int,
+) -> ExpiredJob:
+    """Decide what becomes of a job whose lease expired.
+
+    A job that was only claimed goes back unchanged. A started attempt counts, and counts as a crash
+    of its worker.
+
+    Args:
+        started: Whether the attempt had started.
+        alive: The worker sent a heartbeat after the lease expired, so it did not crash.
+        attempts: Attempts of the job, with this one.
+        max_attempts: Maximum number of attempts.
+        crashes: Crashes before this one.
+        priority: Priority of the job.
+    """
+    if not started:
+        return ExpiredJob(READY, crashes, priority, False, None)
+    if not alive:
+        crashes += 1
+    if crashes >= MAX_CRASHES:
+        return ExpiredJob(DEAD, crashes, priority, True, "crashed_worker")
+    if max_attempts is not None and attempts >= max_attempts:
+        return ExpiredJob(DEAD, crashes, priority, True, "attempts")
+    if alive:
+        return ExpiredJob(READY, crashes, priority, True, "lost_lease")
+    is_quarantined = crashes >= QUARANTINE_CRASHES
+    next_priority = QUARANTINE if is_quarantined else priority
+    return ExpiredJob(READY, crashes, next_priority, True, "lost_worker")
+
 
 _COLUMNS = (
-    job.c.id, job.c.fence, job.c.kind, job.c.key, job.c.priority, job.c.attempts, job.c.max_attempts, job.c.crashes, job.c.worker,
-    job.c.started_at, job.c.reason, job.c.lease_until, job.c.dead_id, job.c.version, job.c.payload, job.c.headers, job.c.ids,
-    worker.c.seen_at,
-)  # fmt: skip
-_BACK = (
+    *("id", "fence", "kind", "key", "priority", "attempts", "max_attempts", "crashes", "worker"),
+    *("started_at", "reason", "lease_until", "dead_id", "version", "payload", "headers", "ids"),
+)
+_UPDATE_JOB = (
     update(job)
     .where(job.c.id == bindparam("of_id"))
     .values(
         state=bindparam("to_state"),
         crashes=bindparam("to_crashes"),
         priority=bindparam("to_priority"),
-        reason=bindparam("why"),
-        error=bindparam("fault"),
+        reason=bindparam("to_reason"),
+        error=bindparam("to_error"),
         lease_until=null(),
-        started_at=bindparam("began"),
-        due_at=bindparam("due"),
-        ended_at=bindparam("ended"),
+        started_at=bindparam("to_started"),
+        due_at=bindparam("now"),
+        ended_at=bindparam("to_ended"),
     )
 )
-_EXPIRED = select(exists().where(job.c.state == number(LEASED), job.c.lease_until < func.clock_timestamp()))
-_RETURNED = (
+_UPDATE_LETTER = (
     update(dead)
     .where(dead.c.id == bindparam("of_id"))
     .values(
-        status="pending", job_id=bindparam("died"), reason=bindparam("why"), blocked=False, blocked_until=null(),
-        error=bindparam("fault"), signature=bindparam("why"), attempts=bindparam("made"), last_attempt_at=bindparam("last"),
-        updated_at=bindparam("moment"),
+        status="pending",
+        job_id=bindparam("to_job"),
+        reason=bindparam("to_reason"),
+        blocked=False,
+        blocked_until=null(),
+        error=bindparam("to_error"),
+        signature=bindparam("to_reason"),
+        attempts=bindparam("to_attempts"),
+        last_attempt_at=bindparam("to_last"),
+        updated_at=bindparam("now"),
     )
-)  # fmt: skip
+)
 
 
-def reap(session: Session, limit: int, /, *, trusts: Callable[[datetime], bool] | None = None) -> list[int]:
-    """Take back leases that ran out, the oldest first.
+def reap(
+    session: Session, limit: int, /, *, trusts: Callable[[datetime], bool] | None = None
+) -> list[int]:
+    """Recover expired leases, the oldest first.
 
     Args:
-        session: With no transaction open.
+        session: A session without a transaction.
         limit: Maximum number of leases.
-        trusts: Whether leases may be measured by this time of the ledger's clock; if not, none is taken back.
+        trusts: Whether leases may be measured by this time of the ledger's clock. If not, none is
+            recovered.
 
     Returns:
         The ids of their jobs.
     """
-    if not session.sqlite and not _any_expired(session):
+    if not _has_expired(session):
         return []
     with session.transaction("reap") as connection:
         now = now_on(session)
         if trusts is not None and not trusts(now):
             return []
         expired = (
-            select(*_COLUMNS)
+            select(*(job.c[name] for name in _COLUMNS), worker.c.seen_at)
             .outerjoin_from(job, worker, worker.c.name == job.c.worker)
-            .where(job.c.state == number(LEASED), job.c.lease_until < now)
+            .where(job.c.state == sql_int(LEASED), job.c.lease_until < now)
             .order_by(job.c.lease_until)
             .limit(limit)
             .with_for_update(of=job, skip_locked=True)
         )
-        lost = connection.execute(expired).all()
-        if lost:
-            _record(session, connection, lost, now)
-    return [row.id for row in lost]
+        rows = connection.execute(expired).all()
+        if rows:
+            _record(session, connection, rows, now)
+    return [row.id for row in rows]
 
 
-def _any_expired(session: Session) -> bool:
-    """Most of the time there are none. On Postgres a look is one round trip, a transaction four."""
+def _has_expired(session: Session) -> bool:
+    """Return whether any lease expired. Usually not: a query is cheaper than a transaction."""
     crash_point("reap.before_commit")
-    found = session.core.execute(_EXPIRED).scalar()
+    is_expired = (job.c.state == sql_int(LEASED), job.c.lease_until < now_sql(session))
+    has_expired = session.core.execute(select(exists().where(*is_expired))).scalar()
     crash_point("reap.after_commit")
-    return bool(found)
+    return bool(has_expired)
 
 
-def _record(session: Session, connection: Connection, lost: Any, now: Any) -> None:
+def _record(session: Session, connection: Connection, rows: Sequence[Any], now: datetime) -> None:
     changes: dict[str, Counter[str]] = defaultdict(Counter)
-    failed: list[tuple[Alike, Failed]] = []
-    backs, attempts, letters, returned = [], [], [], []
-    for row in lost:
-        after = after_loss(
+    failures: list[tuple[FailureGroup, FailureDelta]] = []
+    jobs, attempts, new_letters, old_letters = [], [], [], []
+    for row in rows:
+        after = after_lease_expiry(
             started=row.started_at is not None,
             alive=row.seen_at is not None and row.seen_at > row.lease_until,
             attempts=row.attempts,
@@ -105,54 +169,112 @@ def _record(session: Session, connection: Connection, lost: Any, now: Any) -> No
             crashes=row.crashes,
             priority=row.priority,
         )
-        error = _words(row, after)
+        error = _describe(row, after)
         is_dead = after.state == DEAD
-        backs.append(
+        jobs.append(
             {
-                "of_id": row.id, "to_state": after.state, "to_crashes": after.crashes, "to_priority": after.priority,
-                # What was only claimed goes back as it was, with what it was given back for before.
-                "why": after.reason if after.attempt else row.reason, "fault": error,
-                "began": row.started_at if is_dead else None, "due": now, "ended": now if is_dead else None,
+                "of_id": row.id,
+                "to_state": after.state,
+                "to_crashes": after.crashes,
+                "to_priority": after.priority,
+                # A job that was only claimed keeps its reason.
+                "to_reason": after.reason if after.lost_attempt else row.reason,
+                "to_error": error,
+                "to_started": row.started_at if is_dead else None,
+                "to_ended": now if is_dead else None,
+                "now": now,
             }
-        )  # fmt: skip
+        )
         changes[row.kind].update({"leased": -1, "dead" if is_dead else "ready": 1})
-        if after.attempt or is_dead:
-            died = int(is_dead)
-            failed.append(((row.kind, after.reason or ""), Failed(int(after.attempt), died, died, 0, row.id, error)))
-        if after.attempt:
+        if after.lost_attempt:
+            delta = FailureDelta(1, int(is_dead), int(is_dead), 0, row.id, error)
+            failures.append(((row.kind, after.reason or ""), delta))
             attempts.append(
                 {
-                    "job_id": row.id, "fence": row.fence, "number": row.attempts, "outcome": LOST, "worker": row.worker,
-                    "reason": after.reason, "error": error, "started_at": row.started_at, "ended_at": now,
+                    "job_id": row.id,
+                    "fence": row.fence,
+                    "number": row.attempts,
+                    "outcome": LOST,
+                    "worker": row.worker,
+                    "reason": after.reason,
+                    "error": error,
+                    "started_at": row.started_at,
+                    "ended_at": now,
                 }
-            )  # fmt: skip
+            )
         if is_dead and row.dead_id is not None:
-            returned.append(
+            old_letters.append(
                 {
-                    "of_id": row.dead_id, "died": row.id, "why": after.reason, "fault": error, "made": row.attempts,
-                    "last": row.started_at, "moment": now,
+                    "of_id": row.dead_id,
+                    "to_job": row.id,
+                    "to_reason": after.reason,
+                    "to_error": error,
+                    "to_attempts": row.attempts,
+                    "to_last": row.started_at,
+                    "now": now,
                 }
-            )  # fmt: skip
+            )
         elif is_dead:
-            source, source_id = origin(row.headers)
-            letters.append(
+            source, source_id = read_origin(row.headers)
+            copied = ("kind", "key", "attempts", "version", "payload", "headers", "ids")
+            new_letters.append(
                 {
-                    "kind": row.kind, "key": row.key, "job_id": row.id, "reason": after.reason, "error": error,
-                    "signature": after.reason, "attempts": row.attempts, "version": row.version, "payload": row.payload,
-                    "headers": row.headers, "ids": row.ids, "last_attempt_at": row.started_at,
-                    "created_at": now, "updated_at": now, "source": source, "source_id": source_id,
+                    **{name: getattr(row, name) for name in copied},
+                    "job_id": row.id,
+                    "reason": after.reason,
+                    "error": error,
+                    "signature": after.reason,
+                    "source": source,
+                    "source_id": source_id,
+                    "last_attempt_at": row.started_at,
+                    "created_at": now,
+                    "updated_at": now,
                 }
-            )  # fmt: skip
-    for statement, rows in ((_BACK, backs), (insert(attempt), attempts), (insert(dead), letters), (_RETURNED, returned)):
-        if rows:
-            connection.execute(statement, rows)
+            )
+    for statement, values in (
+        (_UPDATE_JOB, jobs),
+        (insert(attempt), attempts),
+        (insert(dead), new_letters),
+        (_UPDATE_LETTER, old_letters),
+    ):
+        if values:
+            connection.execute(statement, values)
     add(session, changes)
-    failures.add(session, gathered(failed), now)
+    add_failures(session, merge_deltas(failures), now)
 
 
-def _words(row: Any, after: Loss) -> str | None:
-    if not after.attempt:
+def _describe(row: Any, after: ExpiredJob) -> str | None:
+    if not after.lost_attempt:
         return None
     if after.state == READY and after.reason == "lost_lease":
         return f"the worker {row.worker} did not renew its lease"
-    return f"the worker {row.worker} was lost, with its lease, during attempt {row.attempts} (crash {after.crashes})"
+    return (
+        f"the worker {row.worker} was lost, with its lease, during attempt {row.attempts} "
+        f"(crash {after.crashes})"
+    )
+
+
+def expire_leases_of_dead_workers(session: Session, names: Sequence[str], /) -> int:
+    """Expire all leases of workers whose processes are known to be dead, also of partitions.
+
+    `reap` then recovers them. A worker's name must belong to one process only.
+
+    Returns:
+        The number of leases.
+    """
+    if not names:
+        return 0
+    with session.transaction("bury") as connection:
+        now = now_on(session)
+        expired = now - MICROSECOND
+        held = (job.c.state == sql_int(LEASED), job.c.worker.in_(list(names)))
+        jobs = update(job).where(*held).values(lease_until=expired)
+        held = (work.c.lease_until.is_not(None), work.c.worker.in_(list(names)))
+        partitions = update(work).where(*held).values(lease_until=expired)
+        count = connection.execute(jobs).rowcount + connection.execute(partitions).rowcount
+        # The last heartbeat must be before the expiry, or the leases would not count as crashes. It
+        # must also be before `ended_at`: a worker that stops in order has both at the same time.
+        is_dead = worker.c.name.in_(list(names))
+        values = {"ended_at": now, "seen_at": expired - MICROSECOND}
+        connection.execute(update(worker).where(is_dead).values(values))
+        return count

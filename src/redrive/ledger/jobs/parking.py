@@ -1,25 +1,24 @@
-"""Kinds: which are parked, and for what. Seen by all workers and by the operator, decided by whoever sees an outage."""
+"""Parked job types: paused in all workers after an outage of the service that they call."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import select, update
-from sqlalchemy.dialects.postgresql import insert as insert_postgres
-from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 
 from .. import audit
 from ..db.clock import now_on
+from ..db.dialect import upsert
 from ..db.session import Session
 from ..db.tables import kind
-from ..validation import words
+from ..validation import storable_text
 
-ACTOR = "redrive"
+_is_parked = kind.c.parked_at.is_not(None)
 
 
-class Parked(NamedTuple):
-    """A kind that is not handed out for now."""
+class ParkedKind(NamedTuple):
+    """A job type that is not claimed for now."""
 
     kind: str
     signature: str
@@ -29,62 +28,111 @@ class Parked(NamedTuple):
     probes: int
 
 
-def parked(session: Session, /) -> dict[str, Parked]:
-    """The kinds that are parked."""
-    columns = (kind.c.kind, kind.c.signature, kind.c.reason, kind.c.parked_at, kind.c.parked_until, kind.c.probes)
-    rows = session.core.execute(select(*columns).where(kind.c.parked_at.is_not(None)))
-    return {row[0]: Parked(row[0], row[1] or "", row[2] or "", row[3], row[4] or row[3], row[5]) for row in rows}
+def parked_kinds(session: Session, /) -> dict[str, ParkedKind]:
+    """Return the parked job types."""
+    names = ("kind", "signature", "reason", "parked_at", "parked_until", "probes")
+    rows = session.core.execute(select(*(kind.c[name] for name in names)).where(_is_parked))
+    return {
+        name: ParkedKind(name, signature or "", reason or "", since, probe_at or since, probes)
+        for name, signature, reason, since, probe_at, probes in rows
+    }
 
 
 def park(session: Session, name: str, /, *, signature: str, reason: str, seconds: float) -> bool:
-    """Hand this kind out no more, until it is probed, in so many seconds. False: another was first."""
-    with session.transaction("park") as connection:
-        known(session, name)
+    """Park a job type until its first probe.
+
+    Args:
+        session: A session without a transaction.
+        name: The job type.
+        signature: Signature of the errors.
+        reason: Why, for operators.
+        seconds: Time until the first probe.
+
+    Returns:
+        False if it was parked already.
+    """
+    with session.transaction("park"):
+        ensure_kind_row(session, name)
         now = now_on(session)
-        stored = {
-            "parked_at": now, "parked_until": now + timedelta(seconds=seconds), "signature": words(signature),
-            "reason": words(reason), "probes": 0, "updated_at": now,
-        }  # fmt: skip
-        new = update(kind).where(kind.c.kind == name, kind.c.parked_at.is_(None)).values(**stored)
-        if not connection.execute(new).rowcount:
-            return False
-        audit.write(session, actor=ACTOR, action="kind.park", because=reason, what={"kind": name, "signature": signature})
-        return True
+        is_parked = _update(
+            session,
+            (kind.c.kind == name, kind.c.parked_at.is_(None)),
+            parked_at=now,
+            parked_until=now + timedelta(seconds=seconds),
+            signature=storable_text(signature),
+            reason=storable_text(reason),
+            probes=0,
+            updated_at=now,
+        )
+        if is_parked:
+            what = {"kind": name, "signature": signature}
+            actor = audit.REDRIVE_ACTOR
+            audit.write(session, actor=actor, action="kind.park", because=reason, what=what)
+        return is_parked
 
 
 def probe(session: Session, name: str, /, *, seconds: float) -> bool:
-    """Take the right to try one job of a parked kind; the next is in so many seconds. False: not yet, or another has it."""
-    with session.transaction("park") as connection:
+    """Take the right to run one job of a parked job type. The next probe is after `seconds`.
+
+    Returns:
+        False if it is too early, or another worker has the right.
+    """
+    with session.transaction("park"):
         now = now_on(session)
-        due = (kind.c.kind == name, kind.c.parked_at.is_not(None), kind.c.parked_until <= now)
-        later = {"parked_until": now + timedelta(seconds=seconds), "probes": kind.c.probes + 1, "updated_at": now}
-        return bool(connection.execute(update(kind).where(*due).values(**later)).rowcount)
+        return _update(
+            session,
+            (kind.c.kind == name, _is_parked, kind.c.parked_until <= now),
+            parked_until=now + timedelta(seconds=seconds),
+            probes=kind.c.probes + 1,
+            updated_at=now,
+        )
 
 
 def probe_again(session: Session, name: str, /, *, probes: int, seconds: float) -> bool:
-    """Undo the longer wait: the last probe said nothing about the service. The next one is in so many seconds.
+    """Take back a probe that told nothing about the service. The next probe is after `seconds`.
 
-    probes: their number with that probe. False: another worker has probed since then, or it is not parked.
+    Args:
+        session: A session without a transaction.
+        name: The job type.
+        probes: Number of probes, with that probe.
+        seconds: Time until the next probe.
+
+    Returns:
+        False if another worker has probed since then, or the job type is not parked.
     """
-    with session.transaction("park") as connection:
+    with session.transaction("park"):
         now = now_on(session)
-        same = (kind.c.kind == name, kind.c.parked_at.is_not(None), kind.c.probes == probes)
-        sooner = {"parked_until": now + timedelta(seconds=seconds), "probes": probes - 1, "updated_at": now}
-        return bool(connection.execute(update(kind).where(*same).values(**sooner)).rowcount)
+        return _update(
+            session,
+            (kind.c.kind == name, _is_parked, kind.c.probes == probes),
+            parked_until=now + timedelta(seconds=seconds),
+            probes=probes - 1,
+            updated_at=now,
+        )
 
 
 def unpark(session: Session, name: str, /, *, because: str) -> bool:
-    """Hand this kind out again. False: it was not parked."""
-    with session.transaction("park") as connection:
-        none = {"parked_at": None, "parked_until": None, "signature": None, "reason": None, "probes": 0}
-        freed = update(kind).where(kind.c.kind == name, kind.c.parked_at.is_not(None)).values(**none, updated_at=now_on(session))
-        if not connection.execute(freed).rowcount:
-            return False
-        audit.write(session, actor=ACTOR, action="kind.unpark", because=because, what={"kind": name})
-        return True
+    """Resume a job type. Returns False if it was not parked."""
+    with session.transaction("park"):
+        was_parked = _update(
+            session,
+            (kind.c.kind == name, _is_parked),
+            **dict.fromkeys(("parked_at", "parked_until", "signature", "reason")),
+            probes=0,
+            updated_at=now_on(session),
+        )
+        if was_parked:
+            what = {"kind": name}
+            actor = audit.REDRIVE_ACTOR
+            audit.write(session, actor=actor, action="kind.unpark", because=because, what=what)
+        return was_parked
 
 
-def known(session: Session, name: str, /) -> None:
-    """See to it that the kind has a row, in the transaction that is open."""
-    new = (insert_sqlite if session.sqlite else insert_postgres)(kind).values(kind=name, updated_at=now_on(session))
+def _update(session: Session, where: tuple[Any, ...], **values: Any) -> bool:
+    return bool(session.core.execute(update(kind).where(*where).values(**values)).rowcount)
+
+
+def ensure_kind_row(session: Session, name: str, /) -> None:
+    """Insert the row of a job type if it is missing, in the open transaction."""
+    new = upsert(session, kind).values(kind=name, updated_at=now_on(session))
     session.core.execute(new.on_conflict_do_nothing(index_elements=[kind.c.kind]))

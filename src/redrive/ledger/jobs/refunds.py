@@ -1,4 +1,4 @@
-"""Pardon: give back attempts and crashes that were charged to a job and were not its fault."""
+"""Refunds: take back attempts and crashes that were not the fault of the job."""
 
 from __future__ import annotations
 
@@ -7,111 +7,115 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import bindparam, case, func, null, select, update
 
-from ..db.compiled import number
+from ..db.compiled import sql_int
 from ..db.session import Session
 from ..db.tables import attempt, job
-from ..record import Lease, Settlement
-from ..state import FAILED, LEASED, LOST, QUARANTINE, READY
-from ..stats import counters
-from .lease_expiry import ALONE_CRASHES
+from ..model import FAILED, LEASED, LOST, QUARANTINE, READY, Lease, Settlement
+from ..store import counters
+from .lease_recovery import QUARANTINE_CRASHES
 
-UNCHARGED = "parked"
-"""The reason of an attempt that failed in an outage, and was not charged."""
-OF_LEDGER = "ledger"
-"""The reason of an attempt that could not use the ledger, and was not charged."""
+PARKED_REASON = "parked"
+"""Reason of an attempt that failed in an outage and does not count."""
+LEDGER_REASON = "ledger"
+"""Reason of an attempt that could not use the ledger and does not count."""
+REFUNDED_REASONS = (PARKED_REASON, LEDGER_REASON)
 
-CHUNK = 500
-"""Jobs in one transaction that gives attempts back: SQLite takes 32,766 parameters in a statement."""
+MAX_REFUND_JOBS = 500
+"""Jobs in one transaction. SQLite takes 32,766 parameters in a statement."""
 
-_ALIVE = (
+_is_attempt = (attempt.c.job_id == bindparam("of_id"), attempt.c.fence == bindparam("of_fence"))
+_MARK_SLOW = (
     update(attempt)
-    .where(
-        # After a failover another job may have this id and this fence: it is not the worker's.
-        attempt.c.job_id == bindparam("of_id"), attempt.c.fence == bindparam("of_fence"), attempt.c.worker == bindparam("by"),
-        attempt.c.outcome == LOST, attempt.c.reason == "lost_worker",
+    # By the worker, too: after a failover another job may have this id and fence.
+    .where(*_is_attempt, attempt.c.worker == bindparam("by"))
+    .where(attempt.c.outcome == LOST, attempt.c.reason == "lost_worker")
+    .values(
+        reason="lost_lease",
+        error="the worker did not renew its lease; it was slow or suspended",
     )
-    .values(reason="lost_lease", error="the worker did not renew its lease; it was slow or suspended")
-)  # fmt: skip
-# What it was before it was set apart is not remembered: the middle.
-_is_alone = (job.c.priority == number(QUARANTINE)) & (job.c.crashes <= number(ALONE_CRASHES))
-_back = case((_is_alone, number(0)), else_=job.c.priority)
-_NO_CRASH = (
+)
+# The priority before quarantine is not stored, so the default is restored.
+_leaves_quarantine = (job.c.priority == sql_int(QUARANTINE)) & (
+    job.c.crashes <= sql_int(QUARANTINE_CRASHES)
+)
+_REVOKE_CRASH = (
     update(job)
-    .where(job.c.id == bindparam("of_id"), job.c.crashes > number(0))
-    .values(crashes=job.c.crashes - number(1), priority=_back)
+    .where(job.c.id == bindparam("of_id"), job.c.crashes > sql_int(0))
+    .values(
+        crashes=job.c.crashes - sql_int(1),
+        priority=case((_leaves_quarantine, sql_int(0)), else_=job.c.priority),
+    )
 )
-_SPARED = (
-    update(attempt)
-    .where(attempt.c.job_id == bindparam("of_id"), attempt.c.fence == bindparam("of_fence"))
-    .values(reason=UNCHARGED)
-)
-_GIVE_BACK = update(job).values(
-    state=number(READY),
-    attempts=job.c.attempts - case((job.c.started_at.is_not(None), number(1)), else_=number(0)),
+_MARK_REFUNDED = update(attempt).where(*_is_attempt).values(reason=PARKED_REASON)
+_has_started = job.c.started_at.is_not(None)
+_RELEASE = update(job).values(
+    state=sql_int(READY),
+    attempts=job.c.attempts - case((_has_started, sql_int(1)), else_=sql_int(0)),
     lease_until=null(),
     started_at=null(),
 )
-_UNCHARGED = (
+_REFUND = (
     update(job)
     .where(job.c.id == bindparam("of_id"))
-    .values(attempts=job.c.attempts - bindparam("returned", type_=job.c.attempts.type))
+    .values(attempts=job.c.attempts - bindparam("count", type_=job.c.attempts.type))
 )
 
 
-def alive(session: Session, worker: str, leases: Iterable[Lease | Settlement], /) -> int:
-    """The worker that lost these leases lives: it did not crash. How many were counted as crashes of it, and are no more."""
-    taken_back = 0
+def revoke_crashes(session: Session, worker: str, leases: Iterable[Lease | Settlement], /) -> int:
+    """Take back crashes of a worker that lost its leases but is alive, and return how many."""
+    count = 0
     with session.transaction("pardon") as connection:
         for lease in leases:
-            if connection.execute(_ALIVE, {"of_id": lease.job_id, "of_fence": lease.fence, "by": worker}).rowcount:
-                connection.execute(_NO_CRASH, {"of_id": lease.job_id})
-                taken_back += 1
-    return taken_back
+            key = {"of_id": lease.job_id, "of_fence": lease.fence}
+            if connection.execute(_MARK_SLOW, {**key, "by": worker}).rowcount:
+                connection.execute(_REVOKE_CRASH, {"of_id": lease.job_id})
+                count += 1
+    return count
 
 
-def undelivered(session: Session, worker: str, tokens: Collection[int], /) -> int:
-    """Give back, as they were, the leases of claims whose response never reached this worker. How many.
+def release_undelivered(session: Session, worker: str, tokens: Collection[int], /) -> int:
+    """Release the leases of claims whose response never reached the worker, and return how many.
 
-    Their attempts did not start: they are not charged, and nothing is recorded of them.
+    Their attempts did not start, so they do not count and leave no record.
     """
     with session.transaction("pardon") as connection:
-        claimed = (job.c.state == number(LEASED), job.c.worker == worker, job.c.token.in_(list(tokens)))
-        rows = connection.execute(select(job.c.id, job.c.kind).where(*claimed).with_for_update()).all()
+        is_claimed = (job.c.state == sql_int(LEASED), job.c.worker == worker)
+        claimed = select(job.c.id, job.c.kind).where(*is_claimed, job.c.token.in_(list(tokens)))
+        rows = connection.execute(claimed.with_for_update()).all()
         if rows:
-            connection.execute(_GIVE_BACK.where(job.c.id.in_([row.id for row in rows])))
-            changes = Counter(row.kind for row in rows)
-            counters.add(session, {kind: {"leased": -many, "ready": many} for kind, many in changes.items()})
+            connection.execute(_RELEASE.where(job.c.id.in_([row.id for row in rows])))
+            kinds = Counter(row.kind for row in rows)
+            changes = {kind: {"leased": -count, "ready": count} for kind, count in kinds.items()}
+            counters.add(session, changes)
     return len(rows)
 
 
-def uncharged(session: Session, ids: Collection[int], /) -> dict[int, int]:
-    """How many attempts of each of these jobs were not charged because of outages, of the ledger's own too. Jobs without
-    any are left out.
+def count_refunded(session: Session, ids: Collection[int], /) -> dict[int, int]:
+    """Count the attempts of each job that were refunded because of outages.
 
-    The rows of attempts say so: they are kept as long as the job is, whatever becomes of the worker.
+    The rows of attempts exist as long as the job does. Jobs without a refund are missing.
     """
     if not ids:
         return {}
-    spared = (
-        select(attempt.c.job_id, func.count())
-        .where(attempt.c.job_id.in_(ids), attempt.c.reason.in_((UNCHARGED, OF_LEDGER)))
-        .group_by(attempt.c.job_id)
-    )
-    return {row[0]: row[1] for row in session.core.execute(spared)}
+    is_refunded = (attempt.c.job_id.in_(ids), attempt.c.reason.in_(REFUNDED_REASONS))
+    query = select(attempt.c.job_id, func.count()).where(*is_refunded).group_by(attempt.c.job_id)
+    return {row[0]: row[1] for row in session.core.execute(query)}
 
 
-def give_back(session: Session, runs: Mapping[int, Sequence[int]], /, *, most: int) -> dict[int, Sequence[int]]:
-    """Give failed attempts back to their jobs: an outage caused them.
+def refund_attempts(
+    session: Session, runs: Mapping[int, Sequence[int]], /, *, most: int
+) -> dict[int, Sequence[int]]:
+    """Refund failed attempts that an outage caused.
 
     Args:
-        session: With no transaction open.
-        runs: The fences of each job's failed attempts, by the job's id, up to `CHUNK` jobs. A job that has
-            ended gets nothing back.
-        most: Attempts of one job that are not charged, in all.
+        session: A session without a transaction.
+        runs: The fences of the failed attempts by job id, of at most `MAX_REFUND_JOBS` jobs. Jobs
+            that have ended get no refund.
+        most: Maximum number of refunds for one job, in total.
 
     Returns:
-        The attempts to pass again later: their job is locked, or they are not settled yet. To pass an attempt
-        twice changes nothing.
+        The attempts to pass again later, because their job is locked or they are not settled yet.
+        Passing an attempt twice changes nothing.
     """
     if not runs:
         return {}
@@ -122,22 +126,26 @@ def give_back(session: Session, runs: Mapping[int, Sequence[int]], /, *, most: i
             .order_by(job.c.id)
         )
         jobs = {row.id: row for row in connection.execute(query.with_for_update(skip_locked=True))}
-        left = {row.id: runs[row.id] for row in connection.execute(query) if row.id not in jobs}
-        made = select(attempt.c.job_id, attempt.c.fence, attempt.c.reason, attempt.c.outcome)
-        rows = connection.execute(made.where(attempt.c.job_id.in_(jobs)).order_by(attempt.c.job_id, attempt.c.fence)).all()
-        spared: Counter[int] = Counter(row.job_id for row in rows if row.reason in (UNCHARGED, OF_LEDGER))
-        returned: Counter[int] = Counter()
+        later = {row.id: runs[row.id] for row in connection.execute(query) if row.id not in jobs}
+        rows = connection.execute(
+            select(attempt.c.job_id, attempt.c.fence, attempt.c.reason, attempt.c.outcome)
+            .where(attempt.c.job_id.in_(jobs))
+            .order_by(attempt.c.job_id, attempt.c.fence)
+        ).all()
+        before = Counter(row.job_id for row in rows if row.reason in REFUNDED_REASONS)
+        counts: Counter[int] = Counter()
         attempts = []
         for row in rows:
-            of_run = row.fence in runs[row.job_id] and row.outcome == FAILED and row.reason not in (UNCHARGED, OF_LEDGER)
-            room = min(most - spared[row.job_id], jobs[row.job_id].attempts) - returned[row.job_id]
-            if of_run and room > 0:
-                returned[row.job_id] += 1
+            is_chargeable = row.outcome == FAILED and row.reason not in REFUNDED_REASONS
+            left = min(most - before[row.job_id], jobs[row.job_id].attempts) - counts[row.job_id]
+            if row.fence in runs[row.job_id] and is_chargeable and left > 0:
+                counts[row.job_id] += 1
                 attempts.append({"of_id": row.job_id, "of_fence": row.fence})
         if attempts:
-            connection.execute(_SPARED, attempts)
-            connection.execute(_UNCHARGED, [{"of_id": id_, "returned": count} for id_, count in returned.items()])
+            connection.execute(_MARK_REFUNDED, attempts)
+            refunds = [{"of_id": id_, "count": count} for id_, count in counts.items()]
+            connection.execute(_REFUND, refunds)
     for id_, row in jobs.items():
         if row.state == LEASED and row.fence in runs[id_]:
-            left[id_] = (row.fence,)  # its settlement is on the way
-    return left
+            later[id_] = (row.fence,)  # not settled yet
+    return later

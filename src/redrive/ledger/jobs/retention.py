@@ -1,4 +1,8 @@
-"""Prune: done jobs by age. Their keys stay done until the key's own expiry: the row stays, emptied, and keeps the key."""
+"""Retention: prune done jobs by age.
+
+A pruned job keeps its row, emptied, until its key expires. Deleting the row and storing the key
+elsewhere would not work: a submit that waits for the delete would not see the stored key.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,30 @@ from collections import Counter
 from datetime import timedelta
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, null, select, update
+from sqlalchemy import bindparam, delete, null, select, update
 
 from ..db.clock import now_on
-from ..db.compiled import number
+from ..db.compiled import sql_int
 from ..db.session import Session
 from ..db.tables import attempt, job
-from ..state import DONE, PRUNED
-from ..stats.counters import add
+from ..model import DONE, PRUNED
+from ..store.counters import add
 
-BOUND = 300
-"""Seconds for one statement on Postgres. Not without a limit: a worker's heartbeat waits for it."""
-_EMPTIED = (
+STATEMENT_SECONDS = 300
+"""Limit for one statement on Postgres, because a worker's heartbeat waits for it."""
+_EMPTY = (
     update(job)
     .where(job.c.id == bindparam("of_id"))
     .values(
-        state=PRUNED, payload=b"", result=null(), error=null(), ids=null(), headers=null(), expires_at=bindparam("until")
+        state=PRUNED,
+        payload=b"",
+        result=null(),
+        error=null(),
+        ids=null(),
+        headers=null(),
+        expires_at=bindparam("until"),
     )
-)  # fmt: skip
+)
 
 
 class Pruned(NamedTuple):
@@ -41,43 +51,50 @@ def prune(session: Session, older: float, limit: int, /) -> Pruned:
     Also deletes pruned jobs whose key expired. Each of the two changes at most `limit` rows. Dead
     letters are kept.
     """
-    with session.transaction("prune", bound=BOUND) as connection:
-        jobs = pruned(session, connection, older, limit)
-    return Pruned(jobs, _forget(session, limit))
+    with session.transaction("prune", bound=STATEMENT_SECONDS):
+        jobs = prune_done(session, older, limit)
+    with session.transaction("prune", bound=STATEMENT_SECONDS):
+        keys = _delete_expired(session, limit)
+    return Pruned(jobs, keys)
 
 
-def pruned(session: Session, connection: Connection, older: float, limit: int, /) -> int:
-    """The first half of it, in the transaction that is open."""
+def prune_done(session: Session, older: float, limit: int, /) -> int:
+    """Empty done jobs in the open transaction, and return how many."""
+    before = now_on(session) - timedelta(seconds=older)
     old = (
         select(job.c.id, job.c.kind, job.c.ended_at, job.c.keep)
-        .where(job.c.state == number(DONE), job.c.ended_at < now_on(session) - timedelta(seconds=older))
+        .where(job.c.state == sql_int(DONE), job.c.ended_at < before)
         .order_by(job.c.ended_at, job.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
-    found = connection.execute(old).all()
-    if not found:
+    rows = session.core.execute(old).all()
+    if not rows:
         return 0
-    connection.execute(delete(attempt).where(attempt.c.job_id.in_([row.id for row in found])))
-    # Not by deleting the row and noting the key elsewhere: a submit that waited for the delete would not see the note.
-    expiry = [
-        {"of_id": row.id, "until": None if row.keep is None else row.ended_at + timedelta(seconds=row.keep)} for row in found
+    attempts = delete(attempt).where(attempt.c.job_id.in_([row.id for row in rows]))
+    session.core.execute(attempts)
+    values = [
+        {
+            "of_id": row.id,
+            "until": None if row.keep is None else row.ended_at + timedelta(seconds=row.keep),
+        }
+        for row in rows
     ]
-    connection.execute(_EMPTIED, expiry)
-    add(session, {kind: {"done": -count, "pruned": count} for kind, count in Counter(row.kind for row in found).items()})
-    return len(found)
+    session.core.execute(_EMPTY, values)
+    kinds = Counter(row.kind for row in rows)
+    add(session, {kind: {"done": -count, "pruned": count} for kind, count in kinds.items()})
+    return len(rows)
 
 
-def _forget(session: Session, limit: int) -> int:
-    with session.transaction("prune", bound=BOUND) as connection:
-        old = (
-            select(job.c.id)
-            .where(job.c.state == number(PRUNED), job.c.expires_at <= now_on(session))
-            .order_by(job.c.expires_at)
-            .limit(limit)
-            .with_for_update(skip_locked=True)
-        )
-        ids = connection.execute(old).scalars().all()
-        if ids:
-            connection.execute(delete(job).where(job.c.id.in_(ids)))
+def _delete_expired(session: Session, limit: int) -> int:
+    expired = (
+        select(job.c.id)
+        .where(job.c.state == sql_int(PRUNED), job.c.expires_at <= now_on(session))
+        .order_by(job.c.expires_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    ids = session.core.execute(expired).scalars().all()
+    if ids:
+        session.core.execute(delete(job).where(job.c.id.in_(ids)))
     return len(ids)

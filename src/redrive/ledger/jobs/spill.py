@@ -1,4 +1,4 @@
-"""Spill: what a call gave up on becomes a durable job, with its history."""
+"""Spill: a call that gave up becomes a durable job, with its history."""
 
 from __future__ import annotations
 
@@ -12,45 +12,58 @@ from ...core.codec.codec import Arguments
 from ...core.context import clock_around
 from ...core.key import Key, KeyLike, KeyOf, Template
 from ...engine.spill import Spill, Spilled
-from ..record import NewJob
-from ..validation import MAX_KIND, name
+from ..model import NewJob
+from ..validation import MAX_KIND_BYTES, check_name
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
 
-HEADER = "redrive-"
-"""What a spilled job's headers begin with that say what was tried before."""
+HEADER_PREFIX = "redrive-"
+"""Of the headers of a spilled job that describe the call."""
 
 
-class LeaveBehind:
-    """Makes a job of what a retried call gave up on: `retry(spill=app.spill("crm.sync"))`. Immutable: anything may share it."""
+class SpillToJob:
+    """Makes a job of a retried call that gave up: `retry(spill=app.spill("crm.sync"))`. Immutable.
+
+    Args:
+        ledger: Returns the ledger.
+        kind: Job type.
+        key: The job key, a template or function for it, or None: the key of the call.
+    """
 
     __slots__ = ("_key", "_kind", "_ledger")
 
     def __init__(self, ledger: Callable[[], Ledger], kind: str, key: Key | KeyOf | None) -> None:
-        name("kind", kind, MAX_KIND)
+        check_name("kind", kind, MAX_KIND_BYTES)
         if key is not None and not isinstance(key, (Key, str)) and not callable(key):
             raise TypeError(
-                f"key= must be a Key, a template such as 'crm:{{user}}:{{contact}}:sync:v1', or a function, not {key!r}"
+                "key= must be a Key, a template such as 'crm:{user}:{contact}:sync:v1', "
+                f"or a function, not {key!r}"
             )
         self._ledger = ledger
         self._kind = kind
         self._key = key
 
     def over(self, fn: Callable[..., Any], /) -> Spill:
-        """For calls of this function; TypeError or ValueError where its arguments cannot be stored, or the key is not of them."""
+        """Return the spill for calls of this function.
+
+        Raises:
+            TypeError: An argument cannot be stored.
+            ValueError: The key names an argument that the function does not have.
+        """
         arguments = Arguments(fn)
         key_of = self._key_maker(fn)
 
         def spill(spilled: Spilled) -> str:
             key = key_of(spilled)
-            job = new_job(self._kind, key, to_bytes(arguments.dump(spilled.args, spilled.kwargs)), spilled)
+            payload = to_bytes(arguments.dump(spilled.args, spilled.kwargs))
+            job = new_job(self._kind, key, payload, spilled)
             return str(self._ledger().submit(job).id)
 
         return spill
 
     def __call__(self, _spilled: Spilled, /) -> str:
-        """Not by itself: without its function nobody can say how the arguments are stored."""
+        """Raise TypeError: without its function, it is not known how to store the arguments."""
         raise TypeError("app.spill(...) cannot be called here; pass it to retry(spill=...)")
 
     def _key_maker(self, fn: Callable[..., Any]) -> Callable[[Spilled], KeyLike | None]:
@@ -66,25 +79,28 @@ class LeaveBehind:
 
 
 def new_job(kind: str, key: KeyLike | None, payload: bytes, spilled: Spilled, /) -> NewJob:
-    """The job: due when trying again makes sense, once for its key; without a key, every one is new work."""
-    left = 0.0 if spilled.retry_at is None else (spilled.retry_at - clock_around().now()).total_seconds()
+    """Return the job, due when the call may be retried. Without a key, every call is a new job."""
+    left = 0.0
+    if spilled.retry_at is not None:
+        left = (spilled.retry_at - clock_around().now()).total_seconds()
     return NewJob(
         kind=kind,
         key=uuid.uuid4().hex if key is None else str(key),
         payload=payload,
-        delay=max(0.0, left),  # as seconds from now: the database's clock is not this machine's
+        delay=max(0.0, left),  # not `due`, because the ledger's clock is not this machine's
         headers=history(spilled),
     )
 
 
 def history(spilled: Spilled, /) -> dict[str, str]:
-    """What was tried before, as headers of the job: shown with it, and kept with its dead letter."""
-    found = {
+    """Return the history of the call as headers, which a dead letter keeps."""
+    waits = [[error, round(wait, 3)] for error, wait in spilled.history]
+    values = {
         "operation": spilled.operation,
         "error": f"{spilled.error}: {spilled.message}",
         "reason": spilled.reason,
         "attempts": str(spilled.attempts),
         "elapsed": f"{spilled.elapsed:.3f}",
-        "history": json.dumps([[error, round(wait, 3)] for error, wait in spilled.history]) if spilled.history else None,
+        "history": json.dumps(waits) if waits else None,
     }
-    return {f"{HEADER}{key}": value for key, value in found.items() if value is not None}
+    return {f"{HEADER_PREFIX}{key}": value for key, value in values.items() if value is not None}

@@ -1,12 +1,13 @@
-"""Find: a job by its id or key, its attempts, and pages of jobs."""
+"""Queries of jobs and attempts. Each is served by an index."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
 from itertools import chain
-from typing import Any, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from sqlalchemy import (
     ColumnElement,
@@ -28,162 +29,274 @@ from sqlalchemy import (
     union_all,
 )
 
-from ..db.compiled import number, rows, sqlite
-from ..db.tables import CURRENT, attempt, dead, job
-from ..db.types import moment
-from ..record import Attempt, Job
-from ..state import DEAD, DONE, DROPPED, LEASED, PRUNED, READY, STATES, Shown, State
-
-# Not EXISTS: Postgres may make a table of all blocked letters for that.
-_its_letter = (
-    select(dead.c.blocked).where(dead.c.job_id == job.c.id).limit(number(1)).offset(number(0)).correlate(job).scalar_subquery()
+from ..db.compiled import compile_sqlite, sql_int, unnest
+from ..db.dialect import PerKind, on_sqlite
+from ..db.tables import CURRENT, TRIED, attempt, dead, job
+from ..filters import DeadLetterFilter
+from ..model import (
+    DEAD,
+    DONE,
+    DROPPED,
+    LEASED,
+    PRIORITIES,
+    PRUNED,
+    QUARANTINE,
+    READY,
+    STATES,
+    Attempt,
+    DeadLetterSummary,
+    DisplayState,
+    Job,
+    State,
 )
-_blocked = case((job.c.state == number(DEAD), _its_letter))
-_named: dict[str, ColumnElement[Any]] = {
+from ..stats.counters import counts
+from ..timestamps import from_db
+from . import dead_letters
+
+# Not EXISTS: Postgres may build a table of all blocked dead letters for it.
+_is_blocked = (
+    select(dead.c.blocked)
+    .where(dead.c.job_id == job.c.id)
+    .limit(sql_int(1))
+    .offset(sql_int(0))
+    .correlate(job)
+    .scalar_subquery()
+)
+_renamed: dict[str, ColumnElement[Any]] = {
     "state_stored": job.c.state,
     "ids_stored": job.c.ids,
     "headers_stored": job.c.headers,
-    "blocked": _blocked,
+    "blocked": case((job.c.state == sql_int(DEAD), _is_blocked)),
 }
-_JOB: Select[Any] = select(*((_named[name] if name in _named else job.c[name]).label(name) for name in Job._fields))
-
-_bare: dict[str, ColumnElement[Any]] = {
-    **_named,
+_without_content: dict[str, ColumnElement[Any]] = {
+    **_renamed,
     **dict.fromkeys(("ids_stored", "headers_stored", "request_hash", "result"), null()),
     "payload": literal(b"", LargeBinary),
 }
-_LINE: Select[Any] = select(*((_bare[name] if name in _bare else job.c[name]).label(name) for name in Job._fields))
-"""Without what is in it: for lists."""
+
+
+def _select_job(columns: dict[str, ColumnElement[Any]]) -> Select[Any]:
+    names = Job._fields
+    return select(
+        *((columns[name] if name in columns else job.c[name]).label(name) for name in names)
+    )
+
+
+_JOB = _select_job(_renamed)
+_LINE = _select_job(_without_content)
+"""Without payload, headers, ids and result, for lists."""
+
+
+def _read(connection: Connection, query: Select[Any]) -> list[Job]:
+    return [Job._make(row) for row in connection.execute(query)]
 
 
 def by_id(connection: Connection, ids: Sequence[int], /) -> dict[int, Job]:
-    """Jobs by their ids; those that are gone are missing."""
-    return {row[0]: Job._make(row) for row in connection.execute(_JOB.where(job.c.id.in_(list(ids))))}
+    """Return jobs by id. Jobs that no longer exist are missing."""
+    return {each.id: each for each in _read(connection, _JOB.where(job.c.id.in_(list(ids))))}
 
 
 def by_key(connection: Connection, kind: str, key: str, /) -> Job | None:
-    """The job that a key has now."""
+    """Return the current job of a key, or None."""
     row = connection.execute(_JOB.where(job.c.kind == kind, job.c.key == key, CURRENT)).first()
     return None if row is None else Job._make(row)
 
 
 def by_keys(connection: Connection, keys: Sequence[tuple[str, str]], /) -> list[Job]:
-    """The jobs that these keys have now, each a kind and a key; without what is in them."""
+    """Return the current jobs of keys (job type and key), without their content."""
     if not keys:
         return []
-    any_of = or_(*(and_(job.c.kind == kind, job.c.key == key) for kind, key in keys))
-    return [Job._make(row) for row in connection.execute(_LINE.where(any_of, CURRENT))]
+    has_key = or_(*(and_(job.c.kind == kind, job.c.key == key) for kind, key in keys))
+    return _read(connection, _LINE.where(has_key, CURRENT))
 
 
 def lines(connection: Connection, ids: Sequence[int], /) -> dict[int, Job]:
-    """Jobs by their ids, without what is in them."""
-    return {row[0]: Job._make(row) for row in connection.execute(_LINE.where(job.c.id.in_(list(ids))))}
-
-
-def recent(connection: Connection, /, *, kind: str | None, limit: int) -> list[Job]:
-    """Those that were done last, without what is in them; pruned ones are not among them."""
-    query = _LINE.where(job.c.state == number(DONE)).order_by(job.c.ended_at.desc(), job.c.id.desc()).limit(limit)
-    return [Job._make(row) for row in connection.execute(query if kind is None else query.where(job.c.kind == kind))]
-
-
-def died_since(since: datetime, /) -> ColumnElement[bool]:
-    """Dead letters that died since then, for the first time or again, as a replay."""
-    again = and_(dead.c.status == "pending", dead.c.updated_at >= since)
-    return or_(dead.c.created_at >= since, again)
-
-
-def died_before(until: datetime, /) -> ColumnElement[bool]:
-    """Dead letters that died last before then. `Letter.died_at` is the same time."""
-    decided = or_(dead.c.last_attempt_at.is_(None), dead.c.last_attempt_at < until)
-    return or_(
-        and_(dead.c.status == "pending", dead.c.updated_at < until),
-        and_(dead.c.status != "pending", dead.c.created_at < until, decided),
-    )
+    """Return jobs by id, without their content."""
+    return {each.id: each for each in _read(connection, _LINE.where(job.c.id.in_(list(ids))))}
 
 
 def attempts(connection: Connection, job_id: int, /) -> list[Attempt]:
-    """The attempts of a job that did not end well, in their order."""
-    query = select(*(attempt.c[name] for name in Attempt._fields)).where(attempt.c.job_id == job_id).order_by(attempt.c.fence)
+    """Return the attempts of a job that failed, were lost or do not count, in order."""
+    columns = (attempt.c[name] for name in Attempt._fields)
+    query = select(*columns).where(attempt.c.job_id == job_id).order_by(attempt.c.fence)
     return [Attempt._make(row) for row in connection.execute(query)]
 
 
-def page(connection: Connection, state: State, /, *, kind: str | None, limit: int) -> list[Job]:
-    """Some jobs in a state: those due or expiring first, those done last; each through its index."""
-    stored = STATES.index(state)
+def in_state(connection: Connection, state: State, /, *, kind: str | None, limit: int) -> list[Job]:
+    """Return jobs in a stored state: those that are due or expire first, or ended last."""
+    number = STATES.index(state)
     order: dict[int, Any] = {
         READY: (job.c.kind, job.c.priority, job.c.due_at),
         LEASED: (job.c.lease_until,),
         DONE: (job.c.ended_at.desc(),),
     }
-    query = _JOB.where(job.c.state == number(stored)).order_by(*order.get(stored, (job.c.id,))).limit(limit)
-    if kind is not None:
-        query = query.where(job.c.kind == kind)
-    return [Job._make(row) for row in connection.execute(query)]
+    query = _JOB.where(job.c.state == sql_int(number)).limit(limit)
+    query = query.order_by(*order.get(number, (job.c.id,)))
+    return _read(connection, _of_kind(query, kind))
 
 
-def named(connection: Connection, name: Shown | None, /, *, kind: str | None, limit: int) -> list[Job]:
-    """Some jobs by the name that people have for their state: those that wait in the order they are due, ended ones the last
-    first; all of them, the newest first. Without what is in them."""
-    query = _LINE.limit(limit)
-    if kind is not None:
-        query = query.where(job.c.kind == kind)
-    where, order = ((CURRENT,), (job.c.id.desc(),)) if name is None else (_NAMED[name], _ORDER[name])
-    query = query.where(*where).order_by(*order)
-    return [Job._make(row) for row in connection.execute(query)]
+def _of_kind(query: Select[Any], kind: str | None) -> Select[Any]:
+    return query if kind is None else query.where(job.c.kind == kind)
 
 
-_tried = or_(job.c.attempts > number(0), job.c.reason.is_not(None))
-_waits = or_(job.c.state == number(READY), and_(job.c.state == number(LEASED), job.c.started_at.is_(None)))
-_letter_waits = job.c.id.in_(select(dead.c.job_id).where(dead.c.status == "pending", dead.c.blocked))
-_NAMED: dict[Shown, tuple[Any, ...]] = {
+# --- By displayed state
+
+_tried = or_(job.c.attempts > sql_int(0), job.c.reason.is_not(None))
+_is_claimed = and_(job.c.state == sql_int(LEASED), job.c.started_at.is_(None))
+_is_waiting = or_(job.c.state == sql_int(READY), _is_claimed)
+_is_pending_blocked = and_(dead.c.status == "pending", dead.c.blocked)
+_has_blocked_letter = job.c.id.in_(select(dead.c.job_id).where(_is_pending_blocked))
+_CONDITIONS: dict[DisplayState, tuple[Any, ...]] = {
     "idle": (false(),),
-    "queued": (_waits, ~_tried, job.c.dead_id.is_(None)),
-    "replaying": (_waits, ~_tried, job.c.dead_id.is_not(None)),
-    "retry_wait": (_waits, _tried),
-    "running": (job.c.state == number(LEASED), job.c.started_at.is_not(None)),
-    "blocked": (job.c.state == number(DEAD), _letter_waits),
-    "dlq": (job.c.state == number(DEAD), ~_letter_waits),
-    "done": (job.c.state.in_((number(DONE), number(PRUNED))),),
-    "discarded": (job.c.state == number(DROPPED), CURRENT),
+    "queued": (_is_waiting, ~_tried, job.c.dead_id.is_(None)),
+    "replaying": (_is_waiting, ~_tried, job.c.dead_id.is_not(None)),
+    "retry_wait": (_is_waiting, _tried),
+    "running": (job.c.state == sql_int(LEASED), job.c.started_at.is_not(None)),
+    "blocked": (job.c.state == sql_int(DEAD), _has_blocked_letter),
+    "dlq": (job.c.state == sql_int(DEAD), ~_has_blocked_letter),
+    "done": (job.c.state.in_((sql_int(DONE), sql_int(PRUNED))),),
+    "discarded": (job.c.state == sql_int(DROPPED), CURRENT),
 }
-"""What `state.shown` computes, as conditions."""
-_ORDER: dict[Shown, tuple[Any, ...]] = {
-    **dict.fromkeys(get_args(Shown), (job.c.ended_at.desc(), job.c.id.desc())),
+"""The rules of `display_state` as SQL."""
+_ORDERS: dict[DisplayState, tuple[Any, ...]] = {
+    **dict.fromkeys(get_args(DisplayState), (job.c.ended_at.desc(), job.c.id.desc())),
     **dict.fromkeys(("queued", "replaying", "retry_wait"), (job.c.due_at, job.c.id)),
     "running": (job.c.started_at, job.c.id),
 }
 
 
-def next_due(connection: Connection, kinds: Sequence[str], priorities: Sequence[int], /) -> datetime | None:
-    """The earliest due time among waiting jobs of these kinds: one look into the index for each kind and priority."""
-    looks = [(kind, priority) for kind in kinds for priority in priorities]
-    if connection.dialect.name == "postgresql":
-        # All in one statement: a worker asks each time that it finds nothing.
-        asked = {"look_kind": [look[0] for look in looks], "look_priority": [look[1] for look in looks]}
-        return moment(connection.execute(_NEXT_DUE, asked).scalar())
-    run: Any = connection.connection.driver_connection
-    some = [looks[at : at + LOOKS] for at in range(0, len(looks), LOOKS)]
-    found = [run.execute(earliest(len(each)), list(chain.from_iterable(each))).fetchone()[0] for each in some]
-    return moment(min((due for due in found if due is not None), default=None))
+def in_display_state(
+    connection: Connection, state: DisplayState | None, /, *, kind: str | None, limit: int
+) -> list[Job]:
+    """Return jobs in a displayed state, without their content. None: all, newest first."""
+    if state in ("dlq", "blocked", "discarded"):
+        wanted = DeadLetterFilter(status="discarded", kind=kind)
+        if state != "discarded":
+            wanted = DeadLetterFilter(status="pending", kind=kind, blocked=state == "blocked")
+        letters = _newest_letters(connection, wanted, limit)
+        jobs = lines(connection, [each.job_id for each in letters if each.job_id is not None])
+        return [jobs[each.job_id] for each in letters if each.job_id in jobs]
+    if state == "queued" or state == "retry_wait":
+        return _read_queue(connection, state, kind=kind, limit=limit)
+    if state == "replaying":
+        wanted = DeadLetterFilter(status="replaying", kind=kind)
+        letters = _newest_letters(connection, wanted, limit)
+        ids = [each.replay_job_id for each in letters if each.replay_job_id is not None]
+        return [each for each in lines(connection, ids).values() if each.shown == "replaying"]
+    if state == "done":
+        order = (job.c.ended_at.desc(), job.c.id.desc())
+        done = _LINE.where(job.c.state == sql_int(DONE)).order_by(*order).limit(limit)
+        recent = _read(connection, _of_kind(done, kind))
+        if len(recent) == limit:
+            return recent  # otherwise pruned jobs fill the list
+    where, order = (
+        ((CURRENT,), (job.c.id.desc(),)) if state is None else (_CONDITIONS[state], _ORDERS[state])
+    )
+    return _read(connection, _of_kind(_LINE.where(*where), kind).order_by(*order).limit(limit))
+
+
+def _newest_letters(
+    connection: Connection, wanted: DeadLetterFilter, limit: int
+) -> list[DeadLetterSummary]:
+    return dead_letters.summaries(connection, wanted, limit=limit, newest=True)
+
+
+# --- Queued jobs in the order they are due: the first of each job type and priority, merged
+
+_Queued: TypeAlias = Literal["queued", "retry_wait"]
+_QUEUED_CONDITIONS: dict[_Queued, tuple[str, ...]] = {
+    "queued": tuple(
+        "state = 0 AND attempts = 0 AND reason IS NULL AND dead_id IS NULL "
+        f"AND kind = look.kind AND priority = {priority}"
+        for priority in (*PRIORITIES, QUARANTINE)
+    ),
+    "retry_wait": (f"kind = look.kind AND {TRIED.text}",),
+}
+_PACKED = {
+    True: "(SELECT json_group_array(json_array(due_at, id)) FROM ({}))",
+    False: "(SELECT json_agg(json_build_array(extract(epoch FROM due_at), id)) FROM ({}) AS few)",
+}
+"""On SQLite, and on Postgres."""
+
+
+def _first_queued(state: _Queued) -> PerKind:
+    first = "SELECT due_at, id FROM redrive_job WHERE {} ORDER BY due_at, id LIMIT :most"
+
+    def build(sqlite: bool) -> str:
+        queries = (first.format(condition) for condition in _QUEUED_CONDITIONS[state])
+        return ", ".join(_PACKED[sqlite].format(query) for query in queries)
+
+    return PerKind(build)
+
+
+_FIRST_QUEUED = {state: _first_queued(state) for state in _QUEUED_CONDITIONS}
+
+
+def _read_queue(
+    connection: Connection, state: _Queued, *, kind: str | None, limit: int
+) -> list[Job]:
+    kinds = [kind] if kind is not None else []
+    if kind is None:
+        kinds = [name for name, tally in counts(connection).items() if tally.ready]
+    rows = _FIRST_QUEUED[state].execute(connection, kinds, most=limit)
+    cells = [cell for row in rows for cell in row if cell]
+    pairs = chain.from_iterable(
+        json.loads(cell) if isinstance(cell, str) else cell for cell in cells
+    )
+    ids = [id_ for _due, id_ in sorted(pairs)[:limit]]
+    # Jobs that a worker has claimed and not started are queued, too.
+    claimed = select(job.c.id).where(_is_claimed).order_by(job.c.lease_until).limit(limit)
+    ids += connection.execute(_of_kind(claimed, kind)).scalars()
+    jobs = [each for each in lines(connection, ids).values() if each.shown == state]
+    return sorted(jobs, key=lambda each: (each.due_at, each.id))[:limit]
+
+
+# --- Next due
+
+MAX_LOOKUPS = 100
+"""In one statement. SQLite takes 500 parts in a compound SELECT."""
 
 
 def _first_due(kind: Any, priority: Any) -> Select[Any]:
-    waiting = (job.c.state == number(READY), job.c.kind == kind, job.c.priority == priority)
-    return select(job.c.due_at).where(*waiting).order_by(job.c.due_at, job.c.id).limit(number(1)).offset(number(0))
+    return (
+        select(job.c.due_at)
+        .where(job.c.state == sql_int(READY), job.c.kind == kind, job.c.priority == priority)
+        .order_by(job.c.due_at, job.c.id)
+        .limit(sql_int(1))
+        .offset(sql_int(0))
+    )
 
 
-LOOKS = 100
-"""In one statement; SQLite takes 500 parts in one."""
+_look = unnest("look", kind=Text(), priority=SmallInteger())
+_first = _first_due(_look.c.kind, _look.c.priority).lateral("first")
+_EARLIEST = select(func.min(_first.c.due_at)).select_from(_look.join(_first, true()))
 
 
 @cache
-def earliest(looks: int) -> str:
-    """On SQLite: one statement, and so one moment in which other threads go first."""
-    names = [(f"kind{at}", f"priority{at}") for at in range(looks)]
-    firsts = [select(_first_due(bindparam(kind), bindparam(priority)).scalar_subquery().label("due")) for kind, priority in names]
-    return sqlite(select(func.min(union_all(*firsts).subquery().c.due)), *chain.from_iterable(names)).text
+def earliest_due_sql(lookups: int) -> str:
+    """Return the statement of SQLite. One statement, because each releases the GIL."""
+    names = [(f"kind{place}", f"priority{place}") for place in range(lookups)]
+    firsts = [
+        select(_first_due(bindparam(kind), bindparam(priority)).scalar_subquery().label("due"))
+        for kind, priority in names
+    ]
+    earliest = select(func.min(union_all(*firsts).subquery().c.due))
+    return compile_sqlite(earliest, *chain.from_iterable(names))
 
 
-_look = rows("look", kind=Text(), priority=SmallInteger())
-_first = _first_due(_look.c.kind, _look.c.priority).lateral("first")
-_NEXT_DUE = select(func.min(_first.c.due_at)).select_from(_look.join(_first, true()))
+def next_due(
+    connection: Connection, kinds: Sequence[str], priorities: Sequence[int], /
+) -> datetime | None:
+    """Return the earliest due time of ready jobs, by one index lookup per job type and priority."""
+    lookups = [(kind, priority) for kind in kinds for priority in priorities]
+    if not on_sqlite(connection):
+        look_kinds, look_priorities = [each[0] for each in lookups], [each[1] for each in lookups]
+        values = {"look_kind": look_kinds, "look_priority": look_priorities}
+        return from_db(connection.execute(_EARLIEST, values).scalar())
+    run: Any = connection.connection.driver_connection
+    earliest = []
+    for start in range(0, len(lookups), MAX_LOOKUPS):
+        batch = lookups[start : start + MAX_LOOKUPS]
+        statement = earliest_due_sql(len(batch))
+        earliest.append(run.execute(statement, list(chain.from_iterable(batch))).fetchone()[0])
+    return from_db(min((due for due in earliest if due is not None), default=None))

@@ -1,144 +1,214 @@
-"""Tail: what happened last, read from the ledger's own rows: they are the journal in SQL. Each part through its index."""
+"""The journal in SQL: what happened last, read from the ledger's rows. Each part uses an index."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, select
 
-from ..db.compiled import number
+from ..db.compiled import sql_int
 from ..db.tables import attempt, audit, dead, job
-from ..state import DONE
+from ..model import DONE
 
 
-class Happened(NamedTuple):
-    """Something that happened to a job, or that somebody decided. Immutable."""
+class JournalEntry(NamedTuple):
+    """An event of a job, or a decision. Immutable."""
 
     id: str
-    """Its own, for ever: what was seen already is known by it."""
+    """Unique, so that a reader recognises entries that it has seen."""
     at: datetime
     event: str
-    """submitted, failed, lost, returned, done, dead; or an audit's action."""
+    """submitted, failed, lost, returned, done, dead, or the action of an audit entry."""
+    kind: str | None = None
+    key: str | None = None
+    job_id: int | None = None
+    attempt: int | None = None
+    worker: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    ids: str | None = None
+    started_at: datetime | None = None
+    dead_id: int | None = None
+    actor: str | None = None
+
+
+class _Window(NamedTuple):
+    """Which entries."""
+
+    since: datetime | None
     kind: str | None
-    key: str | None
-    job_id: int | None
-    attempt: int | None
-    worker: str | None
-    reason: str | None
-    error: str | None
-    ids: str | None
-    started_at: datetime | None
-    dead_id: int | None
-    actor: str | None
+    limit: int
+
+    def select(self, *columns: Any, of_kind: Any = None, at: Any = None) -> Select[Any]:
+        """Return a query of at most `limit` rows.
+
+        Args:
+            columns: The columns.
+            of_kind: Column of the job type.
+            at: Column of the time, if an index is ordered by it.
+        """
+        query = select(*columns)
+        if at is not None and self.since is not None:
+            query = query.where(at >= self.since)
+        if self.kind is not None:
+            query = query.where(of_kind == self.kind)
+        # Inline the LIMIT: under a generic plan Postgres would join the whole range.
+        return query.limit(sql_int(self.limit))
+
+    def contains(self, at: datetime) -> bool:
+        """Return whether the time is not before `since`."""
+        return self.since is None or at >= self.since
 
 
 def tail(
-    connection: Connection, /, *, since: datetime | None, kind: str | None, events: frozenset[str] | None, limit: int
-) -> list[Happened]:
-    """The last so many, the newest first; since: only what is not older."""
-    parts: dict[str, Any] = {"attempts": _attempts, "done": _done, "dead": _dead, "submitted": _submitted, "audit": _audit}
-    found: list[Happened] = []
-    for name, part in parts.items():
-        if events is None or events & _EVENTS[name]:
-            found += part(connection, since, kind, limit)
+    connection: Connection,
+    /,
+    *,
+    since: datetime | None,
+    kind: str | None,
+    events: frozenset[str] | None,
+    limit: int,
+) -> list[JournalEntry]:
+    """Return the last entries, newest first.
+
+    Args:
+        connection: The connection.
+        since: Not older than this.
+        kind: Only of this job type.
+        events: Only these, see `EVENTS`.
+        limit: Maximum number.
+    """
+    window = _Window(since, kind, limit)
+    entries: list[JournalEntry] = []
+    for read, names in _PARTS.items():
+        if events is None or events & names:
+            entries += read(connection, window)
     if events is not None:
-        found = [one for one in found if one.event in events or (one.actor is not None and "decided" in events)]
-    return sorted(found, key=lambda one: (one.at, one.id), reverse=True)[:limit]
+        entries = [
+            each
+            for each in entries
+            if each.event in events or (each.actor is not None and "decided" in events)
+        ]
+    return sorted(entries, key=lambda each: (each.at, each.id), reverse=True)[:limit]
 
 
-_EVENTS = {
-    "attempts": frozenset(("failed", "lost", "returned")),
-    "done": frozenset(("done",)),
-    "dead": frozenset(("dead",)),
-    "submitted": frozenset(("submitted",)),
-    "audit": frozenset(("decided",)),
-}
-EVENTS = frozenset().union(*_EVENTS.values())
-"""What may be asked for. Decided: by a person, or by an automation of a name; it is in the audit."""
-
-
-def _attempts(connection: Connection, since: datetime | None, kind: str | None, limit: int) -> list[Happened]:
-    columns = (
-        attempt.c.job_id, attempt.c.fence, attempt.c.ended_at, attempt.c.outcome, attempt.c.number, attempt.c.worker,
-        attempt.c.reason, attempt.c.error, attempt.c.started_at, job.c.kind, job.c.key, job.c.ids,
-    )  # fmt: skip
-    query = select(*columns).outerjoin_from(attempt, job, job.c.id == attempt.c.job_id)
-    query = query.order_by(attempt.c.ended_at.desc(), attempt.c.job_id.desc(), attempt.c.fence.desc())
-    return [
-        Happened(
-            f"attempt {row.job_id} {row.fence}", row.ended_at, row.outcome, row.kind, row.key, row.job_id, row.number, row.worker,
-            row.reason, row.error, row.ids, row.started_at, None, None,
+def _attempts(connection: Connection, window: _Window) -> Iterator[JournalEntry]:
+    names = ("job_id", "fence", "ended_at", "outcome", "number", "worker", "reason", "error")
+    columns = (attempt.c[name] for name in (*names, "started_at"))
+    query = (
+        window.select(
+            *columns, job.c.kind, job.c.key, job.c.ids, of_kind=job.c.kind, at=attempt.c.ended_at
         )
-        for row in connection.execute(_narrowed(query, attempt.c.ended_at, since, kind, limit))
-    ]  # fmt: skip
-
-
-def _done(connection: Connection, since: datetime | None, kind: str | None, limit: int) -> list[Happened]:
-    columns = (job.c.id, job.c.ended_at, job.c.kind, job.c.key, job.c.attempts, job.c.worker, job.c.ids, job.c.started_at)
-    query = select(*columns, job.c.dead_id).where(job.c.state == number(DONE)).order_by(job.c.ended_at.desc(), job.c.id.desc())
-    return [
-        Happened(
-            f"done {row.id}", row.ended_at, "done", row.kind, row.key, row.id, row.attempts, row.worker, None, None, row.ids,
-            row.started_at, row.dead_id, None,
+        .outerjoin_from(attempt, job, job.c.id == attempt.c.job_id)
+        .order_by(attempt.c.ended_at.desc(), attempt.c.job_id.desc(), attempt.c.fence.desc())
+    )
+    for row in connection.execute(query):
+        yield JournalEntry(
+            f"attempt {row.job_id} {row.fence}",
+            row.ended_at,
+            row.outcome,
+            kind=row.kind,
+            key=row.key,
+            job_id=row.job_id,
+            attempt=row.number,
+            worker=row.worker,
+            reason=row.reason,
+            error=row.error,
+            ids=row.ids,
+            started_at=row.started_at,
         )
-        for row in connection.execute(_narrowed(query, job.c.ended_at, since, kind, limit))
-    ]  # fmt: skip
 
 
-def _dead(connection: Connection, since: datetime | None, kind: str | None, limit: int) -> list[Happened]:
-    columns = (dead.c.id, dead.c.created_at, dead.c.kind, dead.c.key, dead.c.job_id, dead.c.attempts, dead.c.reason, dead.c.error)
-    query = select(*columns, dead.c.ids).order_by(dead.c.id.desc()).limit(number(limit))
-    if kind is not None:
-        query = query.where(dead.c.kind == kind)
-    rows = connection.execute(query)  # in the order they came: by their numbers, since no index is by the moment
-    return [
-        Happened(
-            f"dead {row.id}", row.created_at, "dead", row.kind, row.key, row.job_id, row.attempts, None, row.reason, row.error,
-            row.ids, None, row.id, None,
+def _done(connection: Connection, window: _Window) -> Iterator[JournalEntry]:
+    names = ("id", "ended_at", "kind", "key", "attempts", "worker", "ids", "started_at", "dead_id")
+    columns = (job.c[name] for name in names)
+    query = (
+        window.select(*columns, of_kind=job.c.kind, at=job.c.ended_at)
+        .where(job.c.state == sql_int(DONE))
+        .order_by(job.c.ended_at.desc(), job.c.id.desc())
+    )
+    for row in connection.execute(query):
+        yield JournalEntry(
+            f"done {row.id}",
+            row.ended_at,
+            "done",
+            kind=row.kind,
+            key=row.key,
+            job_id=row.id,
+            attempt=row.attempts,
+            worker=row.worker,
+            ids=row.ids,
+            started_at=row.started_at,
+            dead_id=row.dead_id,
         )
-        for row in rows
-        if since is None or row.created_at >= since
-    ]  # fmt: skip
 
 
-def _submitted(connection: Connection, since: datetime | None, kind: str | None, limit: int) -> list[Happened]:
-    columns = (job.c.id, job.c.created_at, job.c.kind, job.c.key, job.c.ids, job.c.dead_id)
-    query = select(*columns).order_by(job.c.id.desc()).limit(number(limit))
-    if kind is not None:
-        query = query.where(job.c.kind == kind)
-    return [
-        Happened(
-            f"job {row.id}", row.created_at, "submitted", row.kind, row.key, row.id, None, None, None, None, row.ids, None,
-            row.dead_id, None,
-        )
-        for row in connection.execute(query)
-        if since is None or row.created_at >= since
-    ]  # fmt: skip
+def _dead(connection: Connection, window: _Window) -> Iterator[JournalEntry]:
+    names = ("id", "created_at", "kind", "key", "job_id", "attempts", "reason", "error", "ids")
+    columns = (dead.c[name] for name in names)
+    # By id, because no index is ordered by the time.
+    query = window.select(*columns, of_kind=dead.c.kind).order_by(dead.c.id.desc())
+    for row in connection.execute(query):
+        if window.contains(row.created_at):
+            yield JournalEntry(
+                f"dead {row.id}",
+                row.created_at,
+                "dead",
+                kind=row.kind,
+                key=row.key,
+                job_id=row.job_id,
+                attempt=row.attempts,
+                reason=row.reason,
+                error=row.error,
+                ids=row.ids,
+                dead_id=row.id,
+            )
 
 
-def _audit(connection: Connection, since: datetime | None, kind: str | None, limit: int) -> list[Happened]:
-    if kind is not None:
-        return []  # it is of no kind
-    query = select(audit.c.number, audit.c.at, audit.c.actor, audit.c.action, audit.c.because, audit.c.what)
-    found = []
-    for row in connection.execute(query.order_by(audit.c.number.desc()).limit(number(limit))):
+def _submissions(connection: Connection, window: _Window) -> Iterator[JournalEntry]:
+    columns = (job.c[name] for name in ("id", "created_at", "kind", "key", "ids", "dead_id"))
+    query = window.select(*columns, of_kind=job.c.kind).order_by(job.c.id.desc())
+    for row in connection.execute(query):
+        if window.contains(row.created_at):
+            yield JournalEntry(
+                f"job {row.id}",
+                row.created_at,
+                "submitted",
+                kind=row.kind,
+                key=row.key,
+                job_id=row.id,
+                ids=row.ids,
+                dead_id=row.dead_id,
+            )
+
+
+def _decisions(connection: Connection, window: _Window) -> Iterator[JournalEntry]:
+    if window.kind is not None:
+        return
+    columns = (audit.c[name] for name in ("number", "at", "actor", "action", "because", "what"))
+    for row in connection.execute(window.select(*columns).order_by(audit.c.number.desc())):
         at = datetime.fromisoformat(row.at)
-        if since is None or at >= since:
-            its = json.loads(row.what).get("kind")
-            found.append(
-                Happened(
-                    f"audit {row.number}", at, row.action, its if isinstance(its, str) else None, None, None, None, None,
-                    row.because, None, None, None, None, row.actor,
-                )
-            )  # fmt: skip
-    return found
+        if window.contains(at):
+            kind = json.loads(row.what).get("kind")
+            yield JournalEntry(
+                f"audit {row.number}",
+                at,
+                row.action,
+                kind=kind if isinstance(kind, str) else None,
+                reason=row.because,
+                actor=row.actor,
+            )
 
 
-def _narrowed(query: Select[Any], at: Any, since: datetime | None, kind: str | None, limit: int) -> Select[Any]:
-    if since is not None:
-        query = query.where(at >= since)
-    if kind is not None:
-        query = query.where(job.c.kind == kind)
-    return query.limit(number(limit))  # in the text: not knowing how few, Postgres would rather join all that there are
+_PARTS: dict[Callable[[Connection, _Window], Iterator[JournalEntry]], frozenset[str]] = {
+    _attempts: frozenset(("failed", "lost", "returned")),
+    _done: frozenset(("done",)),
+    _dead: frozenset(("dead",)),
+    _submissions: frozenset(("submitted",)),
+    _decisions: frozenset(("decided",)),
+}
+EVENTS = frozenset().union(*_PARTS.values())
+"""Valid filters. "decided": decisions of people and automations, from the audit log."""

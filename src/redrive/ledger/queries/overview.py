@@ -1,87 +1,281 @@
-"""Overview: how the whole ledger stands, for those who look after it. Each reads one moment, see `Ledger.reading`."""
+"""Summaries of the whole ledger for operators and metrics.
+
+Those that read every live row say so. The others read counters and the ends of indexes, so their
+cost does not grow with the ledger.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, null, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    case,
+    func,
+    null,
+    or_,
+    select,
+    union_all,
+)
 
-from ..db.compiled import number, words
-from ..db.tables import dead, item, job, key, kind
-from ..db.types import Moment
-from ..state import DEAD, LEASED, READY, Shown, shown
+from ..db.clock import now_on
+from ..db.compiled import sql_int, sql_text
+from ..db.dialect import PerKind, on_sqlite
+from ..db.session import Session
+from ..db.tables import TRIED, dead, item, job, key, kind
+from ..db.types import UtcTimestamp
+from ..jobs.parking import parked_kinds
+from ..model import (
+    DEAD,
+    LEASED,
+    PRIORITIES,
+    QUARANTINE,
+    READY,
+    DisplayState,
+    display_state,
+)
+from ..timestamps import from_db
+
+MAX_COUNTED_RETRIES = 1000
+"""Jobs that wait for another attempt are counted up to this number."""
+MAX_NAMED_KEYS = 3
 
 
-class Standing(NamedTuple):
-    """The live jobs of one kind: how many there are by the names that people know, and how long the oldest has waited."""
-
-    shown: Counter[Shown]
-    due: int
-    """Waiting, and due by now."""
-    oldest_due: datetime | None
-    next_due: datetime | None
-    """When the next one falls due that is not due yet."""
-
-
-class Some(NamedTuple):
-    """How many there are, and since when."""
+class CountSince(NamedTuple):
+    """A number, and the earliest time."""
 
     many: int = 0
     since: datetime | None = None
 
 
-def standing(connection: Connection, now: datetime, /) -> dict[str, Standing]:
-    """Live jobs, by kind; ended ones are in the counts. Reads every live row."""
+def _count_by_kind(
+    connection: Connection, kind_column: Any, at: Any, *where: Any
+) -> dict[str, CountSince]:
+    query = select(kind_column, func.count(), func.min(at)).where(*where)
+    rows = connection.execute(query.group_by(kind_column).order_by(kind_column))
+    return {name: CountSince(count, since) for name, count, since in rows}
+
+
+# --- Jobs by job type
+
+
+class KindSummary(NamedTuple):
+    """The live jobs of one job type."""
+
+    shown: Counter[DisplayState]
+    due: int
+    """Ready jobs that are due."""
+    oldest_due: datetime | None
+    next_due: datetime | None
+    """When the next job that is not due yet is due."""
+
+
+def kind_summaries(connection: Connection, now: datetime, /) -> dict[str, KindSummary]:
+    """Return the live jobs by job type. Reads every live row."""
     tried = _flag(or_(job.c.attempts > 0, job.c.reason.is_not(None)))
-    started, replay = _flag(job.c.started_at.is_not(None)), _flag(job.c.dead_id.is_not(None))
-    due = and_(job.c.state == number(READY), job.c.due_at <= now)
-    waits = and_(job.c.state == number(READY), job.c.due_at > now)
-    alike = (job.c.kind, job.c.state, tried, started, replay)
+    started = _flag(job.c.started_at.is_not(None))
+    replay = _flag(job.c.dead_id.is_not(None))
+    is_due = and_(job.c.state == sql_int(READY), job.c.due_at <= now)
+    is_scheduled = and_(job.c.state == sql_int(READY), job.c.due_at > now)
+    group = (job.c.kind, job.c.state, tried, started, replay)
     rows = connection.execute(
         select(
-            *alike,
+            *group,
             func.count().label("jobs"),
-            func.sum(_flag(due)).label("due"),
-            func.min(case((due, job.c.due_at))).label("oldest"),
-            func.min(case((waits, job.c.due_at))).label("soonest"),
+            func.sum(_flag(is_due)).label("due"),
+            func.min(case((is_due, job.c.due_at))).label("oldest"),
+            func.min(case((is_scheduled, job.c.due_at))).label("soonest"),
         )
-        .where(job.c.state.in_((number(READY), number(LEASED))))
-        .group_by(*alike)
+        .where(job.c.state.in_((sql_int(READY), sql_int(LEASED))))
+        .group_by(*group)
     )
-    found: dict[str, Standing] = {}
-    for name, state, was_tried, has_started, is_replay, jobs, are_due, oldest, soonest in rows:
-        before = found.get(name) or Standing(Counter(), 0, None, None)
-        before.shown[shown(state, attempts=was_tried, started=bool(has_started), replay=bool(is_replay))] += jobs
-        found[name] = Standing(
+    summaries: dict[str, KindSummary] = {}
+    for name, state, was_tried, has_started, is_replay, jobs, due, oldest, soonest in rows:
+        before = summaries.get(name) or KindSummary(Counter(), 0, None, None)
+        shown = display_state(
+            state, attempts=was_tried, started=bool(has_started), replay=bool(is_replay)
+        )
+        before.shown[shown] += jobs
+        summaries[name] = KindSummary(
             before.shown,
-            before.due + int(are_due),
+            before.due + int(due),
             _earlier(before.oldest_due, oldest),
             _earlier(before.next_due, soonest),
         )
-    letters = select(dead.c.kind, dead.c.blocked, func.count()).where(dead.c.status == "pending", dead.c.job_id.is_not(None))
-    for name, blocked, count in connection.execute(letters.group_by(dead.c.kind, dead.c.blocked)):
-        found.setdefault(name, Standing(Counter(), 0, None, None)).shown[shown(DEAD, blocked=blocked)] += count
-    return found
+    letters = (
+        select(dead.c.kind, dead.c.blocked, func.count())
+        .where(dead.c.status == "pending", dead.c.job_id.is_not(None))
+        .group_by(dead.c.kind, dead.c.blocked)
+    )
+    for name, blocked, count in connection.execute(letters):
+        summary = summaries.setdefault(name, KindSummary(Counter(), 0, None, None))
+        summary.shown[display_state(DEAD, blocked=blocked)] += count
+    return summaries
+
+
+def _flag(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return case((condition, sql_int(1)), else_=sql_int(0))
+
+
+def _earlier(first: Any, second: Any) -> Any:
+    return second if first is None or (second is not None and second < first) else first
+
+
+class Queue(NamedTuple):
+    """The ready jobs of one job type."""
+
+    oldest_due: datetime | None
+    """In the future if no job is due yet."""
+    tried: int
+    """Jobs that wait for another attempt, counted up to `MAX_COUNTED_RETRIES` + 1."""
+
+
+def _queue_columns(_sqlite: bool) -> str:
+    firsts = [
+        "(SELECT due_at FROM redrive_job WHERE state = 0 AND kind = look.kind "  # noqa: S608
+        f"AND priority = {priority} ORDER BY due_at, id LIMIT 1)"
+        for priority in (*PRIORITIES, QUARANTINE)
+    ]
+    retries = (
+        "(SELECT count(*) FROM (SELECT 1 FROM redrive_job "  # noqa: S608
+        f"WHERE kind = look.kind AND {TRIED.text} LIMIT :most) AS few)"
+    )
+    return ", ".join(("look.kind", *firsts, retries))
+
+
+_QUEUES = PerKind(_queue_columns)
+
+
+def queues(connection: Connection, kinds: Sequence[str], /) -> dict[str, Queue]:
+    """Return the ready jobs of job types, by seven index lookups for each."""
+    if not kinds:
+        return {}
+    result: dict[str, Queue] = {}
+    for name, *dues, tried in _QUEUES.execute(connection, kinds, most=MAX_COUNTED_RETRIES + 1):
+        oldest = min((due for due in dues if due is not None), default=None)
+        result[name] = Queue(from_db(oldest), int(tried))
+    return result
+
+
+def count_due(session: Session, kinds: Sequence[str], most: int, /) -> int:
+    """Return how many jobs of these types could be claimed now, counted up to `most`.
+
+    Without retries that are not due, parked job types and jobs in quarantine.
+    """
+    now, parked = now_on(session), parked_kinds(session)
+    count = 0
+    for name in kinds:
+        if name not in parked and count < most:
+            is_claimable = (
+                job.c.state == sql_int(READY),
+                job.c.kind == name,
+                job.c.priority == sql_int(0),
+                job.c.due_at <= now,
+            )
+            ids = select(job.c.id).where(*is_claimable).limit(most - count).subquery()
+            count += session.core.execute(select(func.count()).select_from(ids)).scalar_one()
+    return count
+
+
+class LeasedJob(NamedTuple):
+    """A job that a worker holds."""
+
+    id: int
+    kind: str
+    key: str
+    worker: str
+    attempts: int
+    started_at: datetime | None
+    lease_until: datetime
+
+
+def leased_jobs(connection: Connection, limit: int, /) -> list[LeasedJob]:
+    """Return jobs that workers hold, ordered by the end of their lease."""
+    columns = (job.c[name] for name in LeasedJob._fields)
+    query = select(*columns).where(job.c.state == sql_int(LEASED)).order_by(job.c.lease_until)
+    return [LeasedJob._make(row) for row in connection.execute(query.limit(limit))]
+
+
+class ScheduledJob(NamedTuple):
+    """A job that a schedule submitted."""
+
+    id: int
+    kind: str
+    key: str
+    state: int
+    due_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    headers: str | None
+    error: str | None
+
+
+def _scheduled_ids(sqlite: bool) -> str:
+    # Only keys of schedules begin with `cron::`. They sort by the time of the run.
+    ids = (
+        "SELECT id FROM redrive_job WHERE kind = look.kind AND key >= 'cron::' "
+        "AND key < 'cron:;' AND current ORDER BY key DESC LIMIT :most"
+    )
+    pack = "json_group_array(id)" if sqlite else "array_agg(id)"
+    return f"(SELECT {pack} FROM ({ids}) AS newest)"  # noqa: S608
+
+
+_SCHEDULED = PerKind(_scheduled_ids)
+
+
+def scheduled_jobs(
+    connection: Connection, kinds: Sequence[str], limit: int, /
+) -> dict[str, list[ScheduledJob]]:
+    """Return the last jobs that schedules submitted, by job type, newest first."""
+    if not kinds:
+        return {}
+    cells = [row[0] for row in _SCHEDULED.execute(connection, kinds, most=limit) if row[0]]
+    ids = chain.from_iterable(map(json.loads, cells) if on_sqlite(connection) else cells)
+    columns = (job.c[name] for name in ScheduledJob._fields)
+    query = select(*columns).where(job.c.id.in_(list(ids))).order_by(job.c.kind, job.c.key.desc())
+    jobs: dict[str, list[ScheduledJob]] = {}
+    for row in connection.execute(query):
+        jobs.setdefault(row.kind, []).append(ScheduledJob._make(row))
+    return jobs
+
+
+# --- Problems
 
 
 class Stuck(NamedTuple):
     """Work that no process continues. Immutable."""
 
-    leases: Some
+    leases: CountSince
     """Expired leases that were not recovered."""
     items: dict[str, int]
     """Batch items that were given up lately, by batch, the most first."""
 
 
-def read_stuck(connection: Connection, /, *, expired_before: datetime, given_up_since: datetime, most: int) -> Stuck:
-    """Read both in one query: a page asks few. most: Maximum number of items that are counted."""
-    leases, items = Some(), dict[str, int]()
-    for batch, count, since in connection.execute(_stuck_query(most), {"before": expired_before, "since": given_up_since}):
+def read_stuck(
+    connection: Connection, /, *, expired_before: datetime, given_up_since: datetime, most: int
+) -> Stuck:
+    """Read both in one query, because a page runs few.
+
+    Args:
+        connection: The connection.
+        expired_before: Count leases that expired before then.
+        given_up_since: Count items that were given up since then.
+        most: Maximum number of items that are counted.
+    """
+    leases, items = CountSince(), dict[str, int]()
+    parameters = {"before": expired_before, "since": given_up_since}
+    for batch, count, since in connection.execute(_stuck_query(most), parameters):
         if batch is None:
-            leases = Some(count, since)
+            leases = CountSince(count, since)
         else:
             items[batch] = count
     return Stuck(leases, dict(sorted(items.items(), key=lambda pair: (-pair[1], pair[0]))))
@@ -89,60 +283,49 @@ def read_stuck(connection: Connection, /, *, expired_before: datetime, given_up_
 
 @lru_cache(maxsize=10)
 def _stuck_query(most: int) -> Any:
-    """Built once for each bound."""
+    since = bindparam("since", type_=UtcTimestamp)
     given_up = (
         select(item.c.batch, item.c.given_up_at)
-        .where(item.c.status == words("giveup"), item.c.given_up_at >= bindparam("since", type_=Moment))
+        .where(item.c.status == sql_text("giveup"), item.c.given_up_at >= since)
         .order_by(item.c.given_up_at.desc())
-        .limit(number(most))
+        .limit(sql_int(most))
         .subquery()
     )
-    leases = select(null(), func.count(), func.min(job.c.lease_until)).where(job.c.state == number(LEASED))
+    is_expired = job.c.lease_until < bindparam("before", type_=UtcTimestamp)
+    leases = select(null(), func.count(), func.min(job.c.lease_until))
+    batches = select(given_up.c.batch, func.count(), func.min(given_up.c.given_up_at))
     return union_all(
-        select(given_up.c.batch, func.count(), func.min(given_up.c.given_up_at)).group_by(given_up.c.batch),
-        leases.where(job.c.lease_until < bindparam("before", type_=Moment)),
+        batches.group_by(given_up.c.batch),
+        leases.where(job.c.state == sql_int(LEASED), is_expired),
     )
 
 
-def overdue(connection: Connection, before: datetime, /) -> dict[str, Some]:
-    """Jobs that were due before then, and that nobody has taken up; by kind."""
-    query = select(job.c.kind, func.count(), func.min(job.c.due_at)).where(job.c.state == number(READY), job.c.due_at < before)
-    rows = connection.execute(query.group_by(job.c.kind).order_by(job.c.kind))
-    return {name: Some(many, since) for name, many, since in rows}
-
-
-def wedged(connection: Connection, before: datetime, /) -> tuple[Some, list[str]]:
-    """Idempotency keys in processing whose holder's lease ran out before then; and the first few of them."""
-    held = and_(key.c.status == "processing", key.c.lease_until < before)
-    found = Some(*connection.execute(select(func.count(), func.min(key.c.lease_until)).where(held)).one())
-    first = connection.execute(select(key.c.key).where(held).order_by(key.c.lease_until).limit(3)).scalars().all()
-    return found, list(first)
-
-
-def died(connection: Connection, since: datetime, until: datetime, /) -> dict[str, int]:
-    """Dead letters that came between two moments; by kind."""
-    query = select(dead.c.kind, func.count()).where(dead.c.created_at >= since, dead.c.created_at < until)
-    return {row[0]: row[1] for row in connection.execute(query.group_by(dead.c.kind).order_by(dead.c.kind))}
-
-
-def undecided(connection: Connection, /) -> dict[str, Some]:
-    """Dead letters that wait for a decision, not for a time; by kind."""
-    query = select(dead.c.kind, func.count(), func.min(dead.c.created_at)).where(
-        dead.c.status == "pending", dead.c.blocked_until.is_(None)
+def stuck_keys(connection: Connection, before: datetime, /) -> tuple[CountSince, list[str]]:
+    """Return idempotency keys whose holder's lease expired before then, and the first of them."""
+    is_stuck = and_(key.c.status == "processing", key.c.lease_until < before)
+    count = select(func.count(), func.min(key.c.lease_until)).where(is_stuck)
+    first = select(key.c.key).where(is_stuck).order_by(key.c.lease_until).limit(MAX_NAMED_KEYS)
+    return (
+        CountSince(*connection.execute(count).one()),
+        list(connection.execute(first).scalars()),
     )
-    rows = connection.execute(query.group_by(dead.c.kind).order_by(dead.c.kind))
-    return {name: Some(many, since) for name, many, since in rows}
 
 
-def parked(connection: Connection, /) -> dict[str, str]:
-    """Kinds that are not handed out for now, and why."""
-    query = select(kind.c.kind, kind.c.reason).where(kind.c.parked_at.is_not(None)).order_by(kind.c.kind)
-    return {row[0]: row[1] or "" for row in connection.execute(query)}
+def deaths_by_kind(connection: Connection, since: datetime, until: datetime, /) -> dict[str, int]:
+    """Return the number of dead letters that were created between two times, by job type."""
+    is_between = (dead.c.created_at >= since, dead.c.created_at < until)
+    deaths = _count_by_kind(connection, dead.c.kind, dead.c.created_at, *is_between)
+    return {name: each.many for name, each in deaths.items()}
 
 
-def _flag(condition: ColumnElement[bool]) -> ColumnElement[int]:
-    return case((condition, number(1)), else_=number(0))
+def undecided_dead_letters(connection: Connection, /) -> dict[str, CountSince]:
+    """Return the dead letters that wait for a decision, not for a time, by job type."""
+    is_undecided = (dead.c.status == "pending", dead.c.blocked_until.is_(None))
+    return _count_by_kind(connection, dead.c.kind, dead.c.created_at, *is_undecided)
 
 
-def _earlier(one: Any, other: Any) -> Any:
-    return other if one is None or (other is not None and other < one) else one
+def parked_reasons(connection: Connection, /) -> dict[str, str]:
+    """Return the parked job types, with the reason."""
+    query = select(kind.c.kind, kind.c.reason).where(kind.c.parked_at.is_not(None))
+    rows = connection.execute(query.order_by(kind.c.kind))
+    return {row[0]: row[1] or "" for row in rows}

@@ -1,105 +1,131 @@
-"""Counts: kept in the same transaction as what they count, so that they balance at every moment."""
+"""Counters of jobs by job type and state: read, checked and corrected.
+
+Every change is written in the transaction of the rows that it counts, so they always balance.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Select, delete, func, select, union_all
+from sqlalchemy import Connection, func, select, union_all
 
 from ...core.lazy import deferred
 from ...core.text import pluralise
-from ..db.compiled import number
+from ..db.clock import now_on
+from ..db.compiled import sql_int
 from ..db.session import Session
 from ..db.tables import BUCKETS, dead, job, tally, tally_delta
-from ..failpoint import crash_point
-from ..record import Tally
+from ..model import DEAD, LEASED, PRUNED, READY, Tally
+from ..store.counters import add, add_failures
 
 if TYPE_CHECKING:
-    from ..store.postgres import counters as on_postgres
-    from ..store.sqlite import counters as on_sqlite
-else:
-    on_postgres, on_sqlite = deferred("redrive.ledger.store", "postgres.counters", "sqlite.counters")
+    from .. import audit
+    from . import failures
+else:  # few programs need them, and each builds its statements when it is imported
+    audit, failures = deferred("redrive.ledger", "audit", "stats.failures")
 
-FOLD = 10_000
+STORED_BUCKETS = ("ready", "leased", "done", "dead", "dropped")
+"""By the stored state of their rows."""
 
-
-def add(session: Session, changes: Mapping[str, Mapping[str, int]], /) -> None:
-    """Add to the counts, in the transaction that is open."""
-    (on_sqlite if session.sqlite else on_postgres).add_all(session.raw, changes)
+# Built once, because every page of the console runs it.
+_rows = union_all(
+    *(select(table.c.kind, *(table.c[name] for name in BUCKETS)) for table in (tally, tally_delta))
+).subquery()
+_sums = (func.sum(_rows.c[name]) for name in BUCKETS)
+_COUNTS = select(_rows.c.kind, *_sums).group_by(_rows.c.kind).order_by(_rows.c.kind)
 
 
 def counts(connection: Connection, /) -> dict[str, Tally]:
-    """The counts of every kind."""
-    return {kind: Tally(*map(int, numbers)) for kind, *numbers in connection.execute(_SUMMED).all()}
+    """Return the counters of every job type."""
+    rows = connection.execute(_COUNTS).all()
+    return {kind: Tally(*map(int, numbers)) for kind, *numbers in rows}
 
 
-# Built once: every page of an operator asks it.
-_rows = union_all(*(select(table.c.kind, *(table.c[name] for name in BUCKETS)) for table in (tally, tally_delta))).subquery()
-_sums = (func.sum(_rows.c[name]) for name in BUCKETS)
-_SUMMED = select(_rows.c.kind, *_sums).group_by(_rows.c.kind).order_by(_rows.c.kind)
-
-
-def fold(session: Session, /) -> int:
-    """Sum up the rows that changes left on Postgres; how many they were."""
-    if session.sqlite:
-        return 0
-    crash_point("fold.before_commit")  # one statement, in autocommit: one round trip
-    folded: int = session.core.execute(_fold()).scalar_one()
-    crash_point("fold.after_commit")
-    return folded
-
-
-@cache
-def _fold() -> Select[int]:
-    from sqlalchemy.dialects.postgresql import insert  # noqa: PLC0415  # all drivers come with it
-
-    some = select(tally_delta.c.id).order_by(tally_delta.c.id).limit(FOLD).with_for_update(skip_locked=True)
-    gone = delete(tally_delta).where(tally_delta.c.id.in_(some.scalar_subquery())).returning(tally_delta).cte("gone")
-    # In one order, so that two who fold never wait for each other.
-    sums = select(gone.c.kind, *(func.sum(gone.c[name]) for name in BUCKETS)).group_by(gone.c.kind).order_by(gone.c.kind)
-    new = insert(tally).from_select(["kind", *BUCKETS], sums)
-    added = new.on_conflict_do_update(
-        index_elements=[tally.c.kind], set_={name: tally.c[name] + new.excluded[name] for name in BUCKETS}
-    ).cte("added")
-    return select(func.count()).select_from(gone).add_cte(added)
+def _rows_by_state(connection: Connection) -> dict[str, dict[int, int]]:
+    """Count the rows of each job type and stored state."""
+    query = select(job.c.kind, job.c.state, func.count()).group_by(job.c.kind, job.c.state)
+    states: dict[str, dict[int, int]] = {}
+    for kind, state, count in connection.execute(query):
+        states.setdefault(kind, {})[state] = count
+    return states
 
 
 def imbalance(connection: Connection, /) -> list[str]:
-    """What does not add up, in words. Reads every row: for `redrive doctor` and for tests."""
-    wrong = []
-    counted = counts(connection)
-    stored: dict[str, dict[int, int]] = {}
-    for kind, state, rows in connection.execute(select(job.c.kind, job.c.state, func.count()).group_by(job.c.kind, job.c.state)):
-        stored.setdefault(kind, {})[state] = rows
+    """Return where the counters differ from the rows. Reads every row."""
+    problems = []
+    counted, stored = counts(connection), _rows_by_state(connection)
     for kind in sorted(counted.keys() | stored.keys()):
-        sums, rows_of = counted.get(kind, Tally()), stored.get(kind, {})
-        if not sums.balanced:
-            wrong.append(f"{kind}: submitted is not the sum of the other states: {sums}")
-        for at, bucket in enumerate(("ready", "leased", "done", "dead", "dropped")):
-            if getattr(sums, bucket) != rows_of.get(at, 0):
-                wrong.append(f"{kind}: {bucket} is counted {getattr(sums, bucket)}, and there are {rows_of.get(at, 0)}")
-        if sums.pruned < rows_of.get(5, 0):
-            wrong.append(f"{kind}: pruned is counted {sums.pruned}, and there are {rows_of[5]}")
-    return wrong + _letters(connection)
+        tally_, rows = counted.get(kind, Tally()), stored.get(kind, {})
+        if not tally_.balanced:
+            problems.append(f"{kind}: submitted is not the sum of the other states: {tally_}")
+        for state, bucket in enumerate(STORED_BUCKETS):
+            count = getattr(tally_, bucket)
+            if count != rows.get(state, 0):
+                problems.append(
+                    f"{kind}: {bucket} is counted {count}, and there are {rows.get(state, 0)}"
+                )
+        if tally_.pruned < rows.get(PRUNED, 0):
+            problems.append(
+                f"{kind}: pruned is counted {tally_.pruned}, and there are {rows[PRUNED]}"
+            )
+    return problems + _dead_letter_imbalance(connection)
 
 
-def _letters(connection: Connection) -> list[str]:
-    dead_jobs = connection.scalar(select(func.count()).where(job.c.state == number(3)))
-    pending = connection.scalar(select(func.count()).where(dead.c.status == "pending", dead.c.job_id.is_not(None)))
-    live = job.c.state.in_((0, 1)) & job.c.dead_id.is_not(None)
-    replays = connection.scalar(select(func.count()).where(live))
-    replaying = connection.scalar(select(func.count()).where(dead.c.status == "replaying"))
-    wrong = []
+def _dead_letter_imbalance(connection: Connection) -> list[str]:
+    def count(*where: object) -> int:
+        return connection.scalar(select(func.count()).where(*where)) or 0  # type: ignore[arg-type]
+
+    dead_jobs = count(job.c.state == sql_int(DEAD))
+    pending = count(dead.c.status == "pending", dead.c.job_id.is_not(None))
+    replays = count(job.c.state.in_((READY, LEASED)), job.c.dead_id.is_not(None))
+    replaying = count(dead.c.status == "replaying")
+    problems = []
     if dead_jobs != pending:
-        jobs, letters = (
-            pluralise(dead_jobs or 0, "job is", "jobs are"),
-            pluralise(pending or 0, "dead letter is", "dead letters are"),
-        )
-        wrong.append(f"{jobs} dead, but {letters} pending")
+        jobs = pluralise(dead_jobs, "job is", "jobs are")
+        letters = pluralise(pending, "dead letter is", "dead letters are")
+        problems.append(f"{jobs} dead, but {letters} pending")
     if replays != replaying:
-        again = pluralise(replays or 0, "replay is", "replays are")
-        letters = pluralise(replaying or 0, "dead letter is", "dead letters are")
-        wrong.append(f"{again} in progress, but {letters} replaying")
-    return wrong
+        jobs = pluralise(replays, "replay is", "replays are")
+        letters = pluralise(replaying, "dead letter is", "dead letters are")
+        problems.append(f"{jobs} in progress, but {letters} replaying")
+    return problems
+
+
+def recount(session: Session, /, *, actor: str, because: str) -> dict[str, dict[str, int]]:
+    """Correct the counters from the rows, after rows were changed by hand.
+
+    Concurrent workers are not blocked: they change rows and counters by the same amount.
+
+    Returns:
+        The corrections by job type.
+    """
+    audit.check_actor(actor, because)
+    # The audit lock is taken before the snapshot, which must contain the last audit entry.
+    with session.serialized_snapshot("fold", audit.LOCK) as connection:
+        counted, stored = counts(connection), _rows_by_state(connection)
+        changes: dict[str, dict[str, int]] = {}
+        for kind in sorted(counted.keys() | stored.keys()):
+            change = _correction(counted.get(kind, Tally()), stored.get(kind, {}))
+            if change:
+                changes[kind] = change
+                add(session, {kind: change})
+        drift = failures.drift_from_rows(connection)
+        if drift:
+            add_failures(session, drift, now_on(session))
+        for (kind, _signature), delta in drift.items():
+            change = changes.setdefault(kind, {})
+            change["pending"] = change.get("pending", 0) + delta.pending
+        if changes:
+            what = {"added": changes}
+            audit.write(session, actor=actor, action="ledger.recount", because=because, what=what)
+    return changes
+
+
+def _correction(counted: Tally, rows: Mapping[int, int]) -> dict[str, int]:
+    correct = {bucket: rows.get(state, 0) for state, bucket in enumerate(STORED_BUCKETS)}
+    # A pruned job has no row once its key has expired.
+    correct["pruned"] = max(counted.pruned, rows.get(PRUNED, 0))
+    correct["submitted"] = sum(correct.values())
+    changes = {bucket: count - getattr(counted, bucket) for bucket, count in correct.items()}
+    return {bucket: change for bucket, change in changes.items() if change}

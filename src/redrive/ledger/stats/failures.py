@@ -1,98 +1,49 @@
-"""Failures, by what they are alike in: a kind and a signature. Counted in the transaction of what failed, and read at no cost
-that grows with how many there are."""
+"""Failures by group: read, cleaned up and checked. The cost does not grow with their number."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, case, delete, exists, func, null, select, tuple_, union_all
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import (
+    Connection,
+    TextClause,
+    bindparam,
+    delete,
+    func,
+    null,
+    select,
+    text,
+    tuple_,
+    union_all,
+)
 
 from ..db.clock import now_on
-from ..db.compiled import number, words
-from ..db.failure_tables import FAILURES, failure, failure_delta, failure_slot
+from ..db.compiled import sql_int, sql_text
+from ..db.dialect import on_sqlite
 from ..db.session import Session
-from ..db.tables import dead
-from ..db.tables import kind as kinds
-from ..db.types import micros
-from ..store.postgres import failure_counters as on_postgres
-from ..store.sqlite import failure_counters as on_sqlite
-from .failure_deltas import WHOLE, Alike, Failed, slot_of
+from ..db.tables import FAILURES, dead, failure, failure_delta, failure_slot
+from ..db.tables import kind as kind_table
+from .failure_groups import (
+    ALL_SIGNATURES,
+    SLOT_SECONDS,
+    SLOTS_PER_HOUR,
+    FailureDelta,
+    FailureGroup,
+    FailureSummary,
+    merge_summaries,
+    slot_of,
+)
 
-FOLD = 10_000
-REMEMBERED = timedelta(days=31)
-"""How long failures are remembered after they were last seen, once nothing of them is pending."""
+RETENTION = timedelta(days=31)
+"""How long a group is stored after its last failure, once nothing of it is pending."""
 
+# --- Groups
 
-class Group(NamedTuple):
-    """Failures that are alike. Immutable."""
-
-    kind: str
-    signature: str
-    tries: int
-    died: int
-    pending: int
-    blocked: int
-    first_at: datetime
-    last_at: datetime
-    job_id: int | None
-    error: str | None
-
-
-def add(session: Session, changes: Mapping[Alike, Failed], now: datetime, /) -> None:
-    """Add to what is counted, in the transaction that is open."""
-    if session.sqlite:
-        on_sqlite.add(session.raw, changes, micros(now))
-    else:
-        on_postgres.add(session.raw, changes)
-
-
-# ---- read ----
-
-
-def groups(
-    connection: Connection,
-    /,
-    *,
-    kind: str | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    limit: int,
-) -> list[Group]:
-    """Those with most dead letters, and those that were seen last; some of each, each through its index.
-
-    until: Only those that were first seen before.
-    """
-    found: dict[Alike, Group] = {}
-    for order in ((failure.c.pending.desc(), failure.c.last_at.desc()), (failure.c.last_at.desc(),)):
-        query = _GROUP.order_by(*order).limit(limit)
-        if kind is not None:
-            query = query.where(failure.c.kind == kind)
-        if since is not None:
-            query = query.where(failure.c.last_at >= since)
-        if until is not None:
-            query = query.where(failure.c.first_at < until)
-        found |= {(row[0], row[1]): Group._make(row) for row in connection.execute(query)}
-    fresh = [one for one in _deltas(connection) if kind is None or one.kind == kind]
-    missing = [(one.kind, one.signature) for one in fresh if (one.kind, one.signature) not in found]
-    if missing:
-        query = _GROUP.where(tuple_(failure.c.kind, failure.c.signature).in_(missing))
-        found |= {(row[0], row[1]): Group._make(row) for row in connection.execute(query)}
-    return list(_merged(found, fresh).values())
-
-
-def group(connection: Connection, kind: str, signature: str, /) -> Group | None:
-    """One of them; None: nothing failed like this, as far as anybody remembers."""
-    row = connection.execute(_GROUP.where(failure.c.kind == kind, failure.c.signature == signature)).first()
-    found = {} if row is None else {(kind, signature): Group._make(row)}
-    fresh = [one for one in _deltas(connection) if (one.kind, one.signature) == (kind, signature)]
-    return _merged(found, fresh).get((kind, signature))
-
-
-_GROUP = select(*(failure.c[name] for name in Group._fields))
-_SUMMED = select(
+_GROUP = select(*(failure.c[name] for name in FailureSummary._fields))
+_DELTAS = select(
     failure_delta.c.kind,
     failure_delta.c.signature,
     *(func.sum(failure_delta.c[name]) for name in FAILURES),
@@ -101,31 +52,66 @@ _SUMMED = select(
     func.max(failure_delta.c.job_id),
     func.max(failure_delta.c.error),
 ).group_by(failure_delta.c.kind, failure_delta.c.signature)
+"""Changes that were not summed up yet: the last seconds on Postgres, nothing on SQLite."""
 
 
-def _deltas(connection: Connection) -> list[Group]:
-    """What was not summed up yet: nothing on SQLite, of the last seconds on Postgres."""
-    if connection.dialect.name == "sqlite":
-        return []
-    return [Group._make((*row[:2], *map(int, row[2:6]), *row[6:])) for row in connection.execute(_SUMMED)]
+def read_groups(
+    connection: Connection,
+    /,
+    *,
+    kind: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int,
+) -> list[FailureSummary]:
+    """Return the groups with most dead letters and those seen last, each through its index.
+
+    Args:
+        connection: The connection.
+        kind: Only of this job type.
+        since: Only groups that were last seen since then.
+        until: Only groups that were first seen before then.
+        limit: Maximum number of each of the two.
+    """
+    groups: dict[FailureGroup, FailureSummary] = {}
+    by_pending = (failure.c.pending.desc(), failure.c.last_at.desc())
+    for order in (by_pending, (failure.c.last_at.desc(),)):
+        query = _GROUP.order_by(*order).limit(limit)
+        if kind is not None:
+            query = query.where(failure.c.kind == kind)
+        if since is not None:
+            query = query.where(failure.c.last_at >= since)
+        if until is not None:
+            query = query.where(failure.c.first_at < until)
+        groups |= {(row[0], row[1]): FailureSummary._make(row) for row in connection.execute(query)}
+    deltas = [each for each in _read_deltas(connection) if kind is None or each.kind == kind]
+    missing = {(each.kind, each.signature) for each in deltas} - groups.keys()
+    if missing:
+        query = _GROUP.where(tuple_(failure.c.kind, failure.c.signature).in_(sorted(missing)))
+        groups |= {(row[0], row[1]): FailureSummary._make(row) for row in connection.execute(query)}
+    merge_summaries(groups, deltas)
+    return list(groups.values())
 
 
-def _merged(found: Mapping[Alike, Group], fresh: Iterable[Group]) -> dict[Alike, Group]:
-    merged = dict(found)
-    for one in fresh:
-        old = merged.get((one.kind, one.signature))
-        merged[one.kind, one.signature] = one if old is None else _together(old, one)
-    return merged
+def read_group(connection: Connection, kind: str, signature: str, /) -> FailureSummary | None:
+    """Return a group, or None."""
+    group = (kind, signature)
+    query = _GROUP.where(failure.c.kind == kind, failure.c.signature == signature)
+    row = connection.execute(query).first()
+    groups = {} if row is None else {group: FailureSummary._make(row)}
+    deltas = [each for each in _read_deltas(connection) if (each.kind, each.signature) == group]
+    merge_summaries(groups, deltas)
+    return groups.get(group)
 
 
-def _together(old: Group, new: Group) -> Group:
-    failed = new.job_id is not None
-    counted = (getattr(old, name) + getattr(new, name) for name in FAILURES)
-    ends = (min(old.first_at, new.first_at), max(old.last_at, new.last_at)) if failed else (old.first_at, old.last_at)
-    return Group._make((old.kind, old.signature, *counted, *ends, new.job_id or old.job_id, new.error or old.error))
+def _read_deltas(connection: Connection) -> list[FailureSummary]:
+    return [
+        FailureSummary._make((*row[:2], *map(int, row[2:6]), *row[6:]))
+        for row in connection.execute(_DELTAS)
+    ]
 
 
-class Standing(NamedTuple):
+class FailuresByKind(NamedTuple):
     """Failures by job type."""
 
     blocked: dict[str, int]
@@ -136,129 +122,221 @@ class Standing(NamedTuple):
     """The first failure of all groups that were seen since the given time."""
 
 
-def standing(connection: Connection, since: datetime, /) -> Standing:
-    """Read all three in one query: a page asks few."""
-    found = Standing({}, {}, {})
-    for kind, reason, at, count in connection.execute(_STANDING, {"since": since}):
-        if count < 0:
-            found.first_seen[kind] = at
-        elif at is not None:
-            found.parked[kind] = reason or "", at
-        elif count:
-            found.blocked[kind] = int(count)
-    return found
-
-
 _blocked = union_all(
-    select(failure.c.kind, failure.c.blocked).where(failure.c.pending > number(0)),
+    select(failure.c.kind, failure.c.blocked).where(failure.c.pending > sql_int(0)),
     select(failure_delta.c.kind, failure_delta.c.blocked),
 ).subquery()
-_summed = select(_blocked.c.kind, null(), null(), func.sum(_blocked.c.blocked)).group_by(_blocked.c.kind)
-_parked = select(kinds.c.kind, kinds.c.reason, kinds.c.parked_at, number(0)).where(kinds.c.parked_at.is_not(None))
+_blocked_sums = select(_blocked.c.kind, null(), null(), func.sum(_blocked.c.blocked)).group_by(
+    _blocked.c.kind
+)
+_parked = select(kind_table.c.kind, kind_table.c.reason, kind_table.c.parked_at, sql_int(0)).where(
+    kind_table.c.parked_at.is_not(None)
+)
+_since = bindparam("since", type_=failure.c.last_at.type)
 _seen = union_all(
-    select(failure.c.kind, failure.c.first_at).where(failure.c.last_at >= bindparam("since", type_=failure.c.last_at.type)),
-    select(failure_delta.c.kind, failure_delta.c.at.label("first_at")).where(failure_delta.c.job_id.is_not(None)),
+    select(failure.c.kind, failure.c.first_at).where(failure.c.last_at >= _since),
+    select(failure_delta.c.kind, failure_delta.c.at.label("first_at")).where(
+        failure_delta.c.job_id.is_not(None)
+    ),
 ).subquery()
-_first = select(_seen.c.kind, null(), func.min(_seen.c.first_at), number(-1)).group_by(_seen.c.kind)
-_STANDING = union_all(_parked, _summed, _first)
-
-
-# ---- keep ----
-
-
-def fold(session: Session, /) -> int:
-    """Sum up the rows that changes left on Postgres; how many they were."""
-    if session.sqlite or not session.core.execute(_ANY).scalar():
-        return 0
-    with session.transaction("fold") as connection:
-        some = select(failure_delta.c.id).order_by(failure_delta.c.id).limit(FOLD).with_for_update(skip_locked=True)
-        gone = delete(failure_delta).where(failure_delta.c.id.in_(some.scalar_subquery())).returning(failure_delta)
-        found = connection.execute(gone).all()
-        merged: dict[Alike, Group] = {}
-        slots: dict[tuple[int, str, str], tuple[int, int]] = {}
-        for row in sorted(found, key=lambda one: one.id):
-            counts = (getattr(row, name) for name in FAILURES)
-            one = Group._make((row.kind, row.signature, *counts, row.at, row.at, row.job_id, row.error))
-            old = merged.get((one.kind, one.signature))
-            merged[one.kind, one.signature] = one if old is None else _together(old, one)
-            if one.tries or one.died:
-                for name in (one.signature, WHOLE):
-                    place = (slot_of(row.at), one.kind, name)
-                    tries, died = slots.get(place, (0, 0))
-                    slots[place] = (tries + one.tries, died + one.died)
-        for alike in sorted(merged):  # in one order, so that two who fold never wait for each other
-            connection.execute(_ADD, merged[alike]._asdict())
-        for place in sorted(slots):
-            slot, kind, signature = place
-            tries, died = slots[place]
-            counted = {"slot": slot, "kind": kind, "signature": signature, "tries": tries, "died": died}
-            connection.execute(_ADD_SLOT, counted)
-    return len(found)
-
-
-_ANY = select(exists().select_from(failure_delta))
-"""One round trip, where most of the time there is nothing."""
-_add = insert(failure)
-_failed_too = _add.excluded.job_id.is_not(None)
-_ADD = _add.on_conflict_do_update(
-    index_elements=[failure.c.kind, failure.c.signature],
-    set_={
-        **{name: failure.c[name] + _add.excluded[name] for name in FAILURES},
-        "first_at": func.least(failure.c.first_at, _add.excluded.first_at),
-        "last_at": case((_failed_too, func.greatest(failure.c.last_at, _add.excluded.last_at)), else_=failure.c.last_at),
-        "job_id": func.coalesce(_add.excluded.job_id, failure.c.job_id),
-        "error": func.coalesce(_add.excluded.error, failure.c.error),
-    },
+_first_seen = select(_seen.c.kind, null(), func.min(_seen.c.first_at), sql_int(-1)).group_by(
+    _seen.c.kind
 )
-_slot = insert(failure_slot)
-_ADD_SLOT = _slot.on_conflict_do_update(
-    index_elements=[failure_slot.c.slot, failure_slot.c.kind, failure_slot.c.signature],
-    set_={name: failure_slot.c[name] + _slot.excluded[name] for name in ("tries", "died")},
+_BY_KIND = union_all(_parked, _blocked_sums, _first_seen)
+
+
+def by_kind(connection: Connection, since: datetime, /) -> FailuresByKind:
+    """Read failures by job type in one query, because a page runs few."""
+    failures = FailuresByKind({}, {}, {})
+    for kind, reason, at, count in connection.execute(_BY_KIND, {"since": since}):
+        if count < 0:
+            failures.first_seen[kind] = at
+        elif at is not None:
+            failures.parked[kind] = reason or "", at
+        elif count:
+            failures.blocked[kind] = int(count)
+    return failures
+
+
+# --- Failures by hour
+#
+# As text, not as expressions: building and naming one for thirty groups takes longer than the
+# query.
+
+
+class HourCount(NamedTuple):
+    """Failures within an hour."""
+
+    first: int
+    last: int
+    """The first and last slot with a failure."""
+    tries: int
+    died: int
+
+
+# A lookup for each group. From a list of pairs, SQLite would make a scan of all groups. So would
+# Postgres, which merges subqueries unless they have OFFSET 0. The result is grouped by a number,
+# because text takes twice as long.
+_GROUPS_SQLITE = """(SELECT key AS place, json_extract(value, '$[0]') AS kind,
+json_extract(value, '$[1]') AS signature FROM json_each(:wanted)) AS look"""
+_GROUPS_POSTGRES = """(SELECT n - 1 AS place, kind, signature
+FROM unnest(CAST(:kinds AS text[]), CAST(:signatures AS text[]))
+WITH ORDINALITY AS each(kind, signature, n)) AS look"""
+_SLOTS_SQLITE = f"""SELECT look.place, kept.slot, kept.tries, kept.died
+FROM {_GROUPS_SQLITE} CROSS JOIN redrive_failure_slot AS kept
+WHERE kept.kind = look.kind AND kept.signature = look.signature AND kept.slot >= :since"""  # noqa: S608
+_SLOTS_POSTGRES = f"""SELECT look.place, kept.slot, kept.tries, kept.died
+FROM {_GROUPS_POSTGRES} CROSS JOIN LATERAL (
+SELECT slot, tries, died FROM redrive_failure_slot AS one
+WHERE one.kind = look.kind AND one.signature = look.signature AND one.slot >= :since
+OFFSET 0) AS kept"""  # noqa: S608
+_DELTA_SLOTS = f"""SELECT look.place,
+CAST(floor(extract(epoch FROM delta.at) / {SLOT_SECONDS}) AS bigint) AS slot,
+delta.tries, delta.died
+FROM redrive_failure_delta AS delta JOIN {_GROUPS_POSTGRES} ON delta.kind = look.kind"""  # noqa: S608
+_HAS_FAILED = "WHERE delta.job_id IS NOT NULL"
+
+
+def _by_hour(*slots: str) -> TextClause:
+    hour = f"place * 1000 + (CAST(:now AS bigint) - slot) / {SLOTS_PER_HOUR}"
+    return text(
+        "SELECT min(place), min(slot), max(slot), CAST(sum(tries) AS bigint), "  # noqa: S608
+        f"CAST(sum(died) AS bigint) FROM ({' UNION ALL '.join(slots)}) AS slots GROUP BY {hour}"
+    )
+
+
+_SQLITE = _by_hour(_SLOTS_SQLITE)
+_POSTGRES_BY_KIND = _by_hour(_SLOTS_POSTGRES, f"{_DELTA_SLOTS} {_HAS_FAILED}")
+_POSTGRES_BY_GROUP = _by_hour(
+    _SLOTS_POSTGRES, f"{_DELTA_SLOTS} AND delta.signature = look.signature {_HAS_FAILED}"
 )
 
 
-def forget(session: Session, /) -> int:
-    """What was not seen for long, and of which nothing is pending; how many groups."""
+def hours_by_kind(
+    connection: Connection, kinds: Sequence[str], now: int, hours: int, /
+) -> dict[str, list[HourCount]]:
+    """Return the failures of job types in each of the last hours.
+
+    Args:
+        connection: The connection.
+        kinds: The job types.
+        now: The current slot.
+        hours: Number of hours.
+    """
+    wanted = [(kind, ALL_SIGNATURES) for kind in kinds]
+    counts = _read_hours(connection, _POSTGRES_BY_KIND, now, hours, wanted)
+    return {kind: each for (kind, _), each in counts.items()}
+
+
+def hours_by_group(
+    connection: Connection, now: int, hours: int, wanted: Sequence[FailureGroup], /
+) -> dict[FailureGroup, list[HourCount]]:
+    """Return the failures of groups in each of the last hours."""
+    return _read_hours(connection, _POSTGRES_BY_GROUP, now, hours, wanted)
+
+
+def last_hour(
+    connection: Connection, now: int, wanted: Sequence[FailureGroup], /
+) -> dict[FailureGroup, int]:
+    """Return the number of failed attempts of groups in the last hour."""
+    since = now - SLOTS_PER_HOUR
+    return {
+        group: sum(each.tries for each in counts if each.last > since)
+        for group, counts in hours_by_group(connection, now, 1, wanted).items()
+    }
+
+
+def _read_hours(
+    connection: Connection,
+    postgres: TextClause,
+    now: int,
+    hours: int,
+    wanted: Sequence[FailureGroup],
+) -> dict[FailureGroup, list[HourCount]]:
+    if not wanted:
+        return {}
+    times: dict[str, object] = {"now": now, "since": now - SLOTS_PER_HOUR * hours}
+    if on_sqlite(connection):
+        rows = connection.execute(_SQLITE, {**times, "wanted": json.dumps(list(wanted))}).all()
+    else:
+        kinds, signatures = map(list, zip(*wanted, strict=True))
+        parameters = {**times, "kinds": kinds, "signatures": signatures}
+        rows = connection.execute(postgres, parameters).all()
+    counts: dict[FailureGroup, list[HourCount]] = {}
+    for place, *values in rows:
+        counts.setdefault(wanted[place], []).append(HourCount(*values))
+    return counts
+
+
+# --- Maintenance
+
+
+def delete_old(session: Session, /) -> int:
+    """Delete groups that were not seen for `RETENTION`, and return how many."""
     with session.transaction("beat") as connection:
-        old = now_on(session) - REMEMBERED
+        old = now_on(session) - RETENTION
         connection.execute(delete(failure_slot).where(failure_slot.c.slot < slot_of(old)))
-        gone = delete(failure).where(failure.c.last_at < old, failure.c.pending == 0, failure.c.blocked == 0)
-        return connection.execute(gone).rowcount
+        groups = delete(failure).where(
+            failure.c.last_at < old, failure.c.pending == 0, failure.c.blocked == 0
+        )
+        return connection.execute(groups).rowcount
 
 
 def imbalance(connection: Connection, /) -> list[str]:
-    """Where the groups are not what the dead letters say, in words. Reads every pending dead letter."""
-    counted = {alike: numbers for alike, numbers in _pending(connection).items() if numbers != (0, 0)}
-    right = _right(connection)
-    return [
-        f"failures of {kind} like {signature!r}: {counted.get((kind, signature), (0, 0))[0]} pending are counted "
-        f"({counted.get((kind, signature), (0, 0))[1]} blocked), and there are {right.get((kind, signature), (0, 0))[0]} "
-        f"({right.get((kind, signature), (0, 0))[1]})"
-        for kind, signature in sorted(counted.keys() | right.keys())
-        if counted.get((kind, signature)) != right.get((kind, signature))
-    ]
+    """Return where the groups differ from the dead letters. Reads every pending dead letter."""
+    counted, stored = _pending_by_group(connection)
+    problems = []
+    for group in sorted(counted.keys() | stored.keys()):
+        (pending, blocked), (rows, rows_blocked) = (
+            counted.get(group, (0, 0)),
+            stored.get(group, (0, 0)),
+        )
+        if (pending, blocked) != (rows, rows_blocked):
+            kind, signature = group
+            problems.append(
+                f"failures of {kind} like {signature!r}: {pending} pending are counted "
+                f"({blocked} blocked), and there are {rows} ({rows_blocked})"
+            )
+    return problems
 
 
-def lacking(connection: Connection, /) -> dict[Alike, Failed]:
-    """What would have to be added to the groups to be what the dead letters say."""
-    counted, right = _pending(connection), _right(connection)
-    found: dict[Alike, Failed] = {}
-    for alike in sorted(counted.keys() | right.keys()):
-        (is_, is_blocked), (should, should_blocked) = counted.get(alike, (0, 0)), right.get(alike, (0, 0))
-        if (is_, is_blocked) != (should, should_blocked):
-            found[alike] = Failed(pending=should - is_, blocked=should_blocked - is_blocked)
-    return found
+def drift_from_rows(connection: Connection, /) -> dict[FailureGroup, FailureDelta]:
+    """Return the changes that make the groups agree with the dead letters."""
+    counted, stored = _pending_by_group(connection)
+    drift: dict[FailureGroup, FailureDelta] = {}
+    for group in sorted(counted.keys() | stored.keys()):
+        pending, blocked = counted.get(group, (0, 0))
+        rows, rows_blocked = stored.get(group, (0, 0))
+        if (pending, blocked) != (rows, rows_blocked):
+            drift[group] = FailureDelta(pending=rows - pending, blocked=rows_blocked - blocked)
+    return drift
 
 
-def _pending(connection: Connection) -> dict[Alike, tuple[int, int]]:
+_Pending = dict[FailureGroup, tuple[int, int]]
+"""Pending dead letters of each group, and how many of them are blocked."""
+
+
+def _pending_by_group(connection: Connection) -> tuple[_Pending, _Pending]:
+    """Return the pending dead letters as counted, and as stored."""
     names = ("kind", "signature", "pending", "blocked")
-    rows = union_all(select(*(failure.c[name] for name in names)), select(*(failure_delta.c[name] for name in names))).subquery()
-    summed = select(rows.c.kind, rows.c.signature, func.sum(rows.c.pending), func.sum(rows.c.blocked))
-    found = connection.execute(summed.group_by(rows.c.kind, rows.c.signature))
-    return {(kind, signature): (int(pending), int(blocked)) for kind, signature, pending, blocked in found}
-
-
-def _right(connection: Connection) -> dict[Alike, tuple[int, int]]:
-    alike = (dead.c.kind, func.coalesce(dead.c.signature, words("")))
-    there = select(*alike, func.count(), func.count().filter(dead.c.blocked)).where(dead.c.status == "pending").group_by(*alike)
-    return {(kind, signature): (many, blocked) for kind, signature, many, blocked in connection.execute(there)}
+    rows = union_all(
+        select(*(failure.c[name] for name in names)),
+        select(*(failure_delta.c[name] for name in names)),
+    ).subquery()
+    counted = select(
+        rows.c.kind, rows.c.signature, func.sum(rows.c.pending), func.sum(rows.c.blocked)
+    ).group_by(rows.c.kind, rows.c.signature)
+    group = (dead.c.kind, func.coalesce(dead.c.signature, sql_text("")))
+    stored = (
+        select(*group, func.count(), func.count().filter(dead.c.blocked))
+        .where(dead.c.status == "pending")
+        .group_by(*group)
+    )
+    in_counters, in_rows = (
+        {
+            (kind, signature): (int(pending), int(blocked))
+            for kind, signature, pending, blocked in connection.execute(query)
+        }
+        for query in (counted, stored)
+    )
+    return in_counters, in_rows

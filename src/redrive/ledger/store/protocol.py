@@ -1,75 +1,85 @@
-"""Hot: the verbs whose statements differ between the databases, behind one small interface."""
+"""JobStore: the statements of workers and submitters, which differ between the databases."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from ..db.compiled import Many
+from ..db.compiled import BatchRunner
 from ..db.session import Session
-from ..events import Arriving, Grant, Received
-from ..record import Lease, NewJob, Settlement, Submitted, Turn
+from ..events import IncomingEvent, StartQuota, StoreResult
+from ..model import Lease, NewJob, Settlement, Submitted, Turn
 
 
-class Demand(NamedTuple):
-    """What a worker can take now."""
+class ClaimOptions(NamedTuple):
+    """Which jobs a worker claims, and how."""
 
     kinds: Mapping[str, int]
-    """The most of each kind."""
+    """Maximum number of each job type."""
     worker: str
     seconds: float
-    """How long it holds what it gets."""
+    """Duration of the leases."""
     total: int
-    """The most of all kinds together."""
+    """Maximum number over all job types."""
     start: bool = True
-    """Write that the attempts begin. False: they are only claimed, and `start` follows for each."""
+    """Write that the attempts start. If False, the jobs are only claimed, and `start` follows."""
     alone: bool = False
-    """Of the jobs that were running when their worker died: one, to be run with nothing beside it."""
+    """Claim one job in quarantine, to run with nothing beside it."""
     token: int = 0
-    """Of the leases, see `new_token`."""
+    """Token of the leases, see `new_token`."""
     start_last: bool = True
-    """False: an attempt that may be its job's last one is only claimed, so that a lost response never uses it up."""
+    """If False, a job's last attempt is only claimed, so that a lost response never uses it up."""
     starts: Sequence[Lease] = ()
-    """Leases of earlier claims whose attempts start with this turn. Not for `claim_in`."""
+    """Leases of earlier claims whose attempts start in this turn. Not for `claim_in`."""
 
 
-class Hot(Protocol):
-    """The verbs on one kind of database. Threads and forked children may share one."""
+class JobStore(Protocol):
+    """The statements on one database. Threads and forked children may share one.
+
+    Methods that end in `_in` run in a transaction that the caller has opened.
+    """
 
     def submit(self, session: Session, jobs: Sequence[NewJob], /) -> list[Submitted]:
-        """Jobs of different keys, sorted, in a transaction of ours."""
+        """Submit jobs with different keys, sorted."""
 
-    def submit_in(self, run: Many, jobs: Sequence[NewJob], /) -> list[Submitted]:
-        """The same in the caller's transaction."""
+    def submit_in(self, run: BatchRunner, jobs: Sequence[NewJob], /) -> list[Submitted]:
+        """Submit jobs with different keys, sorted."""
 
-    def turn(self, session: Session, settlements: Sequence[Settlement], demand: Demand, /) -> Turn:
-        """Settle, start and claim: one write, where no settlement needs one of its own."""
+    def turn(
+        self, session: Session, settlements: Sequence[Settlement], options: ClaimOptions, /
+    ) -> Turn:
+        """Settle, start and claim, in one write if all settlements are plain successes."""
 
     def receive(
-        self, session: Session, settlements: Sequence[Settlement], events: Sequence[Arriving], grant: Grant, /
-    ) -> Received:
-        """Settle, then store events with their handlers' jobs, and begin as many of these as were granted."""
+        self,
+        session: Session,
+        settlements: Sequence[Settlement],
+        events: Sequence[IncomingEvent],
+        quota: StartQuota,
+        /,
+    ) -> StoreResult:
+        """Settle, then store events with their handlers' jobs, and start jobs within the quota."""
 
-    def receive_in(self, run: Many, events: Sequence[Arriving], /) -> list[bool]:
-        """Store events in the caller's transaction, their jobs ready; which were new."""
+    def receive_in(self, run: BatchRunner, events: Sequence[IncomingEvent], /) -> list[bool]:
+        """Store events with their handlers' jobs. Returns which are new."""
 
-    def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
-        """Claim in the transaction that is open."""
+    def claim_in(self, session: Session, options: ClaimOptions, /) -> list[Lease]:
+        """Claim jobs."""
 
     def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """Settle; those that came too late."""
+        """Settle. Returns the settlements that were too late."""
 
-    def settle_in(self, run: Many, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """The same in the caller's transaction."""
+    def settle_in(self, run: BatchRunner, settlements: Sequence[Settlement], /) -> list[Settlement]:
+        """Settle. Returns the settlements that were too late."""
 
     def start(self, session: Session, leases: Sequence[Lease], /) -> list[Lease]:
-        """Write that attempts begin; those that may."""
+        """Write that attempts start. Returns the leases that are not lost."""
 
     def renew(self, session: Session, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:
-        """Hold leases longer; those that are lost."""
+        """Extend leases. Returns the leases that are lost."""
 
 
-def plain(settlements: Sequence[Settlement], /) -> bool:
-    """All done, none the replay of a dead letter, no job twice: the short way."""
-    ids = {one.job_id for one in settlements if one.outcome == "done" and not one.replay}
+def all_plain_successes(settlements: Sequence[Settlement], /) -> bool:
+    """Return whether all jobs are done, none is a replay, and none appears twice."""
+    ids = {each.job_id for each in settlements if each.outcome == "done" and not each.replay}
     return len(ids) == len(settlements)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ...core.codec import raised_by
 from ...core.key import Key
 from ...ledger.events import SOURCE, SOURCE_ID
-from ...ledger.record import NewJob
+from ...ledger.model import NewJob
 from ..event import DEFAULT_SOURCE, MAX_ID_BYTES, MAX_NAME_BYTES, Event, check_name
 from ..stored_event import StoredEvent
 

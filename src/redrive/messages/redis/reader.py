@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from ...core.context import clock_around
 from ...journal.bus import emit
-from ...ledger.events import Arriving
+from ...ledger.events import IncomingEvent
 from ...ledger.failpoint import crash_point
-from ...ledger.queries import backlog
-from ...ledger.record import NewJob
+from ...ledger.model import NewJob
+from ...ledger.queries import overview as backlog
 from ...worker.arrivals import Arrival, ArrivalQueue
 from ...worker.process import is_label_gone
 from ..inbox import Inbox
@@ -44,7 +44,7 @@ class PendingBatch(NamedTuple):
     """Entries on their way into the ledger."""
 
     entries: Sequence[StreamEntry]
-    events: Sequence[Arriving]
+    events: Sequence[IncomingEvent]
     unread: Sequence[NewJob]
     arrival: Arrival
 
@@ -167,12 +167,12 @@ class StreamReader:
         if sum(counts[name].ready for name in names) < BACKLOG_LIMIT:
             return False
         with ledger.connections.read.use() as session:
-            return backlog.due(session, names, BACKLOG_LIMIT) >= BACKLOG_LIMIT
+            return backlog.count_due(session, names, BACKLOG_LIMIT) >= BACKLOG_LIMIT
 
     def _hand_over(self, entries: Sequence[StreamEntry]) -> None:
         """Decode entries and pass them to the worker, or keep them to store them here."""
         stored_events: list[StoredEvent] = []
-        events: list[Arriving] = []
+        events: list[IncomingEvent] = []
         unread: list[NewJob] = []
         max_payload = self._inbox.ledger.max_payload
         attempts_by_handler = self._inbox.handlers.attempts_by_handler

@@ -14,7 +14,7 @@ from ...engine.settings import RetrySettings
 from ...journal.redaction.addresses import redact_address
 from ...journal.redaction.values import keep_address_secret
 from ...ledger.events import SOURCE_ID
-from ...ledger.record import Lease
+from ...ledger.model import Lease
 from ...worker.job_type import JobType, Undecodable
 from ...worker.process import process_label
 from ...worker.tasks import BackgroundTask

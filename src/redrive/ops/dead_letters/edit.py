@@ -20,13 +20,13 @@ def replayed(ledger: Ledger, letter_id: int, payload: bytes, /, *, actor: str, b
     found = ledger.dead_letters(ids=(letter_id,), limit=1)
     if not found:
         raise NotAllowed(f"dead letter {letter_id} not found")
-    validation.payload("payload", payload, ledger.max_payload)
+    validation.check_payload("payload", payload, ledger.max_payload)
     _checked(found[0].payload, payload)
     with ledger.connections.write.use() as session:
         done = dead_letters.replay(
             session, [letter_id], actor=actor, because=because, max_replays=max_replays, edits={letter_id: payload}
         )
-    ledger.ring()
+    ledger.notify()
     if letter_id not in done.done:
         raise NotAllowed(f"dead letter {letter_id} was not replayed: {done.skipped[letter_id]}")
     return done.done[letter_id]

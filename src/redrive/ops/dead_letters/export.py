@@ -12,8 +12,7 @@ from .queries import PAGE, Selection, readable
 
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger
-    from ...ledger.record import DeadLetter
-    from ...ledger.state import Status
+    from ...ledger.model import DeadLetter, DeadLetterStatus
 
 FIELDS = (
     "id", "kind", "key", "status", "reason", "blocked", "blocked_until", "error", "signature", "attempts", "replay_count",
@@ -22,7 +21,7 @@ FIELDS = (
 
 
 def exported(
-    ledger: Ledger, selection: Selection, status: Status | None, /, *, actor: str, because: str | None
+    ledger: Ledger, selection: Selection, status: DeadLetterStatus | None, /, *, actor: str, because: str | None
 ) -> Iterator[dict[str, Any]]:
     """Dead letters as JSON can hold them, the oldest first. because: with payloads and headers as they are; in the audit."""
     if because is not None:
@@ -31,7 +30,7 @@ def exported(
     return _letters(ledger, selection, status, raw=because is not None)
 
 
-def _letters(ledger: Ledger, selection: Selection, status: Status | None, *, raw: bool) -> Iterator[dict[str, Any]]:
+def _letters(ledger: Ledger, selection: Selection, status: DeadLetterStatus | None, *, raw: bool) -> Iterator[dict[str, Any]]:
     after, left = 0, selection.limit
     while left is None or left > 0:
         page = ledger.dead_letters(

@@ -6,16 +6,18 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...journal.redaction import redact, redact_text
-from ...ledger.letter import Letter as Letter  # noqa: PLC0414  # the console and the CLI have it from here
+from ...ledger.filters import DeadLetterFilter
+from ...ledger.model import DeadLetterSummary
 from ..defaults import MOST_COUNTED
 
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger
-    from ...ledger.record import Attempt, DeadLetter, Job
-    from ...ledger.state import Status
+    from ...ledger.model import Attempt, DeadLetter, DeadLetterStatus, Job
+
+Letter: TypeAlias = DeadLetterSummary
 
 PAGE = 1000
 GROUPED = 1000
@@ -132,21 +134,20 @@ class LetterReport:
     now: datetime
 
 
-def listed(ledger: Ledger, selection: Selection, status: Status | None, /, *, before: int | None = None) -> list[Letter]:
+def listed(
+    ledger: Ledger, selection: Selection, status: DeadLetterStatus | None, /, *, before: int | None = None
+) -> list[Letter]:
     """The newest first. before: older ones than this."""
     most = 100 if selection.limit is None else selection.limit
     return _some(ledger, selection, status, before=before, limit=most, newest=True)
 
 
-def counted(ledger: Ledger, selection: Selection, status: Status | None, /) -> int:
+def counted(ledger: Ledger, selection: Selection, status: DeadLetterStatus | None, /) -> int:
     """How many match, counted up to one more than MOST_COUNTED."""
-    from ...ledger.queries import lists  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ...ledger.queries import dead_letters as lists  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
-        return lists.count_letters(
-            connection, most=MOST_COUNTED + 1, status=status, kind=selection.kind, reason=selection.reason,
-            error=selection.error, died=(selection.since, selection.until), source=selection.source,
-        )  # fmt: skip
+        return lists.count(connection, _filter(selection, status)._replace(ids=None), most=MOST_COUNTED + 1)
 
 
 def pending(ledger: Ledger, selection: Selection, /, *, after: int = 0) -> Iterator[Letter]:
@@ -163,7 +164,7 @@ def pending(ledger: Ledger, selection: Selection, /, *, after: int = 0) -> Itera
         left = None if left is None else left - len(page)
 
 
-def grouped(ledger: Ledger, selection: Selection, status: Status | None, /) -> list[Group]:
+def grouped(ledger: Ledger, selection: Selection, status: DeadLetterStatus | None, /) -> list[Group]:
     """The newest GROUPED of them, put together by kind and signature; the largest group first."""
     groups: dict[tuple[str, str], list[Letter]] = {}
     for one in _some(ledger, selection, status, limit=GROUPED, newest=True):
@@ -175,14 +176,17 @@ def grouped(ledger: Ledger, selection: Selection, status: Status | None, /) -> l
     return sorted(made, key=lambda group: (-group.count, group.kind, group.signature))
 
 
-def _some(ledger: Ledger, selection: Selection, status: Status | None, /, **page: Any) -> list[Letter]:
-    from ...ledger.queries import lists  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+def _some(ledger: Ledger, selection: Selection, status: DeadLetterStatus | None, /, **page: Any) -> list[Letter]:
+    from ...ledger.queries import dead_letters as lists  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
-        return lists.letters(
-            connection, ids=selection.ids or None, status=status, kind=selection.kind, reason=selection.reason,
-            error=selection.error, died=(selection.since, selection.until), source=selection.source, **page,
-        )  # fmt: skip
+        return lists.summaries(connection, _filter(selection, status), **page)
+
+
+def _filter(selection: Selection, status: DeadLetterStatus | None) -> DeadLetterFilter:
+    names = ("kind", "reason", "error", "since", "until", "source")
+    fields = {name: getattr(selection, name) for name in names}
+    return DeadLetterFilter(ids=selection.ids or None, status=status, **fields)
 
 
 def shown(ledger: Ledger, letter_id: int, /) -> LetterReport | None:

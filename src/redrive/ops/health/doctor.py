@@ -98,8 +98,8 @@ def _access(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Find
 
 
 def _grants(ledger: Ledger) -> Iterator[Finding]:
+    from ...ledger.db import secret_names  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ...ledger.db.tables import hidden_name  # noqa: PLC0415  # the same
-    from ...ledger.jobs import secret_names  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
 
     with ledger.reading() as connection:
         roles = secret_names.roles_without(connection)
@@ -119,7 +119,7 @@ def _keys(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Findin
 
     before = ledger.now() - timedelta(seconds=GRACE)
     with ledger.reading() as connection:
-        wedged, first = stored.wedged(connection, before)
+        wedged, first = stored.stuck_keys(connection, before)
     if wedged.many:
         named = ", ".join(first) + (", …" if wedged.many > len(first) else "")
         held = pluralise(wedged.many, "is held by a crashed process", "are held by crashed processes")
@@ -155,9 +155,9 @@ def _growth(ledger: Ledger, _clock: Clock, reported: Reported) -> Iterator[Findi
     growing = {one.kind for one in reported if one.name == "dead letters growing"}
     now: datetime = ledger.now()
     with ledger.reading() as connection:
-        fresh = stored.died(connection, now - HOUR, now + HOUR)
-        before = stored.died(connection, now - HOUR - DAY, now - HOUR)
-        undecided = {kind: each for kind, each in stored.undecided(connection).items() if kind not in growing}
+        fresh = stored.deaths_by_kind(connection, now - HOUR, now + HOUR)
+        before = stored.deaths_by_kind(connection, now - HOUR - DAY, now - HOUR)
+        undecided = {kind: each for kind, each in stored.undecided_dead_letters(connection).items() if kind not in growing}
     last, hourly = sum(fresh.values()), sum(before.values()) / 24
     pending = sum(each.many for each in undecided.values())
     waits = f"{pending:,} waiting for a decision"

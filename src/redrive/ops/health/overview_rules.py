@@ -16,7 +16,7 @@ from ..partitions.overview import COUNTED, DatasetLine, PausedSource
 from .finding import Finding
 
 if TYPE_CHECKING:
-    from ...ledger.queries.overview import Some
+    from ...ledger.queries.overview import CountSince
 
 GRACE = 60.0
 """Seconds for which overdue jobs and leases are no problem: workers look now and then."""
@@ -40,12 +40,12 @@ class Facts:
     alive: int
     seen_at: datetime | None
     kinds: tuple[KindLine, ...]
-    expired: Some
+    expired: CountSince
     """Leases that ran out a while ago."""
     all_say: bool
     """Every living worker says which kinds it takes."""
     registered: Set[str]
-    late: Some
+    late: CountSince
     """Partitions that are queued, and were due a while ago."""
     paused: tuple[PausedSource, ...]
     datasets: tuple[DatasetLine, ...] = ()

@@ -51,14 +51,14 @@ def readings(ledger: Ledger, /) -> Iterator[Measurement]:
     """What the counts say, kind by kind, and who works. Reads a few rows for each kind, however many jobs there are."""
     from ...ledger import audit  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ...ledger.jobs import workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ...ledger.model import PRIORITIES, QUARANTINE  # noqa: PLC0415  # likewise
     from ...ledger.queries import jobs, overview  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ...ledger.state import PRIORITIES, QUARANTINE  # noqa: PLC0415  # likewise
     from ...ledger.stats import counters  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ...partitions.queries import Register  # noqa: PLC0415  # likewise
 
     now = ledger.now()
     with ledger.reading() as connection:
-        parked = overview.parked(connection)
+        parked = overview.parked_reasons(connection)
         for kind, tally in counters.counts(connection).items():
             for state, many in (("waiting", tally.ready), ("running", tally.leased), ("dead", tally.dead)):
                 yield Measurement(named.JOBS, many, (kind, state))
@@ -73,7 +73,7 @@ def readings(ledger: Ledger, /) -> Iterator[Measurement]:
             due = jobs.next_due(connection, [kind], (*PRIORITIES, QUARANTINE)) if tally.ready else None
             waited = 0.0 if due is None else max(0.0, (now - due).total_seconds())
             yield Measurement(named.OLDEST, waited, (kind,))
-        yield from _workers(workers.present(connection), now)
+        yield from _workers(workers.active_workers(connection), now)
         yield Measurement(named.AUDIT, audit.head(connection)[0])
     for (source, query), shades in Register(ledger).counts().items():
         for shade, many in shades.items():

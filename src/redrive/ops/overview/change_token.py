@@ -20,9 +20,9 @@ def pulse(ledger: Ledger, /) -> str:
     """
     from sqlalchemy import func, select  # noqa: PLC0415  # not before a ledger is open
 
+    from ...ledger.db import secret_names  # noqa: PLC0415  # likewise
     from ...ledger.db.partition_tables import work  # noqa: PLC0415  # likewise
     from ...ledger.db.tables import audit, sweep, worker  # noqa: PLC0415  # likewise
-    from ...ledger.jobs import secret_names  # noqa: PLC0415  # likewise
     from ...ledger.queries import overview  # noqa: PLC0415  # likewise
     from ...ledger.stats import counters  # noqa: PLC0415  # likewise
 
@@ -30,7 +30,7 @@ def pulse(ledger: Ledger, /) -> str:
         secret_names.learn(connection)  # a worker may have brought names of secret fields since the console started
         found = [
             sorted(counters.counts(connection).items()),
-            sorted(overview.parked(connection).items()),
+            sorted(overview.parked_reasons(connection).items()),
             connection.execute(select(func.max(audit.c.number))).scalar(),
             connection.execute(select(sweep.c.id, sweep.c.made, sweep.c.skipped).where(sweep.c.state == "running")).all(),
             connection.execute(select(func.max(sweep.c.id))).scalar(),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ...ledger.filters import DeadLetterFilter
 from ..dead_letters.queries import Letter
 from .trend import HOURS, SLOTS, Trend, trend
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from ...ledger.ledger import Ledger
-    from ...ledger.stats.failure_slots import Counted
-    from ...ledger.stats.failures import Group
+    from ...ledger.stats.failure_groups import FailureSummary
+    from ...ledger.stats.failures import HourCount
 
 LOOKED = 500
 """Groups that are looked at for a time that has an end."""
@@ -65,31 +66,30 @@ def failures(
     limit: int = 100,
 ) -> list[Failure]:
     """What fails most now first; then what has most dead letters. since, until: only what was seen in this time."""
-    from ...ledger.stats import failure_slots as slots  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ...ledger.stats import failures as stored  # noqa: PLC0415  # the same
-    from ...ledger.stats.failure_deltas import slot_of  # noqa: PLC0415  # the same
+    from ...ledger.stats.failure_groups import slot_of  # noqa: PLC0415  # the same
 
     now = slot_of(ledger.now())
     with ledger.reading() as connection:
         most = limit if until is None else max(limit, LOOKED)
-        groups = stored.groups(connection, kind=kind, since=since, until=until, limit=most)
+        groups = stored.read_groups(connection, kind=kind, since=since, until=until, limit=most)
         groups = [one for one in groups if since is None or one.last_at >= since]
         if until is not None:
             groups = [one for one in groups if one.first_at < until]
             if since is not None:
                 groups = _between(connection, groups, slot_of(since), slot_of(until), now)
-        fresh = slots.lately(connection, now, [(one.kind, one.signature) for one in groups])
+        fresh = stored.last_hour(connection, now, [(one.kind, one.signature) for one in groups])
         groups.sort(key=lambda one: (-fresh.get((one.kind, one.signature), 0), -one.pending, -one.last_at.timestamp()))
-        counted = slots.by_group(connection, now, HOURS, [(one.kind, one.signature) for one in groups[:limit]])
+        counted = stored.hours_by_group(connection, now, HOURS, [(one.kind, one.signature) for one in groups[:limit]])
     return [_failure(one, counted.get((one.kind, one.signature), []), now) for one in groups[:limit]]
 
 
-def _between(connection: Connection, groups: list[Group], since: int, until: int, now: int) -> list[Group]:
+def _between(connection: Connection, groups: list[FailureSummary], since: int, until: int, now: int) -> list[FailureSummary]:
     """Those that were seen between two slots of ten minutes. A group may have been seen only before and after."""
-    from ...ledger.stats import failure_slots as slots  # noqa: PLC0415  # likewise
+    from ...ledger.stats import failures as stored  # noqa: PLC0415  # likewise
 
     hours = min(max(now - since, 0) // SLOTS + 1, REMEMBERED)
-    counted = slots.by_group(connection, now, hours, [(group.kind, group.signature) for group in groups])
+    counted = stored.hours_by_group(connection, now, hours, [(group.kind, group.signature) for group in groups])
     return [
         group for group in groups if any(since <= each.first <= until for each in counted.get((group.kind, group.signature), ()))
     ]
@@ -97,23 +97,23 @@ def _between(connection: Connection, groups: list[Group], since: int, until: int
 
 def failure(ledger: Ledger, kind: str, signature: str, /, *, limit: int = 50) -> FailureReport | None:
     """One of them; None: nothing failed like this, as far as anybody remembers."""
-    from ...ledger.queries import lists  # noqa: PLC0415  # likewise
-    from ...ledger.stats import failure_slots as slots  # noqa: PLC0415  # likewise
+    from ...ledger.queries import dead_letters as lists  # noqa: PLC0415  # likewise
     from ...ledger.stats import failures as stored  # noqa: PLC0415  # likewise
-    from ...ledger.stats.failure_deltas import slot_of  # noqa: PLC0415  # likewise
+    from ...ledger.stats.failure_groups import slot_of  # noqa: PLC0415  # likewise
 
     moment = ledger.now()
     now = slot_of(moment)
     with ledger.reading() as connection:
-        found = stored.group(connection, kind, signature)
+        found = stored.read_group(connection, kind, signature)
         if found is None:
             return None
-        counted = slots.by_group(connection, now, HOURS, [(kind, signature)])
-        letters = tuple(lists.letters(connection, status="pending", kind=kind, signature=signature, limit=limit, newest=True))
+        counted = stored.hours_by_group(connection, now, HOURS, [(kind, signature)])
+        wanted = DeadLetterFilter(status="pending", kind=kind, signature=signature)
+        letters = tuple(lists.summaries(connection, wanted, limit=limit, newest=True))
     return FailureReport(_failure(found, counted.get((kind, signature), []), now), letters, moment)
 
 
-def _failure(one: Group, counted: list[Counted], now: int) -> Failure:
+def _failure(one: FailureSummary, counted: list[HourCount], now: int) -> Failure:
     return Failure(
         kind=one.kind, signature=one.signature, pending=one.pending, blocked=one.blocked, tries=one.tries, died=one.died,
         first_at=one.first_at, last_at=one.last_at, job_id=one.job_id, error=one.error,

@@ -15,7 +15,7 @@ from ..target.imported import meant
 
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger
-    from ...ledger.queries.journal import Happened
+    from ...ledger.queries.journal import JournalEntry
     from ...partitions.store.overview import Troubled
 
 OVERLAP = timedelta(seconds=5)
@@ -112,7 +112,7 @@ class Tail:
             yield self.look()
 
 
-def _happening(one: Happened) -> Happening:
+def _happening(one: JournalEntry) -> Happening:
     took = None if one.started_at is None else max(0.0, (one.at - one.started_at).total_seconds())
     return Happening(
         id=one.id, at=one.at, event=one.event, kind=one.kind, key=one.key, job_id=one.job_id, attempt=one.attempt,

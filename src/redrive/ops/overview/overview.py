@@ -21,8 +21,8 @@ from .trend import HOURS, trend
 if TYPE_CHECKING:
     from ...ledger.jobs.workers import Worker
     from ...ledger.ledger import Ledger
-    from ...ledger.queries.gauges import Held
-    from ...ledger.record import Tally
+    from ...ledger.model import Tally
+    from ...ledger.queries.overview import LeasedJob
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 HELD = 500
@@ -96,20 +96,19 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         busy: Also read whether all threads are busy, if jobs are late.
     """
     from ...ledger.jobs import workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ...ledger.queries import gauges  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ...ledger.queries import overview as stored  # noqa: PLC0415  # the same
-    from ...ledger.stats import counters, failure_slots, failures  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ...ledger.stats.failure_deltas import slot_of  # noqa: PLC0415  # the same
+    from ...ledger.stats import counters, failures  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ...ledger.stats.failure_groups import slot_of  # noqa: PLC0415  # the same
     from ...messages.queries import latest_by_source  # noqa: PLC0415  # the same
 
     now = ledger.now()
     slot = slot_of(now)
     with ledger.reading() as connection:
         tallies = counters.counts(connection)
-        waits = gauges.waiting(connection, [kind for kind, tally in tallies.items() if tally.ready])
-        failed = failure_slots.by_kind(connection, sorted(tallies), slot, HOURS)
-        blocked, parked, firsts = failures.standing(connection, now - DAY)
-        seen = workers.workers(connection)
+        waits = stored.queues(connection, [kind for kind, tally in tallies.items() if tally.ready])
+        failed = failures.hours_by_kind(connection, sorted(tallies), slot, HOURS)
+        blocked, parked, firsts = failures.by_kind(connection, now - DAY)
+        seen = workers.list_workers(connection)
         stuck = stored.read_stuck(
             connection, expired_before=now - timedelta(seconds=GRACE), given_up_since=now - HOUR, most=COUNTED
         )
@@ -118,7 +117,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         datasets = dataset_lines(connection, now)
         due = now - timedelta(seconds=GRACE)
         late = [kind for kind, one in waits.items() if one.oldest_due is not None and one.oldest_due <= due]
-        held = gauges.held(connection, HELD) if late and busy else []
+        held = stored.leased_jobs(connection, HELD) if late and busy else []
     alive = [one for one in seen if one.ended_at is None and one.seen_at >= now - timedelta(seconds=quiet)]
     registered = {kind for one in alive for kind in one.info.get("kinds", ())}
     lines = []
@@ -134,8 +133,8 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
                 due_since=first if first is not None and first <= now else None,
                 next_due=first if first is not None and first > now else None,
                 running=0 if tally is None else tally.leased,
-                retry_wait=0 if wait is None else min(wait.tried, gauges.ENOUGH),
-                retry_more=wait is not None and wait.tried > gauges.ENOUGH,
+                retry_wait=0 if wait is None else min(wait.tried, stored.MAX_COUNTED_RETRIES),
+                retry_more=wait is not None and wait.tried > stored.MAX_COUNTED_RETRIES,
                 dead=0 if tally is None else tally.dead,
                 blocked=blocked.get(name, 0),
                 failed=trend([(one.first, one.last, one.tries) for one in counted], slot, first=firsts.get(name)),
@@ -183,7 +182,7 @@ def failing(alive: Iterable[Worker], /) -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-def _busy(kinds: Iterable[str], alive: Sequence[Worker], held: Sequence[Held]) -> dict[str, Busy]:
+def _busy(kinds: Iterable[str], alive: Sequence[Worker], held: Sequence[LeasedJob]) -> dict[str, Busy]:
     """Job types whose online workers all run as many jobs as they have threads."""
     started: dict[str, list[datetime]] = {}
     for one in held:

@@ -12,7 +12,7 @@ from ..target.target import ledger_of
 
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger
-    from ...ledger.record import Tally
+    from ...ledger.model import Tally
     from .. import schedules, workers
     from ..health import presence
     from ..partitions import rejections

@@ -12,7 +12,7 @@ from .datasets import label
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from ...ledger.queries.overview import Some
+    from ...ledger.queries.overview import CountSince
 
 SPAN = timedelta(days=366)
 """Days that are counted: what is older was looked at by somebody, or `redrive state inspect` has it."""
@@ -58,7 +58,7 @@ class PausedSource:
 class Partitioned:
     """What of all partitions waits, runs and rests at one moment."""
 
-    late: Some
+    late: CountSince
     """Queued, due for longer than the grace."""
     running: int
     paused: tuple[PausedSource, ...]
@@ -66,12 +66,12 @@ class Partitioned:
 
 def partitioned(connection: Connection, now: datetime, grace: timedelta, /) -> Partitioned:
     """How they stand now, but for the datasets' counts: a bounded look at the queue."""
-    from ...ledger.queries.overview import Some  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    from ...ledger.queries.overview import CountSince  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
     from ...partitions.store.overview import glance  # noqa: PLC0415  # the same
 
     seen = glance(connection, now - grace)
     paused = tuple(PausedSource(one.name, _why(one.until, one.actor, one.because)) for one in seen.resting)
-    return Partitioned(Some(seen.late, seen.since), seen.running, paused)
+    return Partitioned(CountSince(seen.late, seen.since), seen.running, paused)
 
 
 def dataset_lines(connection: Connection, now: datetime, /) -> tuple[DatasetLine, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..dead_letters.queries import Selection, pending
 
 if TYPE_CHECKING:
-    from ...ledger.jobs.sweep import Act
+    from ...ledger.jobs.sweeps import Act
     from ...ledger.ledger import Ledger
     from .options import Partitions
 

@@ -40,7 +40,7 @@ def begin(
     halt_on: float | None = None, rate: float | None = None, again: bool = False, clear_terminal: bool = False,
 ) -> Range:  # fmt: skip
     """Write a backfill down. NotAllowed: another one under way has some of the same partitions."""
-    audit.said(actor, because)
+    audit.check_actor(actor, because)
     checked("share", share)
     now = now_on(session)
     hold_sources(session, [grid.source], now)
@@ -109,7 +109,7 @@ def fired(session: Session, source: str, query_name: str, /) -> datetime | None:
 
 def set_share(session: Session, sweep_id: int, share: float, actor: str, because: str, /) -> Range:
     """Give a sweep another part of the slots, from the next claim on."""
-    audit.said(actor, because)
+    audit.check_actor(actor, because)
     checked("share", share)
     found = sweeps.get(session.core, sweep_id)
     if found is None:

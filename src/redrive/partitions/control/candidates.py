@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 from sqlalchemy import BigInteger, DateTime, Integer, SmallInteger, Text, bindparam, func, insert, literal_column, select, true
 
-from ...ledger.db.clock import micros_now
-from ...ledger.db.compiled import number, postgres, rows, sqlite
+from ...ledger.db.clock import now_micros
+from ...ledger.db.compiled import compile_postgres, compile_sqlite, sql_int, unnest
 from ...ledger.db.partition_tables import partition, work
 from ...ledger.db.session import Session
-from ...ledger.db.types import micros, moment
-from ...ledger.store.postgres.arrays import plain, texts
+from ...ledger.store.postgres.arrays import int_array, text_array
+from ...ledger.timestamps import from_db, to_micros
 from ..key import Partition
 from ..model import Kind
 from ..store.queries import known_by
@@ -44,11 +44,11 @@ _one = (
     )
     .order_by(work.c.due_at, work.c.partition_id)
     .limit(bindparam("most"))
-    .offset(number(0))
+    .offset(sql_int(0))
 )
-ONE = sqlite(_one, "of_source", "of_query", "of_lane", "of_sweep", "now", "most").text
+ONE = compile_sqlite(_one, "of_source", "of_query", "of_lane", "of_sweep", "now", "most")
 
-_want = rows("want", place=Integer(), source=Text(), query=Text(), lane=SmallInteger(), sweep=BigInteger())
+_want = unnest("want", place=Integer(), source=Text(), query=Text(), lane=SmallInteger(), sweep=BigInteger())
 _due = (
     select(work.c.due_at, work.c.partition_id)
     .where(
@@ -63,7 +63,7 @@ _due = (
     .limit(bindparam("most", type_=Integer()))
     .lateral("due")
 )
-MANY = postgres(select(_want.c.place, _due.c.due_at, _due.c.partition_id).select_from(_want.join(_due, true()))).text
+MANY = compile_postgres(select(_want.c.place, _due.c.due_at, _due.c.partition_id).select_from(_want.join(_due, true())))
 
 
 def due(
@@ -72,15 +72,15 @@ def due(
     """What is due in each of these, the oldest first; those with nothing are left out. now: None for the database's own."""
     found: dict[int, tuple[list[datetime], list[int]]] = {}
     if session.sqlite:
-        at = micros_now() if now is None else micros(now)
+        at = now_micros() if now is None else to_micros(now)
         for place, one in enumerate(wanted):
             if some := session.raw.execute(ONE, (*one, at, most)).fetchall():
                 found[place] = [_moment(row[0]) for row in some], [row[1] for row in some]
     else:
         given = {
-            "want_place": plain(range(len(wanted))), "want_source": texts(one.source for one in wanted),
-            "want_query": texts(one.query_name for one in wanted), "want_lane": plain(one.lane for one in wanted),
-            "want_sweep": plain(one.sweep_id for one in wanted), "now": now, "most": most,
+            "want_place": int_array(range(len(wanted))), "want_source": text_array(one.source for one in wanted),
+            "want_query": text_array(one.query_name for one in wanted), "want_lane": int_array(one.lane for one in wanted),
+            "want_sweep": int_array(one.sweep_id for one in wanted), "now": now, "most": most,
         }  # fmt: skip
         for place, when, id_ in session.raw.execute(MANY, given).fetchall():
             dues, ids = found.setdefault(place, ([], []))
@@ -90,7 +90,7 @@ def due(
 
 
 def _moment(stored: object) -> datetime:
-    found = moment(stored)  # type: ignore[arg-type]  # what either driver gives
+    found = from_db(stored)  # type: ignore[arg-type]  # what either driver gives
     assert found is not None
     return found
 

@@ -92,7 +92,7 @@ def unpause(session: Session, ids: Collection[int], actor: str, because: str, dr
 def _each(
     session: Session, action: str, ids: Collection[int], actor: str, because: str, one: Callable[..., str | None], **more: Any
 ) -> Act:
-    audit.said(actor, because)
+    audit.check_actor(actor, because)
     now = now_on(session)
     asked = sorted(set(ids))
     names: set[str] = set()

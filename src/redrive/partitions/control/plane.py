@@ -56,7 +56,7 @@ class Control:
 
     def claim(self, most: int, /, *, worker: str, lease: Seconds = LEASE) -> list[Lease]:
         """Lease what is due, at most so many, each lane by its share; nobody else gets them for so many seconds."""
-        validation.name("worker", worker, validation.MAX_KIND)
+        validation.check_name("worker", worker, validation.MAX_KIND_BYTES)
         seconds = positive("lease", lease)
         with self._lock, self._ledger().connections.write.use() as session:
             return claimed(session, self._desk, most, worker, seconds)

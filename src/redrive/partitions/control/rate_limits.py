@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from ...ledger.db.partition_tables import dataset, source
 from ...ledger.db.session import Session
-from ...ledger.jobs.limits import filled
+from ...ledger.jobs.limits import refill_tokens
 from ..model import Lease
 from ..retry_schedule import Terms
 from ..store.rows import Held, upsert
@@ -94,4 +94,4 @@ def rated(session: Session, terms: Mapping[tuple[str, str], Terms], held: Mappin
 
 
 def _bucket(rate: float, tokens: float | None, since: datetime | None, now: datetime) -> Bucket:
-    return Bucket(rate, filled(tokens, 0.0 if since is None else (now - since).total_seconds(), rate))
+    return Bucket(rate, refill_tokens(tokens, 0.0 if since is None else (now - since).total_seconds(), rate))

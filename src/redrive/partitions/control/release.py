@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, select, update
 from ...ledger.db.clock import now_on
 from ...ledger.db.partition_tables import work
 from ...ledger.db.session import Session
-from ...ledger.validation import words
+from ...ledger.validation import storable_text
 from ..key import Partition
 from ..model import Lease, Return
 from ..retry_schedule import Next, Policy, Terms, after_loss, after_return
@@ -63,7 +63,7 @@ def given_back(
         policy = _policy(terms, was[mine.partition_id])
         then = after_return(policy, one.cause, one.after, mine.seed, one.lease.attempt_no, now)
         _back(changes, was[mine.partition_id], mine._replace(lost=0), then, marked.get(mine.partition_id, {}), now)
-        note = words(f"{one.cause}: {one.error}" if one.error else one.cause)
+        note = storable_text(f"{one.cause}: {one.error}" if one.error else one.cause)
         ended.append({"run_id": one.lease.run_id, "state": "returned", "ended_at": now, "note": note})
         its = held[one.lease.partition.source]
         if one.cause == "systemic":

@@ -60,7 +60,7 @@ class Step(NamedTuple):
 
 def begin(session: Session, picked: Picked, order: Order, actor: str, because: str, /) -> Range:
     """Write the plan down as a sweep. Drift: it is not as it was planned. From here on it is carried out."""
-    audit.said(actor, because)
+    audit.check_actor(actor, because)
     now = now_on(session)
     moved = {} if order.accept_drift else drifted(session.core, picked)
     if moved:

@@ -18,7 +18,7 @@ from ...ledger.db.clock import now_on
 from ...ledger.db.partition_tables import partition, range_, run, source
 from ...ledger.db.session import Session
 from ...ledger.db.tables import sweep
-from ...ledger.validation import words
+from ...ledger.validation import storable_text
 from ..model import Judged, Lease, Run, Source, Verdict
 from ..retry_schedule import Policy, after_return, pause_of
 from ..store.changes import Among
@@ -121,7 +121,7 @@ def rest(
         return  # it rests already, and this one had begun before
     seconds = pause_of(policy, held.probes, after)
     what = {"source": held.source, "seconds": round(seconds), "signature": signature, "partition": partition}
-    because = words(error) or "a fault of the whole source"
+    because = storable_text(error) or "a fault of the whole source"
     _set(session, held.source, now, now + timedelta(seconds=seconds), because, POLICY, signature)
     audit.write(session, actor=POLICY, action="source.pause", because=because, what=what)
     emit("parked", {"operation": held.source, "reason": because.partition("\n")[0], "wait": seconds})
@@ -153,18 +153,18 @@ def room(held: Held, now: datetime, /) -> int | None:
 
 def pause(session: Session, name: str, until: datetime | None, actor: str, because: str, /) -> Source:
     """Start nothing of this source. until: by itself after that, with one probe; None: until somebody says so."""
-    audit.said(actor, because)
+    audit.check_actor(actor, because)
     now = now_on(session)
     hold_sources(session, [name], now)
     _set(session, name, now, until, because, actor, None)
-    what = {"source": name, "until": audit.stamp(until)}
+    what = {"source": name, "until": audit.to_stamp(until)}
     audit.write(session, actor=actor, action="source.pause", because=because, what=what)
     return listed(session.core, name)[0]
 
 
 def unpause(session: Session, name: str, actor: str, because: str, /) -> Source:
     """Let its work go on."""
-    audit.said(actor, because)
+    audit.check_actor(actor, because)
     now = now_on(session)
     hold_sources(session, [name], now)
     opened_again(session, name, now, actor=actor)
@@ -388,7 +388,7 @@ def pardoned(
         changes.mark(new._replace(attempts=before + 1))
         changes.ranges[one.sweep_id, "pardoned"] += 1
         changes.ranges[one.sweep_id, "pardoned_rejected"] += 1
-        ended.append({"run_id": one.run_id, "state": "rejected", "ended_at": one.ended_at, "note": words(NOTE + because)})
+        ended.append({"run_id": one.run_id, "state": "rejected", "ended_at": one.ended_at, "note": storable_text(NOTE + because)})
         last = one.attempt_no == row.dispatch_count and one.kind != "revalidate" and row.id not in waiting
         first = its["grant"].attempts if "grant" in its else 0
         if last and row.attempt_count - first >= limit:

@@ -15,7 +15,7 @@ from ...ledger.db.clock import now_on
 from ...ledger.db.partition_tables import verdict
 from ...ledger.db.session import Session
 from ...ledger.db.tables import sweep
-from ...ledger.validation import words
+from ...ledger.validation import storable_text
 from ..key import Partition
 from ..model import Facts, Judged, Run, Verdict
 from ..retry_schedule import Policy, Terms, after_rejection
@@ -49,7 +49,7 @@ class Authority:
 
     def rollback(self, partition: Partition, run_id: str, /, *, actor: str, because: str) -> Facts:
         """Back to an earlier run that was accepted. Whoever asks has seen that its raw data is there. NotAllowed otherwise."""
-        audit.said(actor, because)
+        audit.check_actor(actor, because)
         with self._ledger().connections.write.use() as session, session.transaction("partition.rollback"):
             return _rolled_back(session, partition, run_id, actor, because)
 
@@ -127,7 +127,7 @@ def _one(changes: Changes, of: _Of, one: Verdict, policies: Mapping[tuple[str, s
         changes.rows[row.id] = row._replace(record_count=one.record_count, reason=None, error=None).shaded(False)
         _accepted(changes, of, row, work)
         return Judged(one.run_id, "accepted", row.partition, row.attempt_count, row.status)
-    row = row._replace(reason=words(one.reason) or "rejected", error=_short(words(one.message)))
+    row = row._replace(reason=storable_text(one.reason) or "rejected", error=_short(storable_text(one.message)))
     return _rejected(changes, of, row, work, one, policies.get(row.dataset, Policy()), now)
 
 
@@ -216,7 +216,7 @@ def _verdict(one: Verdict, now: datetime) -> dict[str, Any]:
     return {
         "run_id": one.run_id, "decision": one.decision, "validator": one.validator, "version": one.version,
         "checks": json.dumps([dict(check) for check in one.checks], default=str), "record_count": one.record_count,
-        "reason": words(one.reason), "message": words(one.message), "manifest": one.manifest, "at": now,
+        "reason": storable_text(one.reason), "message": storable_text(one.message), "manifest": one.manifest, "at": now,
     }  # fmt: skip
 
 

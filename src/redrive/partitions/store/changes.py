@@ -25,10 +25,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as upserted
 from sqlalchemy.types import TypeEngine
 
-from ...ledger.db.compiled import postgres, rows
+from ...ledger.db.compiled import compile_postgres, unnest
 from ...ledger.db.session import Session
-from ...ledger.db.types import Moment
-from ...ledger.store.postgres.arrays import moments, plain, texts
+from ...ledger.db.types import UtcTimestamp
+from ...ledger.store.postgres.arrays import int_array, text_array, timestamp_array
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -67,23 +67,23 @@ def _each(table: Table, key: str, columns: tuple[str, ...]) -> Any:
 
 @cache
 def _update(table: Table, key: str, columns: tuple[str, ...]) -> str:
-    new = rows("new", **_types(table, (key, *columns)))
+    new = unnest("new", **_types(table, (key, *columns)))
     changed = update(table).values({name: new.c[name] for name in columns}).where(table.c[key] == new.c[key])
-    return postgres(changed).text
+    return compile_postgres(changed)
 
 
 @cache
 def _insert(table: Table, columns: tuple[str, ...]) -> str:
-    new = rows("new", **_types(table, columns))
-    return postgres(insert(table).from_select(list(columns), select(*new.c), include_defaults=False)).text
+    new = unnest("new", **_types(table, columns))
+    return compile_postgres(insert(table).from_select(list(columns), select(*new.c), include_defaults=False))
 
 
 @cache
 def _add(table: Table, columns: tuple[str, ...], count: str) -> str:
-    new = rows("new", **_types(table, columns))
+    new = unnest("new", **_types(table, columns))
     made = upserted(table).from_select(list(columns), select(*new.c), include_defaults=False)
     summed = {count: table.c[count] + made.excluded[count]}
-    return postgres(made.on_conflict_do_update(index_elements=list(table.primary_key), set_=summed)).text
+    return compile_postgres(made.on_conflict_do_update(index_elements=list(table.primary_key), set_=summed))
 
 
 def _types(table: Table, columns: tuple[str, ...]) -> dict[str, TypeEngine[Any]]:
@@ -91,7 +91,7 @@ def _types(table: Table, columns: tuple[str, ...]) -> dict[str, TypeEngine[Any]]
 
 
 def _type(column: Column[Any]) -> TypeEngine[Any]:
-    if isinstance(column.type, Moment):
+    if isinstance(column.type, UtcTimestamp):
         return DateTime(timezone=True)
     return Text() if isinstance(column.type, Text) else column.type
 
@@ -101,11 +101,11 @@ def _arrays(table: Table, columns: tuple[str, ...], given: Rows) -> dict[str, st
 
 
 def _array(type_: TypeEngine[Any], values: list[Any]) -> str:
-    if isinstance(type_, Moment):
-        return moments(values)
+    if isinstance(type_, UtcTimestamp):
+        return timestamp_array(values)
     if isinstance(type_, Date):
-        return texts(None if value is None else value.isoformat() for value in values)
-    return texts(values) if isinstance(type_, Text) else plain(values)
+        return text_array(None if value is None else value.isoformat() for value in values)
+    return text_array(values) if isinstance(type_, Text) else int_array(values)
 
 
 CHUNK = 1000
@@ -117,7 +117,7 @@ class Among:
 
     def __init__(self, column: Column[Any], made: Callable[[Any], Any], /) -> None:
         named = isinstance(column.type, Text)
-        self._array = texts if named else plain
+        self._array = text_array if named else int_array
         self._listed = made(column.in_(bindparam("these", expanding=True)))
         self._one = made(column == func.any(cast(bindparam("these", type_=Text()), ARRAY(Text() if named else BigInteger()))))
 

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import ARRAY, Connection, LargeBinary, bindparam, func, literal, select, tuple_
 
 from ...ledger.db.partition_tables import partition, rollup, work
-from ...ledger.store.postgres.arrays import plain
+from ...ledger.store.postgres.arrays import int_array
 from ..model import SHADES, Selection
 from .changes import Among
 from .queries import by_dataset, to_validate
@@ -131,7 +131,7 @@ def these(connection: Connection, ids: Sequence[int], /) -> array[int]:
     if connection.dialect.name == "sqlite":
         there = {row[0]: row for row in _FEW.rows(connection, ids)}
         return array("q", [number for one in ids if one in there for number in there[one]])
-    return _unpacked(connection.execute(_THESE, {"these": plain(ids)}).scalar())
+    return _unpacked(connection.execute(_THESE, {"these": int_array(ids)}).scalar())
 
 
 def _packed(of: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Select, and_, bindparam, case, func, select, text, union_all
 
-from ...ledger.db.compiled import number, words
+from ...ledger.db.compiled import sql_int, sql_text
 from ...ledger.db.partition_tables import TROUBLE, partition, rollup, run, source, work
 from ..key import Partition
 from ..model import LANES, SHADES, Lane, Shade
@@ -47,8 +47,8 @@ def glance(connection: Connection, before: datetime, /) -> Glance:
 
 
 def _glance() -> Select[Any]:
-    queued = select(work.c.due_at).where(work.c.lease_until.is_(None)).limit(number(LOOKED)).subquery()
-    leased = select(work.c.partition_id).where(work.c.lease_until.is_not(None)).limit(number(LOOKED)).subquery()
+    queued = select(work.c.due_at).where(work.c.lease_until.is_(None)).limit(sql_int(LOOKED)).subquery()
+    leased = select(work.c.partition_id).where(work.c.lease_until.is_not(None)).limit(sql_int(LOOKED)).subquery()
     running = select(func.count()).select_from(leased).scalar_subquery().label("running")
     late = select(func.count().label("many"), func.min(queued.c.due_at).label("since"), running)
     one = late.where(queued.c.due_at <= bindparam("before", type_=work.c.due_at.type)).subquery()
@@ -89,12 +89,18 @@ def standings(connection: Connection, /, *, since: date, lately: datetime, most:
 def _standings(most: int) -> Select[Any]:
     """Built once: that takes longer than to answer it."""
     at = rollup.c
-    sums = [func.sum(case((at.shade == number(place), at.n), else_=number(0))).label(name) for place, name in enumerate(SHADES)]
+    sums = [func.sum(case((at.shade == sql_int(place), at.n), else_=sql_int(0))).label(name) for place, name in enumerate(SHADES)]
     whole = select(at.source, at.query_name, *sums).where(at.logical_date >= bindparam("since", type_=at.logical_date.type))
     of = whole.group_by(at.source, at.query_name).subquery()
     lately = _AT.verdict_at >= bindparam("lately", type_=_AT.verdict_at.type)
-    mine = (_AT.source == of.c.source, _AT.query_name == of.c.query_name, TROUBLE, lately, _AT.last_verdict == words("rejected"))
-    few = select(_AT.id).where(*mine).correlate(of).limit(number(most)).subquery()
+    mine = (
+        _AT.source == of.c.source,
+        _AT.query_name == of.c.query_name,
+        TROUBLE,
+        lately,
+        _AT.last_verdict == sql_text("rejected"),
+    )
+    few = select(_AT.id).where(*mine).correlate(of).limit(sql_int(most)).subquery()
     return select(of, select(func.count()).select_from(few).scalar_subquery()).order_by(of.c.source, of.c.query_name)
 
 
@@ -158,7 +164,7 @@ def troubled(
 @lru_cache(maxsize=100)
 def _of(datasets: int, each: int, since: bool, until: bool, unjudged: bool) -> Any:
     """The question about so many datasets."""
-    few = number(each)  # in the text: not knowing how few, Postgres would rather sort all that there are
+    few = sql_int(each)  # in the text: not knowing how few, Postgres would rather sort all that there are
     some: list[Select[Any]] = []
     for place in range(datasets):
         mine = select(*_COLUMNS).where(_AT.source == bindparam(f"source_{place}"), _AT.query_name == bindparam(f"query_{place}"))
@@ -171,13 +177,13 @@ def _of(datasets: int, each: int, since: bool, until: bool, unjudged: bool) -> A
 
 
 def _datasets() -> Select[Any]:
-    wrong = rollup.c.shade > number(SHADES.index("pending"))
-    counted = select(rollup.c.source, rollup.c.query_name).where(wrong, rollup.c.n > number(0))
+    wrong = rollup.c.shade > sql_int(SHADES.index("pending"))
+    counted = select(rollup.c.source, rollup.c.query_name).where(wrong, rollup.c.n > sql_int(0))
     there = counted.group_by(rollup.c.source, rollup.c.query_name).subquery()
     mine = (_AT.source == there.c.source, _AT.query_name == there.c.query_name, TROUBLE, _AT.verdict_at.is_not(None))
     last = select(_AT.verdict_at).where(*mine).order_by(_AT.verdict_at.desc()).limit(1).scalar_subquery().label("last")
     found = select(there.c.source, there.c.query_name, last)
-    return found.order_by(last.desc().nulls_last(), there.c.source, there.c.query_name).limit(number(DATASETS))
+    return found.order_by(last.desc().nulls_last(), there.c.source, there.c.query_name).limit(sql_int(DATASETS))
 
 
 _DATASETS = _datasets()

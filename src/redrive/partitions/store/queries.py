@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ARRAY, Connection, Date, Select, Text, bindparam, cast, func, literal, select, text
 
-from ...ledger.db.compiled import number
+from ...ledger.db.compiled import sql_int
 from ...ledger.db.partition_tables import TROUBLE, partition, rollup, run, verdict, work
 from ..key import Partition, days
 from ..model import DAMAGED, LANES, SHADES, Facts, Run, Selection, Verdict
@@ -57,7 +57,7 @@ def selected(connection: Connection, asked: Selection, /, *, after: int = 0, lim
     rows: list[Row] = []
     # An id that is reckoned is no way in: ordered by the id itself, a database may read all of them to save itself the sorting.
     by: Any = partition.c.id + 0 if asked.dated else partition.c.id
-    few = number(limit)  # in the text: not knowing how few, Postgres would rather sort all that there are
+    few = sql_int(limit)  # in the text: not knowing how few, Postgres would rather sort all that there are
     for _, query in by_dataset(connection, ROW, asked):
         rows += map(Row._make, connection.execute(query.where(by > after).order_by(by).limit(few)))
     return _facts(connection, sorted(rows, key=lambda row: row.id)[:limit])
@@ -70,9 +70,9 @@ def newest(connection: Connection, asked: Selection, /, *, limit: int = 100) -> 
     for _, query in by_dataset(connection, ROW, asked):
         if asked.dated:  # a moment that is reckoned is no way in: the dates are
             found = query.order_by(func.coalesce(when, literal(NEVER, when.type)).desc(), by)
-            rows += map(Row._make, connection.execute(found.limit(number(limit))))
+            rows += map(Row._make, connection.execute(found.limit(sql_int(limit))))
             continue
-        judged = query.where(when.is_not(None)).order_by(when.desc(), by).limit(number(limit))
+        judged = query.where(when.is_not(None)).order_by(when.desc(), by).limit(sql_int(limit))
         some = list(map(Row._make, connection.execute(judged)))
         if len(some) < limit:
             never = query.where(when.is_(None)).order_by(by).limit(limit - len(some))

@@ -1,4 +1,4 @@
-"""Where a ledger is: what is shown of it."""
+"""The address of a ledger."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def test_no_password_is_shown(url: str, shown: str) -> None:
         ("?sslmode=disable&pool_mode=transaction", "?sslmode=disable", True),
     ],
 )
-def test_the_mode_of_a_pooler_is_ours_and_not_the_drivers(query: str, left: str, pooled: bool) -> None:
+def test_the_pool_mode_is_not_passed_to_the_driver(query: str, left: str, pooled: bool) -> None:
     found = parse(f"postgresql://ann@db/shop{query}")
     assert (found.target, found.pooled) == (f"postgresql://ann@db/shop{left}", pooled)
 
 
-def test_another_mode_is_refused() -> None:
+def test_an_unknown_pool_mode_is_rejected() -> None:
     with pytest.raises(LedgerError, match="pool_mode must be transaction or session, as in the pooler, not 'statement'"):
         parse("postgresql://ann@db/shop?pool_mode=statement")

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from redrive.ledger.jobs.user_mentions import in_actor, in_customers, in_item, in_json, in_reason, in_signature, in_text, name_of
-from redrive.ledger.stats.failure_deltas import WHOLE
+from redrive.ledger.stats.failure_groups import ALL_SIGNATURES
 
 
 @pytest.mark.parametrize("user", ["a", "42", "null", "true", "1.5", ".*", "[", "\\", '"', "a:b", "ä", "threads", "kinds"])
@@ -68,7 +68,7 @@ def test_words_that_redrive_compares_stay() -> None:
     assert in_reason(name_of("lost_worker"), "lost_worker") == "lost_worker"
     assert in_actor(name_of("redrive"), "redrive") == "redrive"
     assert in_signature(name_of("404"), "HTTPStatusError: status 404") == "HTTPStatusError: status 404"
-    assert in_signature(name_of(WHOLE), WHOLE) == WHOLE
+    assert in_signature(name_of(ALL_SIGNATURES), ALL_SIGNATURES) == ALL_SIGNATURES
 
 
 def test_a_list_of_customers_changes_only_where_one_is_the_user() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from redrive.ledger.queries.overview import Some
+from redrive.ledger.queries.overview import CountSince
 from redrive.ops.health.overview_rules import Facts, found
 from redrive.ops.overview.job_types import KindLine
 from redrive.ops.overview.trend import NONE, Trend
@@ -16,7 +16,17 @@ WELL = KindLine(
     name="mail", waiting=0, due_since=None, next_due=None, running=0, retry_wait=0, retry_more=False, dead=0, blocked=0,
     failed=NONE, died=NONE, parked=None, parked_since=None, workers=1, done=0, submitted=0,
 )  # fmt: skip
-FACTS = Facts(NOW, alive=1, seen_at=NOW, kinds=(WELL,), expired=Some(), all_say=True, registered={"mail"}, late=Some(), paused=())
+FACTS = Facts(
+    NOW,
+    alive=1,
+    seen_at=NOW,
+    kinds=(WELL,),
+    expired=CountSince(),
+    all_say=True,
+    registered={"mail"},
+    late=CountSince(),
+    paused=(),
+)
 LATE = replace(WELL, waiting=7, due_since=NOW - timedelta(minutes=9))
 MANY = Trend((0,) * 23 + (40,), 40, 40, NOW - timedelta(minutes=20), recent=True)
 
@@ -44,11 +54,11 @@ def test_nobody_is_there_and_work_waits() -> None:
 
 
 def test_partitions_wait_and_nobody_is_there() -> None:
-    some = Some(3, NOW - timedelta(minutes=5))
+    some = CountSince(3, NOW - timedelta(minutes=5))
     (one,) = found(replace(FACTS, alive=0, seen_at=None, late=some))
     assert (one.name, one.severity, one.count, one.since) == ("no workers", "critical", 3, some.since)
     assert one.says == "Workers: none online (none seen so far), but 3 partitions queued"
-    (both,) = found(replace(FACTS, kinds=(LATE,), alive=0, late=Some(1, NOW - timedelta(minutes=5))))
+    (both,) = found(replace(FACTS, kinds=(LATE,), alive=0, late=CountSince(1, NOW - timedelta(minutes=5))))
     assert both.says.endswith("but 7 jobs (7 mail) and 1 partition queued")
     assert found(replace(FACTS, late=some)) == []  # somebody is there: their turn comes
 
@@ -100,7 +110,7 @@ def test_what_has_stopped_and_left_dead_letters_is_told_so() -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    facts = replace(FACTS, kinds=(LATE, replace(WELL, failed=MANY, retry_wait=1)), expired=Some(2, NOW))
+    facts = replace(FACTS, kinds=(LATE, replace(WELL, failed=MANY, retry_wait=1)), expired=CountSince(2, NOW))
     assert [one.severity for one in found(facts)] == ["critical", "warning", "warning"]
     assert [one.name for one in found(facts)] == ["dangling leases", "failing", "late"]
 

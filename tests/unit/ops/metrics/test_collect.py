@@ -50,8 +50,8 @@ def test_what_waits_runs_and_is_dead_by_kind(app: App) -> None:
         app.ledger.submit(NewJob("tiles", "tiles:ann:1:cut:v1", delay=3600))
         (lease,) = app.ledger.claim({"mail": 1}, worker="w1")
         box.clock.advance(timedelta(seconds=90))
-        app.ledger.beat("w1", {})
-        app.ledger.beat("w2", {})
+        app.ledger.maintenance.heartbeat("w1", {})
+        app.ledger.maintenance.heartbeat("w2", {})
         found = values(app)
         assert found["redrive_ledger_up",] == 1
         assert (found["redrive_jobs", "mail", "waiting"], found["redrive_jobs", "mail", "running"]) == (1, 1)

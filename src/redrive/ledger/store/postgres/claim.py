@@ -1,4 +1,4 @@
-"""A worker's turn on Postgres: jobs are settled, started and claimed in one statement."""
+"""A worker's turn on Postgres: settle, start and claim jobs in one statement."""
 
 from __future__ import annotations
 
@@ -31,124 +31,163 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, array
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from ...db.compiled import Runner, number, postgres, rows
+from ...db.compiled import Runner, compile_postgres, sql_int, unnest
 from ...db.tables import job, tally_delta
-from ...record import Lease, Settlement, lease_name
-from ...state import DONE, LEASED, PRIORITIES, QUARANTINE, READY
-from ..protocol import Demand
-from .arrays import blobs, plain, texts
+from ...model import DONE, LEASED, PRIORITIES, QUARANTINE, READY, Lease, Settlement, lease_key
+from ..protocol import ClaimOptions
+from .arrays import bytes_array, int_array, text_array
 from .submit import SECOND
 
-LEASE = (
-    job.c.id, job.c.fence, job.c.kind, job.c.key, job.c.attempts, job.c.crashes, job.c.max_attempts, job.c.version,
-    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload,
-    job.c.started_at, job.c.token,
-)  # fmt: skip
+LEASE_COLUMNS = tuple(
+    job.c[name]
+    for name in (
+        *("id", "fence", "kind", "key", "attempts", "crashes", "max_attempts", "version"),
+        *("dead_id", "due_at", "deadline", "ids", "headers", "payload", "started_at", "token"),
+    )
+)
 """The columns of a `Lease`, in its order."""
-COLUMNS = len(LEASE)
-# `state = 1` would let a cached plan go through the index over leases for each row: quadratic in the batch.
-HELD = (job.c.state + number(0)) == number(LEASED)
-UNTIL = func.now() + bindparam("seconds", type_=Float(53)) * SECOND
+COLUMN_COUNT = len(LEASE_COLUMNS)
+# With `state = 1`, a cached plan may scan the index over leases for each row: quadratic in the
+# batch.
+IS_LEASED = (job.c.state + sql_int(0)) == sql_int(LEASED)
+LEASE_UNTIL = func.now() + bindparam("seconds", type_=Float(53)) * SECOND
 
 
-def _lane(priority: int) -> Select[tuple[int]]:
-    """What is due in one kind at one priority. By equality: a pile that is not due yet elsewhere is never read through."""
-    lane = (
+def _due_jobs(priority: int) -> Select[tuple[int]]:
+    """Select due jobs of one type and priority.
+
+    By equality, so that jobs that are not due yet in another priority are never read.
+    """
+    due = (
         select(job.c.id)
-        .where(job.c.state == number(READY), job.c.kind == literal_column("want.kind"), job.c.priority == number(priority))
+        .where(
+            job.c.state == sql_int(READY),
+            job.c.kind == literal_column("want.kind"),
+            job.c.priority == sql_int(priority),
+        )
         .where(job.c.due_at <= func.now(), job.c.due_at >= literal_column("want.since"))
         .order_by(job.c.due_at, job.c.id)
         .limit(literal_column("want.most"))
         .with_for_update(skip_locked=True)
         .subquery()
     )
-    return select(lane.c.id)
+    return select(due.c.id)
 
 
-def _claimed(lanes: Sequence[int]) -> ColumnElement[int]:
-    """The ids to lease: kind by kind, the most urgent first; stops reading as soon as there are enough."""
-    want = rows("want", kind=Text(), most=Integer(), since=DateTime(timezone=True))
-    found = union_all(*map(_lane, lanes)).subquery() if len(lanes) > 1 else _lane(lanes[0]).subquery()
-    due = select(found.c.id).limit(literal_column("want.most")).lateral("due")
-    chosen = select(due.c.id).select_from(want.join(due, true())).limit(bindparam("total", type_=Integer()))
-    # array(…), since `IN (SELECT … LIMIT … SKIP LOCKED)` may be run again for each row, beyond its limit.
+def _ids_to_claim(priorities: Sequence[int]) -> ColumnElement[int]:
+    """Return the ids to lease: by job type, the most urgent first, up to the limits."""
+    want = unnest("want", kind=Text(), most=Integer(), since=DateTime(timezone=True))
+    queries = [_due_jobs(priority) for priority in priorities]
+    jobs = (union_all(*queries) if len(queries) > 1 else queries[0]).subquery()
+    due = select(jobs.c.id).limit(literal_column("want.most")).lateral("due")
+    total = bindparam("total", type_=Integer())
+    chosen = select(due.c.id).select_from(want.join(due, true())).limit(total)
+    # array(…), because `IN (SELECT … LIMIT … SKIP LOCKED)` may run again for each row and exceed
+    # its limit.
     return func.array(chosen.scalar_subquery())
 
 
-def settled() -> ReturningUpdate[tuple[int, str]]:
-    """Say of these that they are done; for a statement that does more than that."""
-    done = rows("done", id=BigInteger(), fence=Integer(), token=BigInteger(), result=LargeBinary())
+def settle_successes() -> ReturningUpdate[tuple[int, str]]:
+    """Return the update of jobs that are done, as a part of a larger statement."""
+    done = unnest(
+        "done", id=BigInteger(), fence=Integer(), token=BigInteger(), result=LargeBinary()
+    )
     return (
         update(job)
-        .values(state=number(DONE), lease_until=null(), ended_at=func.now(), result=done.c.result)
-        .where(job.c.id == done.c.id, job.c.fence == done.c.fence, job.c.token == done.c.token, HELD)
+        .values(state=sql_int(DONE), lease_until=null(), ended_at=func.now(), result=done.c.result)
+        .where(
+            job.c.id == done.c.id,
+            job.c.fence == done.c.fence,
+            job.c.token == done.c.token,
+            IS_LEASED,
+        )
         .returning(job.c.id, job.c.kind)
     )
 
 
-_held = rows("held", id=BigInteger(), fence=Integer(), token=BigInteger())
-_mine = (job.c.id == _held.c.id, job.c.fence == _held.c.fence, job.c.token == _held.c.token, HELD)
-_named = (job.c.id, job.c.fence, job.c.token)
-_started = (
-    update(job).values(attempts=job.c.attempts + number(1), started_at=func.now()).where(*_mine, job.c.started_at.is_(None))
+_held = unnest("held", id=BigInteger(), fence=Integer(), token=BigInteger())
+_is_held = (
+    job.c.id == _held.c.id,
+    job.c.fence == _held.c.fence,
+    job.c.token == _held.c.token,
+    IS_LEASED,
+)
+_lease_key = (job.c.id, job.c.fence, job.c.token)
+_start = (
+    update(job)
+    .values(attempts=job.c.attempts + sql_int(1), started_at=func.now())
+    .where(*_is_held, job.c.started_at.is_(None))
 )
 
 
-def _turn(lanes: Sequence[int], *, starting: bool = False) -> str:
-    """starting: the statement also starts leases. Its last columns hold pairs of their id and token, and the time."""
-    ended = settled().cte("settled")
-    start, last = bindparam("start", type_=Integer()), bindparam("start_last", type_=Integer())
-    starts = case((job.c.attempts + number(1) >= job.c.max_attempts, last), else_=start)
+def _turn(priorities: Sequence[int], *, with_starts: bool = False) -> str:
+    """Build the statement of a turn.
+
+    Its rows are the leases, and a last row with the ids of settled jobs.
+
+    Args:
+        priorities: Priorities to claim.
+        with_starts: Also start leases. The last row then has pairs of id and token of the started
+            leases, and the time.
+    """
+    settled = settle_successes().cte("settled")
+    start = bindparam("start", type_=Integer())
+    start_last = bindparam("start_last", type_=Integer())
+    is_last = job.c.attempts + sql_int(1) >= job.c.max_attempts
+    starts = case((is_last, start_last), else_=start)
     claimed = (
         update(job)
         .values(
-            state=number(LEASED),
-            fence=job.c.fence + number(1),
+            state=sql_int(LEASED),
+            fence=job.c.fence + sql_int(1),
             attempts=job.c.attempts + starts,
-            lease_until=UNTIL,
-            started_at=case((starts == number(1), func.now())),
+            lease_until=LEASE_UNTIL,
+            started_at=case((starts == sql_int(1), func.now())),
             worker=bindparam("by", type_=Text()),
             token=bindparam("drawn", type_=BigInteger()),
         )
-        .where(job.c.id == any_(_claimed(lanes)))
-        .returning(*LEASE)
+        .where(job.c.id == any_(_ids_to_claim(priorities)))
+        .returning(*LEASE_COLUMNS)
         .cte("claimed")
     )
+    buckets = ("ready", "leased", "done")
     moved = union_all(
-        select(ended.c.kind, number(0).label("ready"), number(-1).label("leased"), number(1).label("done")),
-        select(claimed.c.kind, number(-1).label("ready"), number(1).label("leased"), number(0).label("done")),
+        select(settled.c.kind, *_int_columns(buckets, (0, -1, 1))),
+        select(claimed.c.kind, *_int_columns(buckets, (-1, 1, 0))),
     ).subquery()
+    sums = select(moved.c.kind, *(func.sum(moved.c[name]) for name in buckets))
     counted = (
         insert(tally_delta)
-        .from_select(
-            ["kind", "ready", "leased", "done"],
-            select(moved.c.kind, *(func.sum(moved.c[name]) for name in ("ready", "leased", "done"))).group_by(moved.c.kind),
-        )
+        .from_select(["kind", *buckets], sums.group_by(moved.c.kind))
         .cte("counted")
     )
-    none = cast(null(), ARRAY(BigInteger))
-    nones: list[ColumnElement[Any]] = [none.label("settled")]
-    summary: list[ColumnElement[Any]] = [func.array_agg(ended.c.id)]
-    if starting:
-        started = _started.returning(job.c.id, job.c.token).cte("started")
-        nones += [none.label("started"), cast(null(), DateTime(timezone=True)).label("at")]
-        names = select(func.array_agg(array([started.c.id, started.c.token])))
-        summary += [names.scalar_subquery(), func.now()]
-    return postgres(
+    no_ids = cast(null(), ARRAY(BigInteger))
+    nulls: list[ColumnElement[Any]] = [no_ids.label("settled")]
+    summary: list[ColumnElement[Any]] = [func.array_agg(settled.c.id)]
+    if with_starts:
+        started = _start.returning(job.c.id, job.c.token).cte("started")
+        nulls += [no_ids.label("started"), cast(null(), DateTime(timezone=True)).label("at")]
+        pairs = select(func.array_agg(array([started.c.id, started.c.token])))
+        summary += [pairs.scalar_subquery(), func.now()]
+    return compile_postgres(
         union_all(
-            select(*claimed.c, *nones),
-            select(*(cast(null(), column.type) for column in LEASE), *summary),
+            select(*claimed.c, *nulls),
+            select(*(cast(null(), column.type) for column in LEASE_COLUMNS), *summary),
         ).add_cte(counted)
-    ).text
+    )
+
+
+def _int_columns(names: Sequence[str], values: Sequence[int]) -> list[ColumnElement[int]]:
+    return [sql_int(value).label(name) for name, value in zip(names, values, strict=True)]
 
 
 TURN = _turn(PRIORITIES)
 TURN_ALONE = _turn((QUARANTINE,))
-TURN_START = _turn(PRIORITIES, starting=True)
+TURN_START = _turn(PRIORITIES, with_starts=True)
 
 
-class Turned(NamedTuple):
-    """What the statement of a turn did."""
+class TurnRows(NamedTuple):
+    """The result of the statement of a turn."""
 
     leases: list[Lease]
     settled: set[int]
@@ -156,65 +195,73 @@ class Turned(NamedTuple):
     started: list[Lease]
 
 
-def turn(run: Runner, done: Sequence[Settlement], demand: Demand, since: Sequence[str], /) -> Turned:
-    """Settle jobs that are done and replay nothing, start leases, and claim jobs that are due since these times."""
-    starts = demand.starts
-    found = run.execute(
-        TURN_ALONE if demand.alone else TURN_START if starts else TURN,
+def turn(
+    run: Runner, done: Sequence[Settlement], options: ClaimOptions, since: Sequence[str], /
+) -> TurnRows:
+    """Settle plain successes, start leases, and claim jobs that are due since these times."""
+    starts = options.starts
+    *leased, last = run.execute(
+        TURN_ALONE if options.alone else TURN_START if starts else TURN,
         {
-            "done_id": plain([one.job_id for one in done]),
-            "done_fence": plain([one.fence for one in done]),
-            "done_token": plain([one.token for one in done]),
-            "done_result": blobs([one.result for one in done]),
-            "want_kind": texts(demand.kinds),
-            "want_most": plain(demand.kinds.values()),
-            "want_since": texts(since),
-            "total": demand.total,
-            "start": int(demand.start),
-            "start_last": int(demand.start and demand.start_last),
-            "seconds": demand.seconds,
-            "by": demand.worker,
-            "drawn": demand.token,
-            **(_these(starts) if starts else {}),
+            "done_id": int_array([each.job_id for each in done]),
+            "done_fence": int_array([each.fence for each in done]),
+            "done_token": int_array([each.token for each in done]),
+            "done_result": bytes_array([each.result for each in done]),
+            "want_kind": text_array(options.kinds),
+            "want_most": int_array(options.kinds.values()),
+            "want_since": text_array(since),
+            "total": options.total,
+            "start": int(options.start),
+            "start_last": int(options.start and options.start_last),
+            "seconds": options.seconds,
+            "by": options.worker,
+            "drawn": options.token,
+            **(_lease_arrays(starts) if starts else {}),
         },
     ).fetchall()
-    *leased, last = found
-    settled, *begun = last[COLUMNS:]
-    leases = [Lease._make(row[:COLUMNS]) for row in leased]
-    return Turned(leases, set(settled or ()), _begun(starts, *begun) if starts else [])
+    settled, *started = last[COLUMN_COUNT:]
+    leases = [Lease._make(row[:COLUMN_COUNT]) for row in leased]
+    return TurnRows(leases, set(settled or ()), _started_leases(starts, *started) if starts else [])
 
 
-def _begun(starts: Sequence[Lease], pairs: Sequence[tuple[int, int]] | None, at: datetime) -> list[Lease]:
-    # Not by the id alone: a lost lease and a newer one of the same job may be among them.
-    names = set(map(tuple, pairs or ()))
+def _started_leases(
+    starts: Sequence[Lease], pairs: Sequence[tuple[int, int]] | None, at: datetime
+) -> list[Lease]:
+    # By the token, too: a lost lease and a newer one of the same job may be among them.
+    started = set(map(tuple, pairs or ()))
     return [
-        lease._replace(attempt=lease.attempt + 1, started_stored=at) for lease in starts if (lease.job_id, lease.token) in names
+        lease._replace(attempt=lease.attempt + 1, started_stored=at)
+        for lease in starts
+        if (lease.job_id, lease.token) in started
     ]
 
 
-START = postgres(_started.returning(*_named, job.c.started_at)).text
-RENEW = postgres(update(job).values(lease_until=UNTIL).where(*_mine).returning(*_named)).text
+START = compile_postgres(_start.returning(*_lease_key, job.c.started_at))
+RENEW = compile_postgres(
+    update(job).values(lease_until=LEASE_UNTIL).where(*_is_held).returning(*_lease_key)
+)
 
 
 def start(run: Runner, leases: Sequence[Lease], /) -> list[Lease]:
-    """Write that these attempts begin; the ones that may."""
-    begun = {tuple(name): at for *name, at in run.execute(START, _these(leases)).fetchall()}
+    """Write that attempts start. Returns the leases that are not lost."""
+    rows = run.execute(START, _lease_arrays(leases)).fetchall()
+    started = {tuple(key): at for *key, at in rows}
     return [
-        lease._replace(attempt=lease.attempt + 1, started_stored=begun[name])
+        lease._replace(attempt=lease.attempt + 1, started_stored=started[key])
         for lease in leases
-        if (name := lease_name(lease)) in begun
+        if (key := lease_key(lease)) in started
     ]
 
 
 def renew(run: Runner, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:
-    """Hold them longer; the ones that are lost."""
-    held = set(run.execute(RENEW, _these(leases) | {"seconds": seconds}).fetchall())
-    return [lease for lease in leases if lease_name(lease) not in held]
+    """Extend leases. Returns the leases that are lost."""
+    held = set(run.execute(RENEW, _lease_arrays(leases) | {"seconds": seconds}).fetchall())
+    return [lease for lease in leases if lease_key(lease) not in held]
 
 
-def _these(leases: Sequence[Lease]) -> dict[str, object]:
+def _lease_arrays(leases: Sequence[Lease]) -> dict[str, object]:
     return {
-        "held_id": plain([lease.job_id for lease in leases]),
-        "held_fence": plain([lease.fence for lease in leases]),
-        "held_token": plain([lease.token for lease in leases]),
+        "held_id": int_array([lease.job_id for lease in leases]),
+        "held_fence": int_array([lease.fence for lease in leases]),
+        "held_token": int_array([lease.token for lease in leases]),
     }

@@ -1,4 +1,4 @@
-"""Events on Postgres: stored once each, with the jobs of their handlers, and what is done is settled; in one statement."""
+"""Store events with their handlers' jobs on Postgres, and settle, in one statement."""
 
 from __future__ import annotations
 
@@ -25,18 +25,33 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.types import TypeEngine
 
-from ...db.compiled import Runner, number, postgres, rows, words
+from ...db.compiled import Runner, compile_postgres, sql_int, sql_text, unnest
 from ...db.tables import CHANNEL, CURRENT, event, job, tally_delta
-from ...events import Arriving, Grant, Received, Task, begun, distinct, marked
-from ...record import Settlement
-from ...state import LEASED
-from .arrays import blobs, moments, plain, texts
-from .claim import UNTIL, settled
+from ...events import (
+    EventJob,
+    IncomingEvent,
+    StartQuota,
+    StoreResult,
+    deduplicate,
+    new_flags,
+    started_leases,
+)
+from ...model import LEASED, Settlement
+from .arrays import bytes_array, int_array, text_array, timestamp_array
+from .claim import LEASE_UNTIL, settle_successes
 
-_new = rows(
-    "new", source=Text(), event_id=Text(), type=Text(), payload=LargeBinary(), headers=Text(), ids=Text(), source_id=Text(),
-    handlers=Integer(), at=DateTime(timezone=True),
-)  # fmt: skip
+_new = unnest(
+    "new",
+    source=Text(),
+    event_id=Text(),
+    type=Text(),
+    payload=LargeBinary(),
+    headers=Text(),
+    ids=Text(),
+    source_id=Text(),
+    handlers=Integer(),
+    at=DateTime(timezone=True),
+)
 _stored = (
     upsert(event)
     .from_select([*(column.name for column in _new.c), "received_at"], select(*_new.c, func.now()))
@@ -44,61 +59,80 @@ _stored = (
     .returning(event.c.source, event.c.event_id, event.c.payload)
     .cte("stored")
 )
-_part = rows(
-    "part", source=Text(), event_id=Text(), kind=Text(), key=Text(), max_attempts=Integer(), ids=Text(), carried=Text(),
-    begun=SmallInteger(),
-)  # fmt: skip
-_begun = _part.c.begun == number(LEASED)
+_part = unnest(
+    "part",
+    source=Text(),
+    event_id=Text(),
+    kind=Text(),
+    key=Text(),
+    max_attempts=Integer(),
+    ids=Text(),
+    headers=Text(),
+    started=SmallInteger(),
+)
+_is_started = _part.c.started == sql_int(LEASED)
 _columns = {
     "kind": _part.c.kind,
     "key": _part.c.key,
     "max_attempts": _part.c.max_attempts,
-    "headers": _part.c.carried,
+    "headers": _part.c.headers,
     "payload": _stored.c.payload,
     "ids": _part.c.ids,
     "created_at": func.now(),
     "due_at": func.now(),
-    "state": _part.c.begun,
-    "fence": _part.c.begun,
-    "attempts": _part.c.begun,
-    "started_at": case((_begun, func.now())),
-    "lease_until": case((_begun, UNTIL)),
-    "worker": case((_begun, bindparam("by", type_=Text()))),
-    "token": case((_begun, bindparam("drawn", type_=BigInteger()))),
+    # READY is 0 and LEASED is 1, as are the fence and the attempts of a new job.
+    "state": _part.c.started,
+    "fence": _part.c.started,
+    "attempts": _part.c.started,
+    "started_at": case((_is_started, func.now())),
+    "lease_until": case((_is_started, LEASE_UNTIL)),
+    "worker": case((_is_started, bindparam("by", type_=Text()))),
+    "token": case((_is_started, bindparam("drawn", type_=BigInteger()))),
 }
-_made = (
+_is_of_stored = (_part.c.event_id == _stored.c.event_id) & (_part.c.source == _stored.c.source)
+_created = (
     upsert(job)
     .from_select(
-        list(_columns),
-        select(*_columns.values()).join_from(
-            _part, _stored, (_part.c.event_id == _stored.c.event_id) & (_part.c.source == _stored.c.source)
-        ),
+        list(_columns), select(*_columns.values()).join_from(_part, _stored, _is_of_stored)
     )
     .on_conflict_do_nothing(index_elements=[job.c.kind, job.c.key], index_where=CURRENT)
     .returning(job.c.id, job.c.kind, job.c.key, job.c.state, job.c.due_at)
-    .cte("made")
+    .cte("created")
 )
-_settled = settled().cte("settled")
+_settled = settle_successes().cte("settled")
+_BUCKETS = ("submitted", "ready", "leased", "done")
+_settled_changes = (sql_int(0), sql_int(0), sql_int(-1), sql_int(1))
 _moved = union_all(
     select(
-        _settled.c.kind, number(0).label("submitted"), number(0).label("ready"), number(-1).label("leased"),
-        number(1).label("done"),
+        _settled.c.kind,
+        *(value.label(name) for name, value in zip(_BUCKETS, _settled_changes, strict=True)),
     ),
-    select(_made.c.kind, number(1), number(1) - _made.c.state, _made.c.state, number(0)),
-).subquery()  # fmt: skip
-_sums = [func.sum(_moved.c[name]) for name in ("submitted", "ready", "leased", "done")]
+    select(
+        _created.c.kind, sql_int(1), sql_int(1) - _created.c.state, _created.c.state, sql_int(0)
+    ),
+).subquery()
+_sums = select(_moved.c.kind, *(func.sum(_moved.c[name]) for name in _BUCKETS))
 _counted = (
     insert(tally_delta)
-    .from_select(["kind", "submitted", "ready", "leased", "done"], select(_moved.c.kind, *_sums).group_by(_moved.c.kind))
-    # Whoever waits for work hears of what is ready, not of what was begun at once.
-    .returning(case((tally_delta.c.ready > number(0), func.pg_notify(words(CHANNEL), tally_delta.c.kind))))
+    .from_select(["kind", *_BUCKETS], _sums.group_by(_moved.c.kind))
+    # Notify idle workers of ready jobs only, not of jobs that are started at once.
+    .returning(
+        case(
+            (
+                tally_delta.c.ready > sql_int(0),
+                func.pg_notify(sql_text(CHANNEL), tally_delta.c.kind),
+            )
+        )
+    )
     .cte("counted")
 )
-_job = (_made.c.id, _made.c.kind, _made.c.key, _made.c.state, _made.c.due_at)
+_job = (_created.c.id, _created.c.kind, _created.c.key, _created.c.state, _created.c.due_at)
 _arrays: tuple[TypeEngine[Any], ...] = (ARRAY(BigInteger), ARRAY(Text), ARRAY(Text))
-RECEIVE = postgres(
+RECEIVE = compile_postgres(
     union_all(
-        select(*_job, *(cast(null(), type_).label(f"array{at}") for at, type_ in enumerate(_arrays))),
+        select(
+            *_job, *(cast(null(), type_).label(f"array{at}") for at, type_ in enumerate(_arrays))
+        ),
         select(
             *(cast(null(), column.type) for column in _job),
             select(func.array_agg(_settled.c.id)).scalar_subquery(),
@@ -106,50 +140,74 @@ RECEIVE = postgres(
             select(func.array_agg(_stored.c.event_id)).scalar_subquery(),
         ),
     ).add_cte(_counted)
-).text
+)
+"""Its rows are the new jobs, and a last row with the settled jobs and the new events."""
 
 
-def receive(run: Runner, done: Sequence[Settlement], events: Sequence[Arriving], grant: Grant, /) -> tuple[Received, set[int]]:
-    """Settle what is done and replays nothing, store events, begin jobs. What became of them, and the settled ids."""
-    given = distinct(events)
-    left = dict(grant.kinds)
-    parts: list[Task] = sorted(((one, part) for one in given for part in one.parts), key=lambda each: (each[1].kind, each[1].key))
-    leased = []
+def receive(
+    run: Runner,
+    done: Sequence[Settlement],
+    events: Sequence[IncomingEvent],
+    quota: StartQuota,
+    /,
+) -> tuple[StoreResult, set[int]]:
+    """Settle plain successes, store events, and start jobs within the quota.
+
+    Returns:
+        The result, and the ids of settled jobs.
+    """
+    new = deduplicate(events)
+    parts: list[EventJob] = sorted(
+        ((event, part) for event in new for part in event.jobs),
+        key=lambda each: (each[1].kind, each[1].key),
+    )
+    left = dict(quota.kinds)
+    started = []
     for _, part in parts:
-        now = left.get(part.kind, 0)
-        leased.append(1 if now else 0)
-        left[part.kind] = max(0, now - 1)
-    *made, (*_, ids, sources, names) = run.execute(
+        quota_left = left.get(part.kind, 0)
+        started.append(1 if quota_left else 0)
+        left[part.kind] = max(0, quota_left - 1)
+    *created, (*_, settled_ids, sources, event_ids) = run.execute(
         RECEIVE,
         {
-            "done_id": plain([one.job_id for one in done]),
-            "done_fence": plain([one.fence for one in done]),
-            "done_token": plain([one.token for one in done]),
-            "done_result": blobs([one.result for one in done]),
-            "new_source": texts([one.source for one in given]),
-            "new_event_id": texts([one.event_id for one in given]),
-            "new_type": texts([one.type for one in given]),
-            "new_payload": blobs([one.payload for one in given]),
-            "new_headers": texts([one.headers for one in given]),
-            "new_ids": texts([one.more for one in given]),
-            "new_source_id": texts([one.source_id for one in given]),
-            "new_handlers": plain([one.handlers for one in given]),
-            "new_at": moments([one.at for one in given]),
-            "part_source": texts([one.source for one, _ in parts]),
-            "part_event_id": texts([one.event_id for one, _ in parts]),
-            "part_kind": texts([part.kind for _, part in parts]),
-            "part_key": texts([part.key for _, part in parts]),
-            "part_max_attempts": plain([part.max_attempts for _, part in parts]),
-            "part_ids": texts([one.ids for one, _ in parts]),
-            "part_carried": texts([one.carried for one, _ in parts]),
-            "part_begun": plain(leased),
-            "seconds": grant.seconds,
-            "by": grant.worker,
-            "drawn": grant.token,
+            "done_id": int_array([each.job_id for each in done]),
+            "done_fence": int_array([each.fence for each in done]),
+            "done_token": int_array([each.token for each in done]),
+            "done_result": bytes_array([each.result for each in done]),
+            "new_source": text_array([event.source for event in new]),
+            "new_event_id": text_array([event.event_id for event in new]),
+            "new_type": text_array([event.type for event in new]),
+            "new_payload": bytes_array([event.payload for event in new]),
+            "new_headers": text_array([event.headers for event in new]),
+            "new_ids": text_array([event.extra_ids for event in new]),
+            "new_source_id": text_array([event.source_id for event in new]),
+            "new_handlers": int_array([event.handlers for event in new]),
+            "new_at": timestamp_array([event.at for event in new]),
+            "part_source": text_array([event.source for event, _ in parts]),
+            "part_event_id": text_array([event.event_id for event, _ in parts]),
+            "part_kind": text_array([part.kind for _, part in parts]),
+            "part_key": text_array([part.key for _, part in parts]),
+            "part_max_attempts": int_array([part.max_attempts for _, part in parts]),
+            "part_ids": text_array([event.ids for event, _ in parts]),
+            "part_headers": text_array([event.job_headers for event, _ in parts]),
+            "part_started": int_array(started),
+            "seconds": quota.seconds,
+            "by": quota.worker,
+            "drawn": quota.token,
         },
     ).fetchall()
-    by_key = {(part.kind, part.key): (one, part) for one, part in parts}
-    held = [(by_key[kind, key], id_, due) for id_, kind, key, state, due, *_ in made if state == LEASED]
-    leases = begun([task for task, *_ in held], [id_ for _, id_, _ in held], held[0][2], grant.token) if held else []
-    fresh = marked(events, set(zip(sources or (), names or (), strict=True)))
-    return Received(fresh, leases), set(ids or ())
+    by_key = {(part.kind, part.key): (event, part) for event, part in parts}
+    leased = [
+        (by_key[kind, key], id_, due)
+        for id_, kind, key, state, due, *_ in created
+        if state == LEASED
+    ]
+    leases = (
+        started_leases(
+            [job_ for job_, *_ in leased], [id_ for _, id_, _ in leased], leased[0][2], quota.token
+        )
+        if leased
+        else []
+    )
+    stored = set(zip(sources or (), event_ids or (), strict=True))
+    return StoreResult(new_flags(events, stored), leases), set(settled_ids or ())

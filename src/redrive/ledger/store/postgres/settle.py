@@ -1,4 +1,4 @@
-"""Settle on Postgres, whatever became of the attempts: one statement, with their rows and dead letters."""
+"""Settle on Postgres: jobs, attempts, dead letters and counters in one statement."""
 
 from __future__ import annotations
 
@@ -27,81 +27,124 @@ from sqlalchemy import (
     update,
 )
 
-from ...db.compiled import Runner, number, postgres, rows
-from ...db.compiled import words as word
-from ...db.failure_tables import failure_delta
-from ...db.tables import attempt, dead, job, tally_delta
+from ...db.compiled import Runner, compile_postgres, sql_int, sql_text, unnest
+from ...db.tables import attempt, dead, failure_delta, job, tally_delta
 from ...events import SOURCE, SOURCE_ID
-from ...record import Settlement, lease_name
-from ...state import DEAD, DONE, FAILED, LEASED, READY
-from ...stats.failure_deltas import LONGEST, alike
-from ...validation import words
-from .arrays import blobs, moments, plain, texts
-from .claim import HELD
+from ...model import DEAD, DONE, FAILED, LEASED, READY, Settlement, lease_key
+from ...stats.failure_groups import MAX_SIGNATURE_CHARS, clip_signature
+from ...validation import storable_text
+from .arrays import bytes_array, int_array, text_array, timestamp_array
+from .claim import IS_LEASED
 from .counters import add
 from .submit import SECOND
 
-_one = rows(
-    "one", id=BigInteger(), fence=Integer(), token=BigInteger(), state=SmallInteger(), after=Float(53), charged=Boolean(),
-    result=LargeBinary(), reason=Text(), error=Text(), signature=Text(), blocked=Boolean(), until=DateTime(timezone=True),
-)  # fmt: skip
+_new = unnest(
+    "new",
+    id=BigInteger(),
+    fence=Integer(),
+    token=BigInteger(),
+    state=SmallInteger(),
+    after=Float(53),
+    charged=Boolean(),
+    result=LargeBinary(),
+    reason=Text(),
+    error=Text(),
+    signature=Text(),
+    blocked=Boolean(),
+    until=DateTime(timezone=True),
+)
+_is_returned = job.c.started_at.is_(None) & (_new.c.state == sql_int(READY))
+_is_refunded = ~_new.c.charged & job.c.started_at.is_not(None)
+_SETTLED_COLUMNS = (
+    *("id", "fence", "token", "state", "kind", "key", "attempts", "worker", "started_at"),
+    *("dead_id", "version", "payload", "headers", "ids", "reason", "error"),
+)
 _settled = (
     update(job)
     .values(
-        state=_one.c.state,
-        attempts=job.c.attempts - case((~_one.c.charged & job.c.started_at.is_not(None), number(1)), else_=number(0)),
-        due_at=case((_one.c.state == number(READY), func.now() + _one.c.after * SECOND), else_=job.c.due_at),
+        state=_new.c.state,
+        attempts=job.c.attempts - case((_is_refunded, sql_int(1)), else_=sql_int(0)),
+        due_at=case(
+            (_new.c.state == sql_int(READY), func.now() + _new.c.after * SECOND), else_=job.c.due_at
+        ),
         lease_until=null(),
-        ended_at=case((_one.c.state > number(LEASED), func.now())),
-        # What was only claimed, and is given back, is as it was.
-        reason=case((job.c.started_at.is_(None) & (_one.c.state == number(READY)), job.c.reason), else_=_one.c.reason),
-        error=_one.c.error,
-        result=_one.c.result,
+        ended_at=case((_new.c.state > sql_int(LEASED), func.now())),
+        # A job that was only claimed keeps its reason when it goes back.
+        reason=case((_is_returned, job.c.reason), else_=_new.c.reason),
+        error=_new.c.error,
+        result=_new.c.result,
     )
-    .where(job.c.id == _one.c.id, job.c.fence == _one.c.fence, job.c.token == _one.c.token, HELD)
+    .where(
+        job.c.id == _new.c.id, job.c.fence == _new.c.fence, job.c.token == _new.c.token, IS_LEASED
+    )
     .returning(
-        job.c.id, job.c.fence, job.c.token, job.c.state, job.c.kind, job.c.key, job.c.attempts, job.c.worker,
-        job.c.started_at, job.c.dead_id, job.c.version, job.c.payload, job.c.headers, job.c.ids, job.c.reason, job.c.error,
-        _one.c.charged, _one.c.signature, _one.c.blocked, _one.c.until,
+        *(job.c[name] for name in _SETTLED_COLUMNS),
+        _new.c.charged,
+        _new.c.signature,
+        _new.c.blocked,
+        _new.c.until,
     )
     .cte("settled")
-)  # fmt: skip
+)
 _it = _settled.c
 _attempts = (
     insert(attempt)
     .from_select(
-        ["job_id", "fence", "number", "outcome", "worker", "reason", "error", "started_at", "ended_at"],
+        [
+            "job_id",
+            "fence",
+            "number",
+            "outcome",
+            "worker",
+            "reason",
+            "error",
+            "started_at",
+            "ended_at",
+        ],
         select(
-            _it.id, _it.fence, _it.attempts, word(FAILED), _it.worker, _it.reason, _it.error, _it.started_at, func.now()
-        ).where(_it.state != number(DONE), or_(_it.charged, _it.error.is_not(None))),
+            _it.id,
+            _it.fence,
+            _it.attempts,
+            sql_text(FAILED),
+            _it.worker,
+            _it.reason,
+            _it.error,
+            _it.started_at,
+            func.now(),
+        ).where(_it.state != sql_int(DONE), or_(_it.charged, _it.error.is_not(None))),
     )
     .cte("attempts")
 )
 
 
 def _header(name: str) -> ColumnElement[str]:
-    return func.json_extract_path_text(cast(_it.headers, JSON), word(name), type_=Text)
+    return func.json_extract_path_text(cast(_it.headers, JSON), sql_text(name), type_=Text)
 
 
+_letter_values = {
+    **{name: _it[name] for name in ("kind", "key", "reason", "blocked", "error", "signature")},
+    **{name: _it[name] for name in ("attempts", "version", "payload", "headers", "ids")},
+    "job_id": _it.id,
+    "blocked_until": _it.until,
+    "last_attempt_at": _it.started_at,
+    "created_at": func.now(),
+    "updated_at": func.now(),
+    "source": _header(SOURCE),
+    "source_id": _header(SOURCE_ID),
+}
 _letters = (
     insert(dead)
     .from_select(
-        [
-            "kind", "key", "job_id", "reason", "blocked", "blocked_until", "error", "signature", "attempts", "version",
-            "payload", "headers", "ids", "last_attempt_at", "created_at", "updated_at", "source", "source_id",
-        ],
-        select(
-            _it.kind, _it.key, _it.id, _it.reason, _it.blocked, _it.until, _it.error, _it.signature, _it.attempts, _it.version,
-            _it.payload, _it.headers, _it.ids, _it.started_at, func.now(), func.now(), _header(SOURCE), _header(SOURCE_ID),
-        ).where(_it.state == number(DEAD), _it.dead_id.is_(None)),
+        list(_letter_values),
+        select(*_letter_values.values()).where(_it.state == sql_int(DEAD), _it.dead_id.is_(None)),
     )
     .cte("letters")
-)  # fmt: skip
-_died = _it.state == number(DEAD)
+)
+_died = _it.state == sql_int(DEAD)
 _replayed = (
     update(dead)
     .values(
-        status=case((_died, word("pending")), else_=word("replayed")),
+        status=case((_died, sql_text("pending")), else_=sql_text("replayed")),
         job_id=case((_died, _it.id), else_=dead.c.job_id),
         reason=case((_died, _it.reason), else_=dead.c.reason),
         blocked=case((_died, _it.blocked), else_=dead.c.blocked),
@@ -112,7 +155,7 @@ _replayed = (
         last_attempt_at=case((_died, _it.started_at), else_=dead.c.last_attempt_at),
         updated_at=func.now(),
     )
-    .where(dead.c.id == _it.dead_id, _it.state > number(LEASED))
+    .where(dead.c.id == _it.dead_id, _it.state > sql_int(LEASED))
     .cte("replayed")
 )
 _counted = (
@@ -121,67 +164,76 @@ _counted = (
         ["kind", "ready", "leased", "done", "dead"],
         select(
             _it.kind,
-            func.count().filter(_it.state == number(READY)),
+            func.count().filter(_it.state == sql_int(READY)),
             -func.count(),
-            func.count().filter(_it.state == number(DONE)),
+            func.count().filter(_it.state == sql_int(DONE)),
             func.count().filter(_died),
         ).group_by(_it.kind),
     )
     .cte("counted")
 )
 _is_blocked = _died & _it.blocked
+_first_line = func.split_part(_it.error, literal_column("E'\\n'"), sql_int(1))
 _failed = (
     insert(failure_delta)
     .from_select(
         ["kind", "signature", "tries", "died", "pending", "blocked", "at", "job_id", "error"],
         select(
             _it.kind,
-            func.coalesce(_it.signature, word("")),
+            func.coalesce(_it.signature, sql_text("")),
             func.count(_it.signature),
             func.count().filter(_died),
             func.count().filter(_died),
             func.count().filter(_is_blocked),
             func.now(),
             func.max(_it.id),
-            func.max(func.left(func.split_part(_it.error, literal_column("E'\\n'"), number(1)), number(LONGEST))),
+            func.max(func.left(_first_line, sql_int(MAX_SIGNATURE_CHARS))),
         )
-        .where(_it.state != number(DONE), or_(_died, _it.signature.is_not(None)))
-        .group_by(_it.kind, func.coalesce(_it.signature, word(""))),
+        .where(_it.state != sql_int(DONE), or_(_died, _it.signature.is_not(None)))
+        .group_by(_it.kind, func.coalesce(_it.signature, sql_text(""))),
     )
     .cte("failed")
 )
-SETTLE = postgres(select(_it.id, _it.fence, _it.token).add_cte(_attempts, _letters, _replayed, _counted, _failed)).text
+SETTLE = compile_postgres(
+    select(_it.id, _it.fence, _it.token).add_cte(_attempts, _letters, _replayed, _counted, _failed)
+)
 
 
 def settle(run: Runner, settlements: Sequence[Settlement], /) -> list[Settlement]:
-    """Settle each; the ones that came too late, which changed nothing."""
-    # Of two for one lease the first one counts; given both, Postgres would take either.
-    first = {lease_name(one): one for one in reversed(settlements)}
-    # Sorted: two transactions that settle the same jobs in opposite order would wait for each other.
-    given = _arrays([first[lease] for lease in sorted(first)])
-    settled = {(row[0], row[1], row[2]) for row in run.execute(SETTLE, given).fetchall()}
-    return counted_late(run, [one for one in settlements if (name := lease_name(one)) not in settled or first[name] is not one])
-
-
-def counted_late(run: Runner, late: list[Settlement], /) -> list[Settlement]:
-    """Those that changed nothing are counted."""
-    for kind, count in Counter(one.kind for one in late).items():
-        add(run, kind, late=count)
+    """Settle. Returns the settlements that were too late and changed nothing."""
+    # Of two settlements for one lease the first one counts. Postgres would choose either.
+    first = {lease_key(each): each for each in reversed(settlements)}
+    # Sorted, so that concurrent transactions cannot deadlock.
+    parameters = _arrays([first[lease] for lease in sorted(first)])
+    settled = {(row[0], row[1], row[2]) for row in run.execute(SETTLE, parameters).fetchall()}
+    late = [
+        each
+        for each in settlements
+        if (key := lease_key(each)) not in settled or first[key] is not each
+    ]
+    count_late(run, late)
     return late
 
 
+def count_late(run: Runner, late: Sequence[Settlement], /) -> None:
+    """Count settlements that were too late."""
+    for kind, count in Counter(each.kind for each in late).items():
+        add(run, kind, late=count)
+
+
 def _arrays(settlements: Sequence[Settlement]) -> dict[str, str]:
+    states = {"done": DONE, "again": READY}
     return {
-        "one_id": plain(one.job_id for one in settlements),
-        "one_fence": plain(one.fence for one in settlements),
-        "one_token": plain(one.token for one in settlements),
-        "one_state": plain({"done": DONE, "again": READY}.get(one.outcome, DEAD) for one in settlements),
-        "one_after": plain(one.after for one in settlements),
-        "one_charged": plain(one.charged for one in settlements),
-        "one_result": blobs(one.result for one in settlements),
-        "one_reason": texts(words(one.reason) for one in settlements),
-        "one_error": texts(words(one.error) for one in settlements),
-        "one_signature": texts(alike(one.signature) for one in settlements),
-        "one_blocked": plain(one.outcome == "blocked" for one in settlements),
-        "one_until": moments(one.until for one in settlements),
+        "new_id": int_array(each.job_id for each in settlements),
+        "new_fence": int_array(each.fence for each in settlements),
+        "new_token": int_array(each.token for each in settlements),
+        "new_state": int_array(states.get(each.outcome, DEAD) for each in settlements),
+        "new_after": int_array(each.after for each in settlements),
+        "new_charged": int_array(each.charged for each in settlements),
+        "new_result": bytes_array(each.result for each in settlements),
+        "new_reason": text_array(storable_text(each.reason) for each in settlements),
+        "new_error": text_array(storable_text(each.error) for each in settlements),
+        "new_signature": text_array(clip_signature(each.signature) for each in settlements),
+        "new_blocked": int_array(each.outcome == "blocked" for each in settlements),
+        "new_until": timestamp_array(each.until for each in settlements),
     }

@@ -1,110 +1,183 @@
-"""The verbs on Postgres: each is one statement, which is a transaction by itself."""
+"""PostgresJobStore: each operation is one statement, which is a transaction by itself."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
-from ...db.compiled import Many
+from ...db.compiled import BatchRunner
 from ...db.session import Session
-from ...events import NOTHING, Arriving, Grant, Received
+from ...events import NO_QUOTA, IncomingEvent, StartQuota, StoreResult
 from ...failpoint import crash_point
-from ...record import Lease, NewJob, Settlement, Submitted, Turn
-from ..protocol import Demand, plain
+from ...model import Lease, NewJob, Settlement, Submitted, Turn
+from ..protocol import ClaimOptions, all_plain_successes
 from . import claim, receive, settle, submit
-from .claim import Turned
-from .watermarks import EVERYTHING, Marks
+from .claim import TurnRows
+
+WATERMARK_SECONDS = 1.0
+FROM_START = "-infinity"
 
 
-class OnPostgres:
-    """Threads and forked children may share it."""
+class ClaimWatermarks:
+    """From where on to read the queue of each job type.
+
+    The index entry of a claimed job stays at the front until a vacuum, so without watermarks claims
+    get slower with each done job. A watermark is only a hint, valid for a second. A claim that
+    comes back short is repeated without it.
+
+    Threads may share one. A forked child may continue with what it inherits.
+    """
 
     def __init__(self) -> None:
-        self._marks = Marks()
+        self._marks: dict[str, tuple[str, float]] = {}
+        """Due time to start at, and the monotonic time until which it is valid."""
+
+    def since(self, kinds: Iterable[str], /) -> list[str]:
+        """Return the due time to start at, for each job type."""
+        now = time.monotonic()
+        marks = (self._marks.get(kind) for kind in kinds)
+        return [mark[0] if mark is not None and mark[1] > now else FROM_START for mark in marks]
+
+    def update(
+        self, kinds: Mapping[str, int], leases: Iterable[Lease], used: Iterable[str], /
+    ) -> None:
+        """Set the watermark of each job type of which the claim got as many jobs as it wanted.
+
+        Args:
+            kinds: Maximum number of each job type in the claim.
+            leases: The result of the claim.
+            used: The watermarks that the claim used.
+        """
+        counts: dict[str, int] = {}
+        oldest: dict[str, datetime] = {}
+        for lease in leases:
+            due = lease.due_stored
+            assert isinstance(due, datetime)
+            counts[lease.kind] = counts.get(lease.kind, 0) + 1
+            if lease.kind not in oldest or due < oldest[lease.kind]:
+                oldest[lease.kind] = due
+        for (kind, limit), mark in zip(kinds.items(), used, strict=True):
+            if counts.get(kind) != limit:
+                self._marks.pop(kind, None)
+            elif mark == FROM_START:
+                until = time.monotonic() + WATERMARK_SECONDS
+                self._marks[kind] = (oldest[kind].isoformat(), until)
+            else:  # valid since the last claim that read from the start
+                until = self._marks.get(kind, ("", 0.0))[1]
+                self._marks[kind] = (oldest[kind].isoformat(), until)
+
+
+class PostgresJobStore:
+    """The statements on Postgres. Threads and forked children may share one."""
+
+    def __init__(self) -> None:
+        self._watermarks = ClaimWatermarks()
 
     def submit(self, session: Session, jobs: Sequence[NewJob], /) -> list[Submitted]:
-        """Jobs of different keys, sorted, in a transaction of ours."""
+        """Submit jobs with different keys, sorted."""
         crash_point("submit.before_commit")
-        found = submit.submit(session.run, jobs)
+        submitted = submit.submit(session.run, jobs)
         crash_point("submit.after_commit")
-        return found
+        return submitted
 
-    def submit_in(self, run: Many, jobs: Sequence[NewJob], /) -> list[Submitted]:
-        """The same in the caller's transaction."""
+    def submit_in(self, run: BatchRunner, jobs: Sequence[NewJob], /) -> list[Submitted]:
+        """Submit jobs with different keys, sorted, in the caller's transaction."""
         return submit.submit(run, jobs)
 
-    def turn(self, session: Session, settlements: Sequence[Settlement], demand: Demand, /) -> Turn:
-        """Settle, start and claim in one statement; settlements that did not succeed have one of their own before it."""
+    def turn(
+        self, session: Session, settlements: Sequence[Settlement], options: ClaimOptions, /
+    ) -> Turn:
+        """Settle, start and claim in one statement.
+
+        Settlements that are not all plain successes have their own statement before it.
+        """
         late: list[Settlement] = []
-        short = plain(settlements)
-        if not short:
+        is_plain = all_plain_successes(settlements)
+        if not is_plain:
             late = self.settle(session, settlements)
         crash_point("turn.before_commit")
-        leases, settled, started = self._claim(session, settlements if short else (), demand)
+        leases, settled, started = self._claim(session, settlements if is_plain else (), options)
         crash_point("turn.after_commit")
-        if short and len(settled) != len(settlements):
-            late = settle.counted_late(session.run, [one for one in settlements if one.job_id not in settled])
+        if is_plain and len(settled) != len(settlements):
+            late = [each for each in settlements if each.job_id not in settled]
+            settle.count_late(session.run, late)
         return Turn(leases, late, started)
 
-    def _claim(self, session: Session, done: Sequence[Settlement], demand: Demand) -> Turned:
-        everything = [EVERYTHING] * len(demand.kinds)
-        if demand.alone:
-            return claim.turn(session.run, done, demand, everything)
-        since = self._marks.since(demand.kinds)
-        turned = claim.turn(session.run, done, demand, since)
-        leases = turned.leases
-        self._marks.seen(demand.kinds, leases, since)
-        left = demand.total - len(leases)
-        if left > 0 and since != everything:
-            taken = Counter(lease.kind for lease in leases)
-            kinds = {kind: most - taken[kind] for kind, most in demand.kinds.items() if most > taken[kind]}
+    def _claim(
+        self, session: Session, done: Sequence[Settlement], options: ClaimOptions
+    ) -> TurnRows:
+        from_start = [FROM_START] * len(options.kinds)
+        if options.alone:
+            return claim.turn(session.run, done, options, from_start)
+        since = self._watermarks.since(options.kinds)
+        turn = claim.turn(session.run, done, options, since)
+        leases = turn.leases
+        self._watermarks.update(options.kinds, leases, since)
+        left = options.total - len(leases)
+        if left > 0 and since != from_start:
+            counts = Counter(lease.kind for lease in leases)
+            kinds = {
+                kind: limit - counts[kind]
+                for kind, limit in options.kinds.items()
+                if limit > counts[kind]
+            }
             if kinds:
-                rest = demand._replace(kinds=kinds, total=left, starts=())
-                leases += claim.turn(session.run, (), rest, [EVERYTHING] * len(kinds)).leases
-        return turned
+                rest = options._replace(kinds=kinds, total=left, starts=())
+                leases += claim.turn(session.run, (), rest, [FROM_START] * len(kinds)).leases
+        return turn
 
     def receive(
-        self, session: Session, settlements: Sequence[Settlement], events: Sequence[Arriving], grant: Grant, /
-    ) -> Received:
-        """Settle, then store events with their handlers' jobs, and begin as many of these as were granted."""
-        short = plain(settlements)
-        late = [] if short else self.settle(session, settlements)
+        self,
+        session: Session,
+        settlements: Sequence[Settlement],
+        events: Sequence[IncomingEvent],
+        quota: StartQuota,
+        /,
+    ) -> StoreResult:
+        """Settle, then store events with their handlers' jobs, and start jobs within the quota."""
+        is_plain = all_plain_successes(settlements)
+        late = [] if is_plain else self.settle(session, settlements)
         crash_point("receive.between")
         crash_point("receive.before_commit")
-        found, settled = receive.receive(session.run, settlements if short else (), events, grant)
+        result, settled = receive.receive(
+            session.run, settlements if is_plain else (), events, quota
+        )
         crash_point("receive.after_commit")
-        if short and len(settled) != len(settlements):
-            late = settle.counted_late(session.run, [one for one in settlements if one.job_id not in settled])
-        return found._replace(late=late)
+        if is_plain and len(settled) != len(settlements):
+            late = [each for each in settlements if each.job_id not in settled]
+            settle.count_late(session.run, late)
+        return result._replace(late=late)
 
-    def receive_in(self, run: Many, events: Sequence[Arriving], /) -> list[bool]:
-        """Store events in the caller's transaction, their jobs ready; which were new."""
-        return receive.receive(run, (), events, NOTHING)[0].fresh
+    def receive_in(self, run: BatchRunner, events: Sequence[IncomingEvent], /) -> list[bool]:
+        """Store events with their handlers' jobs in the caller's transaction."""
+        return receive.receive(run, (), events, NO_QUOTA)[0].fresh
 
-    def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
-        """Claim in the transaction that is open."""
-        return claim.turn(session.run, (), demand, [EVERYTHING] * len(demand.kinds)).leases
+    def claim_in(self, session: Session, options: ClaimOptions, /) -> list[Lease]:
+        """Claim jobs in the open transaction."""
+        return claim.turn(session.run, (), options, [FROM_START] * len(options.kinds)).leases
 
     def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """Settle; those that came too late."""
+        """Settle. Returns the settlements that were too late."""
         crash_point("settle.before_commit")
         late = settle.settle(session.run, settlements)
         crash_point("settle.after_commit")
         return late
 
-    def settle_in(self, run: Many, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """The same in the caller's transaction."""
+    def settle_in(self, run: BatchRunner, settlements: Sequence[Settlement], /) -> list[Settlement]:
+        """Settle in the caller's transaction. Returns the settlements that were too late."""
         return settle.settle(run, settlements)
 
     def start(self, session: Session, leases: Sequence[Lease], /) -> list[Lease]:
-        """Write that attempts begin; those that may."""
+        """Write that attempts start. Returns the leases that are not lost."""
         crash_point("start.before_commit")
-        begun = claim.start(session.run, leases)
+        started = claim.start(session.run, leases)
         crash_point("start.after_commit")
-        return begun
+        return started
 
     def renew(self, session: Session, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:
-        """Hold leases longer; those that are lost."""
+        """Extend leases. Returns the leases that are lost."""
         crash_point("renew.before_commit")
         lost = claim.renew(session.run, leases, seconds)
         crash_point("renew.after_commit")

@@ -6,117 +6,147 @@ from collections.abc import Sequence
 
 from sqlalchemy import bindparam, case, select, update
 
-from ...db.compiled import Many, number, sqlite
+from ...db.compiled import BatchRunner, compile_sqlite, sql_int
 from ...db.tables import job
-from ...db.types import MICROSECONDS
-from ...record import Lease, lease_name
-from ...state import LEASED, QUARANTINE, READY
-from ..protocol import Demand
+from ...model import LEASED, QUARANTINE, READY, Lease, lease_key
+from ...timestamps import MICROSECONDS
+from ..protocol import ClaimOptions
 
-LEASE = (
-    job.c.id, job.c.fence, job.c.kind, job.c.key, job.c.attempts, job.c.crashes, job.c.max_attempts, job.c.version,
-    job.c.dead_id, job.c.due_at, job.c.deadline, job.c.ids, job.c.headers, job.c.payload,
-    job.c.started_at, job.c.token,
-)  # fmt: skip
+LEASE_COLUMNS = tuple(
+    job.c[name]
+    for name in (
+        *("id", "fence", "kind", "key", "attempts", "crashes", "max_attempts", "version"),
+        *("dead_id", "due_at", "deadline", "ids", "headers", "payload", "started_at", "token"),
+    )
+)
 """The columns of a `Lease`, in its order."""
 
+_is_ready = (job.c.state == sql_int(READY), job.c.kind == bindparam("of_kind"))
 _due = (
     select(job.c.id)
-    .where(job.c.state == number(READY), job.c.kind == bindparam("of_kind"), job.c.priority == bindparam("of_priority"))
+    .where(*_is_ready, job.c.priority == bindparam("of_priority"))
     .where(job.c.due_at <= bindparam("now"))
     .order_by(job.c.due_at, job.c.id)
     .limit(bindparam("most"))
-    .offset(number(0))
+    .offset(sql_int(0))
 )
-_LAST = job.c.attempts + number(1) >= job.c.max_attempts
-_leased = update(job).values(
-    state=number(LEASED),
-    fence=job.c.fence + number(1),
-    attempts=job.c.attempts + case((_LAST, bindparam("charge_last")), else_=bindparam("charge")),
+_is_last = job.c.attempts + sql_int(1) >= job.c.max_attempts
+_claim = update(job).values(
+    state=sql_int(LEASED),
+    fence=job.c.fence + sql_int(1),
+    attempts=job.c.attempts + case((_is_last, bindparam("charge_last")), else_=bindparam("charge")),
     lease_until=bindparam("until"),
-    started_at=case((_LAST, bindparam("started_last")), else_=bindparam("started")),
+    started_at=case((_is_last, bindparam("started_last")), else_=bindparam("started")),
     worker=bindparam("by"),
     token=bindparam("drawn"),
 )
-_GIVEN = ("charge_last", "charge", "until", "started_last", "started", "by", "drawn", "of_kind", "of_priority", "now", "most")
-CLAIM = sqlite(_leased.where(job.c.id.in_(_due)).returning(*LEASE), *_GIVEN)
-CLAIM_ONE = sqlite(_leased.where(job.c.id == _due.scalar_subquery()).returning(*LEASE), *_GIVEN)
-"""A set of one id is a table that is made for it, and takes a tenth of the turn."""
-NEXT = sqlite(
+_CLAIM_PARAMETERS = (
+    *("charge_last", "charge", "until", "started_last", "started", "by", "drawn"),
+    *("of_kind", "of_priority", "now", "most"),
+)
+CLAIM = compile_sqlite(
+    _claim.where(job.c.id.in_(_due)).returning(*LEASE_COLUMNS), *_CLAIM_PARAMETERS
+)
+CLAIM_ONE = compile_sqlite(
+    _claim.where(job.c.id == _due.scalar_subquery()).returning(*LEASE_COLUMNS), *_CLAIM_PARAMETERS
+)
+"""`IN` builds a temporary table even for one id, which takes a tenth of the turn."""
+NEXT_PRIORITY = compile_sqlite(
     select(job.c.priority)
-    .where(job.c.state == number(READY), job.c.kind == bindparam("of_kind"), job.c.priority > bindparam("beyond"))
+    .where(*_is_ready, job.c.priority > bindparam("beyond"))
     .order_by(job.c.priority)
-    .limit(number(1))
-    .offset(number(0)),
+    .limit(sql_int(1))
+    .offset(sql_int(0)),
     "of_kind",
     "beyond",
 )
-HELD = (
-    job.c.id == bindparam("of_id"), job.c.fence == bindparam("of_fence"), job.c.token == bindparam("of_token"),
-    job.c.state == number(LEASED),
-)  # fmt: skip
-START = sqlite(
-    update(job)
-    .values(attempts=job.c.attempts + number(1), started_at=bindparam("now"))
+IS_HELD = (
+    job.c.id == bindparam("of_id"),
+    job.c.fence == bindparam("of_fence"),
+    job.c.token == bindparam("of_token"),
+    job.c.state == sql_int(LEASED),
+)
+IS_HELD_RANGE = (
+    job.c.id.between(bindparam("first"), bindparam("last")),
+    job.c.fence == bindparam("of_fence"),
+    job.c.token == bindparam("of_token"),
     # The sum keeps SQLite from the index over leases: a range of ids is shorter.
-    .where(job.c.id.between(bindparam("first"), bindparam("last")), job.c.fence == bindparam("of_fence"))
-    .where(job.c.token == bindparam("of_token"), (job.c.state + number(0)) == number(LEASED), job.c.started_at.is_(None))
+    (job.c.state + sql_int(0)) == sql_int(LEASED),
+)
+"""Leases of one claim with consecutive ids, by one statement: each statement releases the GIL."""
+RANGE_PARAMETERS = ("first", "last", "of_fence", "of_token")
+START = compile_sqlite(
+    update(job)
+    .values(attempts=job.c.attempts + sql_int(1), started_at=bindparam("now"))
+    .where(*IS_HELD_RANGE, job.c.started_at.is_(None))
     .returning(job.c.id, job.c.fence, job.c.token),
-    "now", "first", "last", "of_fence", "of_token",
-)  # fmt: skip
-"""Leases of one claim whose ids follow one another: each statement releases the GIL, and other threads run first."""
-RENEW = sqlite(update(job).values(lease_until=bindparam("until")).where(*HELD), "until", "of_id", "of_fence", "of_token")
+    "now",
+    *RANGE_PARAMETERS,
+)
+RENEW = compile_sqlite(
+    update(job).values(lease_until=bindparam("until")).where(*IS_HELD),
+    *("until", "of_id", "of_fence", "of_token"),
+)
 
-ABOVE_ALL = -100
+BELOW_ALL_PRIORITIES = -100
 
 
-def claim(run: Many, demand: Demand, now: int, /) -> list[Lease]:
-    """Lease what is due, kind by kind, the most urgent first; whoever asks for it sees to the counts."""
-    total, alone = demand.total, demand.alone
-    until = now + int(demand.seconds * MICROSECONDS)
-    starts, starts_last = demand.start, demand.start and demand.start_last
-    began, began_last = now if starts else None, now if starts_last else None
-    terms = (int(starts_last), int(starts), until, began_last, began, demand.worker, demand.token)
+def claim(run: BatchRunner, options: ClaimOptions, now: int, /) -> list[Lease]:
+    """Lease due jobs, by job type, the most urgent first. The caller updates the counters."""
+    total, alone = options.total, options.alone
+    until = now + int(options.seconds * MICROSECONDS)
+    starts, starts_last = options.start, options.start and options.start_last
+    started, started_last = now if starts else None, now if starts_last else None
+    shared = (
+        *(int(starts_last), int(starts), until, started_last, started),
+        *(options.worker, options.token),
+    )
     leases: list[Lease] = []
-    for kind, limit in demand.kinds.items():
+    for kind, limit in options.kinds.items():
         most = min(limit, total - len(leases))
         claimed = 0
-        priority = QUARANTINE - 1 if alone else ABOVE_ALL
+        priority = QUARANTINE - 1 if alone else BELOW_ALL_PRIORITIES
         while claimed < most:
-            # Which priorities are in use is asked, not tried: two microseconds instead of twenty.
-            found = run.execute(NEXT.text, (kind, priority)).fetchone()
-            if found is None or (found[0] == QUARANTINE) is not alone:
+            # Query which priorities are in use: 2 µs, and a claim in vain takes 20 µs.
+            row = run.execute(NEXT_PRIORITY, (kind, priority)).fetchone()
+            if row is None or (row[0] == QUARANTINE) is not alone:
                 break
-            priority = found[0]
+            priority = row[0]
             left = most - claimed
             statement = CLAIM_ONE if left == 1 else CLAIM
-            rows = run.execute(statement.text, (*terms, kind, priority, now, left)).fetchall()
+            rows = run.execute(statement, (*shared, kind, priority, now, left)).fetchall()
             claimed += len(rows)
             leases += map(Lease._make, rows)
     return leases
 
 
-def start(run: Many, leases: Sequence[Lease], now: int, /) -> list[Lease]:
-    """Write that these attempts begin; the ones that may."""
+def start(run: BatchRunner, leases: Sequence[Lease], now: int, /) -> list[Lease]:
+    """Write that attempts start. Returns the leases that are not lost."""
     started: set[tuple[int, ...]] = set()
-    for ids in ranges(leases):
-        started.update(run.execute(START.text, (now, *ids)).fetchall())
-    # Not by the id alone: a lost lease and a newer one of the same job may be among them.
-    return [lease._replace(attempt=lease.attempt + 1, started_stored=now) for lease in leases if lease_name(lease) in started]
+    for ids in id_ranges(leases):
+        started.update(run.execute(START, (now, *ids)).fetchall())
+    # By fence and token, too: a lost lease and a newer one of the same job may be among them.
+    return [
+        lease._replace(attempt=lease.attempt + 1, started_stored=now)
+        for lease in leases
+        if lease_key(lease) in started
+    ]
 
 
-def ranges(leases: Sequence[Lease], /) -> list[tuple[int, int, int, int]]:
-    """Group leases of one claim whose ids follow one another: the first id, the last id, the fence and the token."""
-    grouped: list[tuple[int, int, int, int]] = []
-    for job_id, fence, token in sorted(map(lease_name, leases)):
-        if grouped and grouped[-1][1:] == (job_id - 1, fence, token):
-            grouped[-1] = (grouped[-1][0], job_id, fence, token)
+def id_ranges(leases: Sequence[Lease], /) -> list[tuple[int, int, int, int]]:
+    """Group leases of one claim with consecutive ids: first id, last id, fence and token."""
+    ranges: list[tuple[int, int, int, int]] = []
+    for job_id, fence, token in sorted(map(lease_key, leases)):
+        if ranges and ranges[-1][1:] == (job_id - 1, fence, token):
+            ranges[-1] = (ranges[-1][0], job_id, fence, token)
         else:
-            grouped.append((job_id, job_id, fence, token))
-    return grouped
+            ranges.append((job_id, job_id, fence, token))
+    return ranges
 
 
-def renew(run: Many, leases: Sequence[Lease], seconds: float, now: int, /) -> list[Lease]:
-    """Hold them longer; the ones that are lost."""
+def renew(run: BatchRunner, leases: Sequence[Lease], seconds: float, now: int, /) -> list[Lease]:
+    """Extend leases. Returns the leases that are lost."""
     until = now + int(seconds * MICROSECONDS)
-    return [lease for lease in leases if not run.execute(RENEW.text, (until, *lease_name(lease))).rowcount]
+    return [
+        lease for lease in leases if not run.execute(RENEW, (until, *lease_key(lease))).rowcount
+    ]

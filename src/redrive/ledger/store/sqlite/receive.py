@@ -1,4 +1,4 @@
-"""Events on SQLite: stored once each, with the jobs of their handlers, some of which are begun at once."""
+"""Store events with their handlers' jobs on SQLite."""
 
 from __future__ import annotations
 
@@ -12,119 +12,155 @@ from sqlite3 import Connection
 from sqlalchemy import bindparam
 from sqlalchemy.dialects.sqlite import insert
 
-from ...db.compiled import Many, sqlite
+from ...db.compiled import BatchRunner, compile_sqlite
 from ...db.tables import CURRENT, event, job
-from ...db.types import MICROSECONDS, micros
-from ...events import Arriving, Grant, Received, Task, begun
+from ...events import EventJob, IncomingEvent, StartQuota, StoreResult, started_leases
 from ...failpoint import crash_point
-from ...record import Lease, Settlement
-from ...state import LEASED, READY
+from ...model import LEASED, READY, Lease, Settlement
+from ...timestamps import MICROSECONDS, to_micros
 from .bulk_insert import insert as insert_rows
-from .bulk_insert import text
+from .bulk_insert import statement
 from .counters import add, add_all
 
-_EVENT = ("source", "event_id", "type", "payload", "headers", "ids", "source_id", "handlers", "at", "received_at")
-_event = insert(event).values({name: bindparam(name) for name in _EVENT})
+_EVENT_COLUMNS = (
+    *("source", "event_id", "type", "payload", "headers", "ids", "source_id"),
+    *("handlers", "at", "received_at"),
+)
+_event = insert(event).values({name: bindparam(name) for name in _EVENT_COLUMNS})
 _event = _event.on_conflict_do_nothing(index_elements=[event.c.source, event.c.event_id])
-EVENTS = sqlite(_event, *_EVENT).text
-EVENT = sqlite(_event.returning(event.c.id), *_EVENT).text
-_JOB = (
-    "state", "fence", "attempts", "max_attempts", "due_at", "lease_until", "created_at", "started_at", "kind", "key", "worker",
-    "ids", "headers", "payload", "token",
-)  # fmt: skip
-_job = insert(job).values({name: bindparam(name) for name in _JOB})
+INSERT_EVENTS = compile_sqlite(_event, *_EVENT_COLUMNS)
+INSERT_EVENT = compile_sqlite(_event.returning(event.c.id), *_EVENT_COLUMNS)
+_JOB_COLUMNS = (
+    *("state", "fence", "attempts", "max_attempts", "due_at", "lease_until", "created_at"),
+    *("started_at", "kind", "key", "worker", "ids", "headers", "payload", "token"),
+)
+_job = insert(job).values({name: bindparam(name) for name in _JOB_COLUMNS})
 _job = _job.on_conflict_do_nothing(index_elements=[job.c.kind, job.c.key], index_where=CURRENT)
-JOBS = sqlite(_job, *_JOB).text
-JOB = sqlite(_job.returning(job.c.id), *_JOB).text
-_micros = lru_cache(maxsize=100)(micros)
+INSERT_JOBS = compile_sqlite(_job, *_JOB_COLUMNS)
+INSERT_JOB = compile_sqlite(_job.returning(job.c.id), *_JOB_COLUMNS)
+_cached_micros = lru_cache(maxsize=100)(to_micros)
 """Many events were sent in the same millisecond."""
 
 
-class Share:
-    """How many of each kind are still to be begun; and what all jobs that are begun have in common, or all that are ready."""
+class _Quota:
+    """The rest of a `StartQuota`, with the columns that all started or all ready jobs share."""
 
-    def __init__(self, grant: Grant, now: int) -> None:
-        self._left = dict(grant.kinds)
-        both = {"due_at": now, "created_at": now}
-        held = {
-            "lease_until": now + int(grant.seconds * MICROSECONDS),
+    def __init__(self, quota: StartQuota, now: int) -> None:
+        self._left = dict(quota.kinds)
+        times = {"due_at": now, "created_at": now}
+        lease = {
+            "lease_until": now + int(quota.seconds * MICROSECONDS),
             "started_at": now,
-            "worker": grant.worker,
-            "token": grant.token,
+            "worker": quota.worker,
+            "token": quota.token,
         }
-        self.begun: dict[str, object] = {"state": LEASED, "fence": 1, "attempts": 1, **both, **held}
-        self.ready: dict[str, object] = {"state": READY, "fence": 0, "attempts": 0, **both, **dict.fromkeys(held)}
+        no_lease = dict.fromkeys(lease)
+        self.started: dict[str, object] = {"state": LEASED, "fence": 1, "attempts": 1}
+        self.started |= {**times, **lease}
+        self.ready: dict[str, object] = {"state": READY, "fence": 0, "attempts": 0}
+        self.ready |= {**times, **no_lease}
 
-    def divided(self, jobs: list[Task], /) -> tuple[list[Task], list[Task]]:
-        """Those that begin, and those that wait."""
-        if all(self._left.get(kind, 0) >= many for kind, many in Counter([part.kind for _, part in jobs]).items()):
+    def split(self, jobs: list[EventJob], /) -> tuple[list[EventJob], list[EventJob]]:
+        """Return the jobs that start, and those that are ready."""
+        counts = Counter([part.kind for _, part in jobs])
+        if all(self._left.get(kind, 0) >= count for kind, count in counts.items()):
             return jobs, []
-        starts = [self.begins(part.kind) for _, part in jobs]
+        starts = [self.take(part.kind) for _, part in jobs]
         return list(compress(jobs, starts)), list(compress(jobs, map(not_, starts)))
 
-    def begins(self, kind: str, /) -> bool:
-        """Whether there is room for one more of this kind."""
+    def take(self, kind: str, /) -> bool:
+        """Return whether one more job of this type may start."""
         left = self._left.get(kind, 0)
         if left:
             self._left[kind] = left - 1
         return left > 0
 
 
-def receive_fresh(
-    run: Connection, events: Sequence[Arriving], grant: Grant, done: Sequence[Settlement], now: int, /
-) -> Received | None:
-    """All at once; jobs that are done, and are written as such, are counted with them.
+def receive_new(
+    run: Connection,
+    events: Sequence[IncomingEvent],
+    quota: StartQuota,
+    done: Sequence[Settlement],
+    now: int,
+    /,
+) -> StoreResult | None:
+    """Store new events at once, and count them together with jobs that are done.
 
-    None, with the transaction spoilt, where some event or key was known: roll back, use `receive`.
+    Returns:
+        None if an event or a key existed. Then roll back and use `receive`.
     """
-    if insert_rows(run, EVENTS, {"received_at": now}, _rows(events))[0] != len(events):
+    if insert_rows(run, INSERT_EVENTS, {"received_at": now}, _event_rows(events))[0] != len(events):
         return None
     crash_point("receive.between")
-    share = Share(grant, now)
-    begins, waits = share.divided([(one, part) for one in events for part in one.parts])
-    inserted, last = insert_rows(run, JOBS, share.begun, _job_rows(begins))
-    # AUTOINCREMENT within one transaction: the ids follow one another.
-    first = last - len(begins) + 1
-    if inserted + insert_rows(run, JOBS, share.ready, _job_rows(waits))[0] != len(begins) + len(waits):
+    rest = _Quota(quota, now)
+    started, ready = rest.split([(each, part) for each in events for part in each.jobs])
+    inserted, last = insert_rows(run, INSERT_JOBS, rest.started, _job_rows(started))
+    # AUTOINCREMENT: the ids of one transaction are consecutive.
+    first = last - len(started) + 1
+    inserted += insert_rows(run, INSERT_JOBS, rest.ready, _job_rows(ready))[0]
+    if inserted != len(started) + len(ready):
         return None
-    leases = begun(begins, range(first, last + 1), now, grant.token)
-    leased, ready = Counter([part.kind for _, part in begins]), Counter([part.kind for _, part in waits])
-    ended = Counter([one.kind for one in done])
-    for kind in leased.keys() | ready.keys() | ended.keys():
-        came = leased[kind] + ready[kind]
-        add(run, kind, submitted=came, ready=ready[kind], leased=leased[kind] - ended[kind], done=ended[kind])
-    return Received([True] * len(events), leases)
+    leases = started_leases(started, range(first, last + 1), now, quota.token)
+    leased_counts = Counter([part.kind for _, part in started])
+    ready_counts = Counter([part.kind for _, part in ready])
+    done_counts = Counter([each.kind for each in done])
+    for kind in leased_counts.keys() | ready_counts.keys() | done_counts.keys():
+        add(
+            run,
+            kind,
+            submitted=leased_counts[kind] + ready_counts[kind],
+            ready=ready_counts[kind],
+            leased=leased_counts[kind] - done_counts[kind],
+            done=done_counts[kind],
+        )
+    return StoreResult([True] * len(events), leases)
 
 
-def receive(run: Many, events: Iterable[Arriving], grant: Grant, now: int, /) -> Received:
-    """One by one: what is known already is left as it is."""
+def receive(
+    run: BatchRunner, events: Iterable[IncomingEvent], quota: StartQuota, now: int, /
+) -> StoreResult:
+    """Store events one by one. Existing events and jobs do not change."""
     fresh: list[bool] = []
     leases: list[Lease] = []
-    share = Share(grant, now)
+    rest = _Quota(quota, now)
     changes: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in events:
-        fresh.append(run.execute(EVENT, (*_rows((one,))[0], now)).fetchone() is not None)
+    for each in events:
+        row = run.execute(INSERT_EVENT, (*_event_rows((each,))[0], now)).fetchone()
+        fresh.append(row is not None)
         crash_point("receive.between")
-        for part in one.parts if fresh[-1] else ():
-            starts = share.begins(part.kind)
-            alike = share.begun if starts else share.ready
-            made = run.execute(text(JOB, tuple(alike)), (*alike.values(), *_job_rows(((one, part),))[0])).fetchone()
-            if made is None:
-                continue  # its event was forgotten, and came again; what its handler did was not
+        for part in each.jobs if fresh[-1] else ():
+            starts = rest.take(part.kind)
+            shared = rest.started if starts else rest.ready
+            values = (*shared.values(), *_job_rows(((each, part),))[0])
+            created = run.execute(statement(INSERT_JOB, tuple(shared)), values).fetchone()
+            if created is None:
+                continue  # the event was pruned and came again, but its job still exists
             changes[part.kind].update({"submitted": 1, "leased" if starts else "ready": 1})
             if starts:
-                leases += begun(((one, part),), made, now, grant.token)
+                leases += started_leases(((each, part),), created, now, quota.token)
     add_all(run, changes)
-    return Received(fresh, leases)
+    return StoreResult(fresh, leases)
 
 
-def _rows(events: Iterable[Arriving]) -> list[tuple[object, ...]]:
+def _event_rows(events: Iterable[IncomingEvent]) -> list[tuple[object, ...]]:
     return [
-        (one.source, one.event_id, one.type, one.payload, one.headers, one.more, one.source_id, one.handlers,
-         None if one.at is None else _micros(one.at))
-        for one in events
-    ]  # fmt: skip
+        (
+            each.source,
+            each.event_id,
+            each.type,
+            each.payload,
+            each.headers,
+            each.extra_ids,
+            each.source_id,
+            each.handlers,
+            None if each.at is None else _cached_micros(each.at),
+        )
+        for each in events
+    ]
 
 
-def _job_rows(jobs: Iterable[Task]) -> list[tuple[object, ...]]:
-    return [(part.max_attempts, part.kind, part.key, one.ids, one.carried, one.payload) for one, part in jobs]
+def _job_rows(jobs: Iterable[EventJob]) -> list[tuple[object, ...]]:
+    return [
+        (part.max_attempts, part.kind, part.key, each.ids, each.job_headers, each.payload)
+        for each, part in jobs
+    ]

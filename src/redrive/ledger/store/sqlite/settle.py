@@ -5,68 +5,80 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from operator import itemgetter
+from typing import Any
 
-from sqlalchemy import bindparam, case, func, insert, null, update
+from sqlalchemy import ColumnElement, bindparam, case, func, insert, null, update
 
-from ...db.compiled import Many, number, sqlite
-from ...db.compiled import words as word
+from ...db.compiled import BatchRunner, compile_sqlite, sql_int, sql_text
 from ...db.tables import attempt, dead, job
-from ...db.types import MICROSECONDS, micros
-from ...events import origin
-from ...record import Settlement, lease_name
-from ...state import DEAD, DONE, FAILED, LEASED, READY
-from ...stats.failure_deltas import Alike, Failed, alike, gathered, sample
-from ...validation import words
-from . import failure_counters
-from .claim import HELD
-from .counters import add_all
+from ...events import read_origin
+from ...model import DEAD, DONE, FAILED, READY, Settlement, lease_key
+from ...stats.failure_groups import (
+    FailureDelta,
+    FailureGroup,
+    clip_signature,
+    merge_deltas,
+    sample,
+)
+from ...timestamps import MICROSECONDS, to_micros
+from ...validation import storable_text
+from .claim import IS_HELD, IS_HELD_RANGE, RANGE_PARAMETERS
+from .counters import add_all, add_failures
 
-DONE_ONLY = sqlite(
-    update(job)
-    .values(state=number(DONE), lease_until=null(), ended_at=bindparam("now"), result=bindparam("answer"))
-    .where(*HELD),
-    "now", "answer", "of_id", "of_fence", "of_token",
-)  # fmt: skip
-DONE_RANGE = sqlite(
-    update(job)
-    .values(state=number(DONE), lease_until=null(), ended_at=bindparam("now"))
-    # Plus: an index over leases is no help where all of the rows follow one another.
-    .where(job.c.id.between(bindparam("first"), bindparam("last")), job.c.fence == bindparam("of_fence"))
-    .where(job.c.token == bindparam("of_token"), (job.c.state + number(0)) == number(LEASED)),
-    "now", "first", "last", "of_fence", "of_token",
-)  # fmt: skip
-_SETTLED = (
-    "id", "fence", "kind", "key", "attempts", "worker", "started_at", "dead_id", "version", "payload", "headers", "ids",
-)  # fmt: skip
-SETTLE = sqlite(
+MAX_RANGES = 9
+"""With more ranges of ids, `executemany` is faster."""
+
+_done = update(job).values(state=sql_int(DONE), lease_until=null(), ended_at=bindparam("now"))
+SETTLE_DONE = compile_sqlite(
+    _done.values(result=bindparam("answer")).where(*IS_HELD),
+    *("now", "answer", "of_id", "of_fence", "of_token"),
+)
+SETTLE_DONE_RANGE = compile_sqlite(_done.where(*IS_HELD_RANGE), "now", *RANGE_PARAMETERS)
+_SETTLED_COLUMNS = (
+    *("id", "fence", "kind", "key", "attempts", "worker", "started_at", "dead_id"),
+    *("version", "payload", "headers", "ids"),
+)
+_refund = case((job.c.started_at.is_not(None), bindparam("uncharge")), else_=sql_int(0))
+# A job that was only claimed keeps its reason when it goes back.
+_kept_reason: ColumnElement[Any] = func.coalesce(bindparam("why_dead"), job.c.reason)
+SETTLE = compile_sqlite(
     update(job)
     .values(
         state=bindparam("to_state"),
-        attempts=job.c.attempts - case((job.c.started_at.is_not(None), bindparam("uncharge")), else_=number(0)),
+        attempts=job.c.attempts - _refund,
         due_at=bindparam("due"),
         lease_until=null(),
         ended_at=bindparam("ended"),
-        # What was only claimed, and is given back, is as it was.
-        reason=case((job.c.started_at.is_(None), func.coalesce(bindparam("why_dead"), job.c.reason)), else_=bindparam("why")),
+        reason=case((job.c.started_at.is_(None), _kept_reason), else_=bindparam("why")),
         error=bindparam("fault"),
         result=bindparam("answer"),
     )
-    .where(*HELD)
-    .returning(*(job.c[name] for name in _SETTLED)),
-    "to_state", "uncharge", "due", "ended", "why_dead", "why", "fault", "answer", "of_id", "of_fence", "of_token",
-)  # fmt: skip
-_ATTEMPT = ("job_id", "fence", "number", "outcome", "worker", "reason", "error", "started_at", "ended_at")
-ATTEMPT = sqlite(insert(attempt).values({name: bindparam(name) for name in _ATTEMPT}), *_ATTEMPT)
-_LETTER = (
-    "kind", "key", "job_id", "reason", "blocked", "blocked_until", "error", "signature", "attempts", "version", "payload",
-    "headers", "ids", "source", "source_id", "last_attempt_at", "created_at", "updated_at",
-)  # fmt: skip
-LETTER = sqlite(insert(dead).values({name: bindparam(name) for name in _LETTER}), *_LETTER)
-RETURNED = sqlite(
+    .where(*IS_HELD)
+    .returning(*(job.c[name] for name in _SETTLED_COLUMNS)),
+    *("to_state", "uncharge", "due", "ended", "why_dead", "why", "fault", "answer"),
+    *("of_id", "of_fence", "of_token"),
+)
+_ATTEMPT_COLUMNS = (
+    *("job_id", "fence", "number", "outcome", "worker", "reason", "error"),
+    *("started_at", "ended_at"),
+)
+INSERT_ATTEMPT = compile_sqlite(
+    insert(attempt).values({name: bindparam(name) for name in _ATTEMPT_COLUMNS}),
+    *_ATTEMPT_COLUMNS,
+)
+_LETTER_COLUMNS = (
+    *("kind", "key", "job_id", "reason", "blocked", "blocked_until", "error", "signature"),
+    *("attempts", "version", "payload", "headers", "ids", "source", "source_id"),
+    *("last_attempt_at", "created_at", "updated_at"),
+)
+INSERT_LETTER = compile_sqlite(
+    insert(dead).values({name: bindparam(name) for name in _LETTER_COLUMNS}), *_LETTER_COLUMNS
+)
+REPLAY_DIED = compile_sqlite(
     update(dead)
     .values(
         job_id=bindparam("died"),
-        status=word("pending"),
+        status=sql_text("pending"),
         reason=bindparam("why"),
         blocked=bindparam("waits"),
         blocked_until=bindparam("waits_until"),
@@ -77,118 +89,121 @@ RETURNED = sqlite(
         updated_at=bindparam("now"),
     )
     .where(dead.c.id == bindparam("of_id")),
-    "died", "why", "waits", "waits_until", "fault", "alike", "made", "last", "now", "of_id",
-)  # fmt: skip
-REPLAYED = sqlite(
-    update(dead).values(status=word("replayed"), updated_at=bindparam("now")).where(dead.c.id == bindparam("of_id")),
-    "now",
-    "of_id",
+    *("died", "why", "waits", "waits_until", "fault", "alike", "made", "last", "now", "of_id"),
+)
+REPLAY_DONE = compile_sqlite(
+    update(dead)
+    .values(status=sql_text("replayed"), updated_at=bindparam("now"))
+    .where(dead.c.id == bindparam("of_id")),
+    *("now", "of_id"),
 )
 
-
-_BY_ID = itemgetter(0)
-_CLAIMED = itemgetter(0, 1, Settlement._fields.index("result"), -1)
+_by_id = itemgetter(0)
+_success_fields = itemgetter(0, 1, Settlement._fields.index("result"), -1)
 """Id, fence, result and token."""
-FEW = 9
-"""Runs of ids."""
 
 
-def done_rows(run: Many, done: Sequence[Settlement], now: int, /) -> bool:
-    """Settle a batch that is done and replays nothing; whoever asks for it sees to the counts. False, with the transaction
-    spoilt, where some lease is lost."""
+def settle_successes(run: BatchRunner, done: Sequence[Settlement], now: int, /) -> bool:
+    """Settle a batch of plain successes. The caller updates the counters.
+
+    Returns:
+        False if a lease is lost. Then roll back and use `settle`.
+    """
     if not done:
         return True
     if len(done) == 1:
-        one = done[0]
-        return run.execute(DONE_ONLY.text, (now, one.result, *lease_name(one))).rowcount == 1
-    runs = None if done[0].result is not None else _runs(done)
-    if runs is None:
-        found = run.executemany(DONE_ONLY.text, [(now, one.result, *lease_name(one)) for one in done]).rowcount
+        only = done[0]
+        return run.execute(SETTLE_DONE, (now, only.result, *lease_key(only))).rowcount == 1
+    ranges = None if done[0].result is not None else _id_ranges(done)
+    if ranges is None:
+        rows = [(now, each.result, *lease_key(each)) for each in done]
+        count = run.executemany(SETTLE_DONE, rows).rowcount
     else:
-        found = sum(run.execute(DONE_RANGE.text, (now, *one)).rowcount for one in runs)
-    return found == len(done)
+        count = sum(run.execute(SETTLE_DONE_RANGE, (now, *ids)).rowcount for ids in ranges)
+    return count == len(done)
 
 
-def _runs(done: Sequence[Settlement]) -> list[tuple[int, int, int, int]] | None:
-    """The first id, the last one, the fence and the token of ids that follow one another, where there are few such runs and
-    nothing else is to be said of any.
+def _id_ranges(done: Sequence[Settlement]) -> list[tuple[int, int, int, int]] | None:
+    """Group settlements with consecutive ids: first id, last id, fence and token.
 
-    So it is with jobs that were written and begun together. A statement for each of them would let other threads go first each
-    time.
+    Jobs that were stored and started together have consecutive ids. A statement for each job would
+    let other threads run in between.
+
+    Returns:
+        None if there are many ranges, or a job has a result.
     """
-    runs: list[tuple[int, int, int, int]] = []
+    ranges: list[tuple[int, int, int, int]] = []
     first = last = fence = token = -1
-    for job_id, of_fence, result, of_token in sorted(map(_CLAIMED, done), key=_BY_ID):
+    for job_id, of_fence, result, of_token in sorted(map(_success_fields, done), key=_by_id):
         if result is not None:
             return None
         if job_id == last + 1 and of_fence == fence and of_token == token:
             last = job_id
             continue
         if last >= 0:
-            runs.append((first, last, fence, token))
+            ranges.append((first, last, fence, token))
         first, last, fence, token = job_id, job_id, of_fence, of_token
-        if len(runs) > FEW:
+        if len(ranges) > MAX_RANGES:
             return None
-    return [*runs, (first, last, fence, token)]
+    return [*ranges, (first, last, fence, token)]
 
 
-def settle(run: Many, settlements: Sequence[Settlement], now: int, /) -> list[Settlement]:
-    """Settle each by itself; the ones that came too late, which changed nothing."""
+def settle(run: BatchRunner, settlements: Sequence[Settlement], now: int, /) -> list[Settlement]:
+    """Settle one by one. Returns the settlements that were too late and changed nothing."""
     late: list[Settlement] = []
     failed: list[Settlement] = []
     changes: dict[str, Counter[str]] = defaultdict(Counter)
-    for one in settlements:
-        if _settled(run, one, now):
-            bucket = {"done": "done", "again": "ready"}.get(one.outcome, "dead")
-            changes[one.kind].update({"leased": -1, bucket: 1})
-            if one.outcome != "done":
-                failed.append(one)
+    for settlement in settlements:
+        if _settle(run, settlement, now):
+            bucket = {"done": "done", "again": "ready"}.get(settlement.outcome, "dead")
+            changes[settlement.kind].update({"leased": -1, bucket: 1})
+            if settlement.outcome != "done":
+                failed.append(settlement)
         else:
-            late.append(one)
-            changes[one.kind]["late"] += 1
+            late.append(settlement)
+            changes[settlement.kind]["late"] += 1
     add_all(run, changes)
     if failed:
-        failure_counters.add(run, gathered(map(_failed, failed)), now)
+        add_failures(run, merge_deltas(map(_failure_of, failed)), now)
     return late
 
 
-def _failed(one: Settlement) -> tuple[Alike, Failed]:
-    died, blocked = int(one.outcome in ("dead", "blocked")), int(one.outcome == "blocked")
-    name = alike(one.signature)
-    tried = int(name is not None)
-    if not died and not tried:
-        return (one.kind, ""), Failed()
-    return (one.kind, name or ""), Failed(tried, died, died, blocked, one.job_id, sample(words(one.error)))
+def _failure_of(settlement: Settlement) -> tuple[FailureGroup, FailureDelta]:
+    has_died = int(settlement.outcome in ("dead", "blocked"))
+    is_blocked = int(settlement.outcome == "blocked")
+    signature = clip_signature(settlement.signature)
+    has_failed = int(signature is not None)
+    group = (settlement.kind, signature or "")
+    if not has_died and not has_failed:
+        return group, FailureDelta()
+    error = sample(storable_text(settlement.error))
+    return group, FailureDelta(has_failed, has_died, has_died, is_blocked, settlement.job_id, error)
 
 
-def _settled(run: Many, one: Settlement, now: int) -> bool:
-    state = {"done": DONE, "again": READY}.get(one.outcome, DEAD)
-    due = now + int(one.after * MICROSECONDS)
+def _settle(run: BatchRunner, settlement: Settlement, now: int) -> bool:
+    state = {"done": DONE, "again": READY}.get(settlement.outcome, DEAD)
+    due = now + int(settlement.after * MICROSECONDS)
     ended = None if state == READY else now
-    reason, error = words(one.reason), words(one.error)
-    row = run.execute(
-        SETTLE.text,
-        (state, int(not one.charged), due, ended, reason if state == DEAD else None, reason, error, one.result,
-         *lease_name(one)),
-    ).fetchone()  # fmt: skip
+    reason, error = storable_text(settlement.reason), storable_text(settlement.error)
+    why_dead = reason if state == DEAD else None
+    values = (state, int(not settlement.charged), due, ended, why_dead, reason, error)
+    row = run.execute(SETTLE, (*values, settlement.result, *lease_key(settlement))).fetchone()
     if row is None:
         return False
-    job_id, fence, kind, key, attempts, worker, started, dead_id, version, payload, headers, ids = row
-    if state != DONE and (one.charged or error is not None):
-        run.execute(ATTEMPT.text, (job_id, fence, attempts, FAILED, worker, reason, error, started, now))
+    job_id, fence, kind, key, attempts, worker, started, dead_id = row[:8]
+    if state != DONE and (settlement.charged or error is not None):
+        attempt_row = (job_id, fence, attempts, FAILED, worker, reason, error, started, now)
+        run.execute(INSERT_ATTEMPT, attempt_row)
     if state == DONE and dead_id is not None:
-        run.execute(REPLAYED.text, (now, dead_id))
+        run.execute(REPLAY_DONE, (now, dead_id))
     if state == DEAD:
-        blocked, until = one.outcome == "blocked", None if one.until is None else micros(one.until)
+        is_blocked = settlement.outcome == "blocked"
+        until = None if settlement.until is None else to_micros(settlement.until)
+        death = (reason, is_blocked, until, error, clip_signature(settlement.signature), attempts)
         if dead_id is not None:
-            run.execute(
-                RETURNED.text,
-                (job_id, reason, blocked, until, error, alike(one.signature), attempts, started, now, dead_id),
-            )
+            run.execute(REPLAY_DIED, (job_id, *death, started, now, dead_id))
         else:
-            run.execute(
-                LETTER.text,
-                (kind, key, job_id, reason, blocked, until, error, alike(one.signature), attempts, version, payload, headers, ids,
-                 *origin(headers), started, now, now),
-            )  # fmt: skip
+            version, payload, headers, ids = row[8:]
+            content = (version, payload, headers, ids, *read_origin(headers))
+            run.execute(INSERT_LETTER, (kind, key, job_id, *death, *content, started, now, now))
     return True

@@ -1,64 +1,66 @@
-"""The verbs on SQLite: each is one transaction."""
+"""SqliteJobStore: each operation is one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...db.clock import micros_now
-from ...db.compiled import Many
+from ...db.clock import now_micros
+from ...db.compiled import BatchRunner
 from ...db.session import Session
-from ...events import NOTHING, Arriving, Grant, Received
+from ...events import NO_QUOTA, IncomingEvent, StartQuota, StoreResult
 from ...failpoint import crash_point
-from ...record import Lease, NewJob, Settlement, Submitted, Turn
-from ..protocol import Demand, plain
+from ...model import Lease, NewJob, Settlement, Submitted, Turn
+from ..protocol import ClaimOptions, all_plain_successes
 from . import claim, receive, settle, submit
 from .counters import add
 
 BEGIN = "BEGIN IMMEDIATE"
 
 
-class OnSQLite:
-    """Stateless: anything may share it."""
+class SqliteJobStore:
+    """The statements on SQLite. Stateless, so everything may share one."""
 
     def submit(self, session: Session, jobs: Sequence[NewJob], /) -> list[Submitted]:
-        """Jobs of different keys, sorted, in a transaction of ours."""
+        """Submit jobs with different keys, sorted."""
         raw = session.raw
-        now = micros_now()
+        now = now_micros()
         raw.execute(BEGIN)
         try:
-            found = submit.submit_fresh(raw, jobs, now) if len(jobs) > 1 else None
-            if found is None:
+            submitted = submit.submit_new(raw, jobs, now) if len(jobs) > 1 else None
+            if submitted is None:
                 if len(jobs) > 1:
                     raw.execute("ROLLBACK")
                     raw.execute(BEGIN)
-                found = submit.submit(raw, jobs, now)
+                submitted = submit.submit(raw, jobs, now)
             crash_point("submit.before_commit")
             raw.execute("COMMIT")
         except BaseException:
             session.undo()
             raise
         crash_point("submit.after_commit")
-        return found
+        return submitted
 
-    def submit_in(self, run: Many, jobs: Sequence[NewJob], /) -> list[Submitted]:
-        """The same in the caller's transaction."""
-        return submit.submit(run, jobs, micros_now())
+    def submit_in(self, run: BatchRunner, jobs: Sequence[NewJob], /) -> list[Submitted]:
+        """Submit jobs with different keys, sorted, in the caller's transaction."""
+        return submit.submit(run, jobs, now_micros())
 
-    def turn(self, session: Session, settlements: Sequence[Settlement], demand: Demand, /) -> Turn:
+    def turn(
+        self, session: Session, settlements: Sequence[Settlement], options: ClaimOptions, /
+    ) -> Turn:
         """Settle, start and claim in one transaction."""
         raw = session.raw
-        now = micros_now()
+        now = now_micros()
         raw.execute(BEGIN)
         try:
-            short = plain(settlements)
-            late = [] if short else settle.settle(raw, settlements, now)
-            if short and not settle.done_rows(raw, settlements, now):
+            is_plain = all_plain_successes(settlements)
+            late = [] if is_plain else settle.settle(raw, settlements, now)
+            if is_plain and not settle.settle_successes(raw, settlements, now):
                 raw.execute("ROLLBACK")
                 raw.execute(BEGIN)
-                short, late = False, settle.settle(raw, settlements, now)
-            started = claim.start(raw, demand.starts, now)
-            leases = claim.claim(raw, demand, now)
-            _count(raw, settlements if short else (), leases)
+                is_plain, late = False, settle.settle(raw, settlements, now)
+            started = claim.start(raw, options.starts, now)
+            leases = claim.claim(raw, options, now)
+            _count(raw, settlements if is_plain else (), leases)
             crash_point("turn.before_commit")
             raw.execute("COMMIT")
         except BaseException:
@@ -68,64 +70,70 @@ class OnSQLite:
         return Turn(leases, late, started)
 
     def receive(
-        self, session: Session, settlements: Sequence[Settlement], events: Sequence[Arriving], grant: Grant, /
-    ) -> Received:
-        """Settle, then store events with their handlers' jobs, and begin as many of these as were granted."""
+        self,
+        session: Session,
+        settlements: Sequence[Settlement],
+        events: Sequence[IncomingEvent],
+        quota: StartQuota,
+        /,
+    ) -> StoreResult:
+        """Settle, then store events with their handlers' jobs, and start jobs within the quota."""
         raw = session.raw
-        now = micros_now()
+        now = now_micros()
         raw.execute(BEGIN)
         try:
-            short = plain(settlements)
-            late = [] if short else settle.settle(raw, settlements, now)
-            found = None
-            if not short or settle.done_rows(raw, settlements, now):
-                found = receive.receive_fresh(raw, events, grant, settlements if short else (), now)
-            if found is None:
+            is_plain = all_plain_successes(settlements)
+            late = [] if is_plain else settle.settle(raw, settlements, now)
+            result = None
+            if not is_plain or settle.settle_successes(raw, settlements, now):
+                done = settlements if is_plain else ()
+                result = receive.receive_new(raw, events, quota, done, now)
+            if result is None:
                 raw.execute("ROLLBACK")
                 raw.execute(BEGIN)
                 late = settle.settle(raw, settlements, now)
-                found = receive.receive(raw, events, grant, now)
+                result = receive.receive(raw, events, quota, now)
             crash_point("receive.before_commit")
             raw.execute("COMMIT")
         except BaseException:
             session.undo()
             raise
         crash_point("receive.after_commit")
-        return found._replace(late=late)
+        return result._replace(late=late)
 
-    def receive_in(self, run: Many, events: Sequence[Arriving], /) -> list[bool]:
-        """Store events in the caller's transaction, their jobs ready; which were new."""
-        return receive.receive(run, events, NOTHING, micros_now()).fresh
+    def receive_in(self, run: BatchRunner, events: Sequence[IncomingEvent], /) -> list[bool]:
+        """Store events with their handlers' jobs in the caller's transaction."""
+        return receive.receive(run, events, NO_QUOTA, now_micros()).fresh
 
-    def claim_in(self, session: Session, demand: Demand, /) -> list[Lease]:
-        """Claim in the transaction that is open."""
-        leases = claim.claim(session.raw, demand, micros_now())
+    def claim_in(self, session: Session, options: ClaimOptions, /) -> list[Lease]:
+        """Claim jobs in the open transaction."""
+        leases = claim.claim(session.raw, options, now_micros())
         _count(session.raw, (), leases)
         return leases
 
     def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """Settle; those that came too late."""
+        """Settle. Returns the settlements that were too late."""
         with session.transaction("settle"):
-            return settle.settle(session.raw, settlements, micros_now())
+            return settle.settle(session.raw, settlements, now_micros())
 
-    def settle_in(self, run: Many, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """The same in the caller's transaction."""
-        return settle.settle(run, settlements, micros_now())
+    def settle_in(self, run: BatchRunner, settlements: Sequence[Settlement], /) -> list[Settlement]:
+        """Settle in the caller's transaction. Returns the settlements that were too late."""
+        return settle.settle(run, settlements, now_micros())
 
     def start(self, session: Session, leases: Sequence[Lease], /) -> list[Lease]:
-        """Write that attempts begin; those that may."""
+        """Write that attempts start. Returns the leases that are not lost."""
         with session.transaction("start"):
-            return claim.start(session.raw, leases, micros_now())
+            return claim.start(session.raw, leases, now_micros())
 
     def renew(self, session: Session, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:
-        """Hold leases longer; those that are lost."""
+        """Extend leases. Returns the leases that are lost."""
         with session.transaction("renew"):
-            return claim.renew(session.raw, leases, seconds, micros_now())
+            return claim.renew(session.raw, leases, seconds, now_micros())
 
 
-def _count(run: Many, done: Sequence[Settlement], leases: Sequence[Lease]) -> None:
-    """What a turn ends and what it begins: each kind by one statement."""
-    ended, begun = [one.kind for one in done], [lease.kind for lease in leases]
-    for kind in {*ended, *begun}:
-        ends, begins = ended.count(kind), begun.count(kind)
-        add(run, kind, ready=-begins, leased=begins - ends, done=ends)
+def _count(run: BatchRunner, done: Sequence[Settlement], leases: Sequence[Lease]) -> None:
+    """Update the counters of a turn, with one statement for each job type."""
+    done_kinds, leased_kinds = [each.kind for each in done], [lease.kind for lease in leases]
+    for kind in {*done_kinds, *leased_kinds}:
+        ends, starts = done_kinds.count(kind), leased_kinds.count(kind)
+        add(run, kind, ready=-starts, leased=starts - ends, done=ends)

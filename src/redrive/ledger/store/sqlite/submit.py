@@ -3,73 +3,91 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.dialects.sqlite import insert
 
-from ...db.compiled import Many, sqlite
+from ...db.compiled import BatchRunner, compile_sqlite
 from ...db.tables import CURRENT, job
-from ...db.types import MICROSECONDS, micros
-from ...record import NewJob, Submitted
-from ...state import STATES
-from ...validation import mapping
+from ...model import STATES, NewJob, Submitted
+from ...timestamps import MICROSECONDS, to_micros
+from ...validation import to_json
 from .counters import add
 
 COLUMNS = (
-    "priority", "max_attempts", "due_at", "created_at", "deadline", "keep", "version", "kind", "key", "ids", "headers",
-    "request_hash", "payload",
-)  # fmt: skip
+    *("priority", "max_attempts", "due_at", "created_at", "deadline", "keep", "version"),
+    *("kind", "key", "ids", "headers", "request_hash", "payload"),
+)
 _new = insert(job).values({name: bindparam(name) for name in COLUMNS})
 _new = _new.on_conflict_do_nothing(index_elements=[job.c.kind, job.c.key], index_where=CURRENT)
-ONE = sqlite(_new.returning(job.c.id), *COLUMNS).text
-MANY = sqlite(_new, *COLUMNS).text
-KNOWN = sqlite(
-    select(job.c.id, job.c.state, job.c.request_hash).where(
-        job.c.kind == bindparam("kind"), job.c.key == bindparam("key"), CURRENT
-    ),
-    "kind",
-    "key",
-).text
-LAST = "SELECT last_insert_rowid()"
+INSERT_RETURNING = compile_sqlite(_new.returning(job.c.id), *COLUMNS)
+INSERT = compile_sqlite(_new, *COLUMNS)
+_has_key = (job.c.kind == bindparam("kind"), job.c.key == bindparam("key"), CURRENT)
+KNOWN = compile_sqlite(
+    select(job.c.id, job.c.state, job.c.request_hash).where(*_has_key), "kind", "key"
+)
+LAST_ID = "SELECT last_insert_rowid()"
 
 
-def row(new: NewJob, now: int, /) -> tuple[object, ...]:
-    """As it is inserted."""
-    due = micros(new.due) if new.due is not None else now + int(new.delay * MICROSECONDS) if new.delay else now
-    deadline = None if new.deadline is None else micros(new.deadline)
-    ids = mapping("ids", new.ids) if new.ids else None
-    headers = mapping("headers", new.headers) if new.headers else None
+def to_row(new: NewJob, now: int, /) -> tuple[object, ...]:
+    """Return the values of `COLUMNS`."""
+    due = now
+    if new.due is not None:
+        due = to_micros(new.due)
+    elif new.delay:
+        due = now + int(new.delay * MICROSECONDS)
     return (
-        new.priority, new.max_attempts, due, now, deadline, new.keep, new.version, new.kind, new.key, ids, headers,
-        new.request_hash, new.payload,
-    )  # fmt: skip
+        new.priority,
+        new.max_attempts,
+        due,
+        now,
+        None if new.deadline is None else to_micros(new.deadline),
+        new.keep,
+        new.version,
+        new.kind,
+        new.key,
+        to_json("ids", new.ids) if new.ids else None,
+        to_json("headers", new.headers) if new.headers else None,
+        new.request_hash,
+        new.payload,
+    )
 
 
-def submit(run: Many, jobs: Sequence[NewJob], now: int, /) -> list[Submitted]:
-    """Insert what is new, one by one; what is known already is looked up."""
-    found = []
+def submit(run: BatchRunner, jobs: Sequence[NewJob], now: int, /) -> list[Submitted]:
+    """Insert new jobs one by one, and look up the others."""
+    submitted = []
     created: Counter[str] = Counter()
     for new in jobs:
-        inserted = run.execute(ONE, row(new, now)).fetchone()
-        if inserted is not None:
+        row = run.execute(INSERT_RETURNING, to_row(new, now)).fetchone()
+        if row is not None:
             created[new.kind] += 1
-            found.append(Submitted(inserted[0], new.kind, new.key, "ready", True, new.request_hash))
+            submitted.append(Submitted(row[0], new.kind, new.key, "ready", True, new.request_hash))
         else:
-            known = run.execute(KNOWN, (new.kind, new.key)).fetchone()
-            found.append(Submitted(known[0], new.kind, new.key, STATES[known[1]], False, known[2]))
-    for kind, count in created.items():
-        add(run, kind, submitted=count, ready=count)
-    return found
+            id_, state, request_hash = run.execute(KNOWN, (new.kind, new.key)).fetchone()
+            submitted.append(Submitted(id_, new.kind, new.key, STATES[state], False, request_hash))
+    _count(run, created)
+    return submitted
 
 
-def submit_fresh(run: Many, jobs: Sequence[NewJob], now: int, /) -> list[Submitted] | None:
-    """Insert a batch at once. None, with the transaction spoilt, where some key was known already: roll back, use `submit`."""
-    cursor = run.executemany(MANY, [row(new, now) for new in jobs])
+def submit_new(run: BatchRunner, jobs: Sequence[NewJob], now: int, /) -> list[Submitted] | None:
+    """Insert a batch at once.
+
+    Returns:
+        None if a key existed. Then roll back and use `submit`.
+    """
+    cursor = run.executemany(INSERT, [to_row(new, now) for new in jobs])
     if cursor.rowcount != len(jobs):
         return None
-    # AUTOINCREMENT within one transaction: the ids follow one another.
-    first = run.execute(LAST).fetchone()[0] - len(jobs) + 1
-    for kind, count in Counter(new.kind for new in jobs).items():
+    # AUTOINCREMENT: the ids of one transaction are consecutive.
+    first = run.execute(LAST_ID).fetchone()[0] - len(jobs) + 1
+    _count(run, Counter(new.kind for new in jobs))
+    return [
+        Submitted(first + place, new.kind, new.key, "ready", True, new.request_hash)
+        for place, new in enumerate(jobs)
+    ]
+
+
+def _count(run: BatchRunner, created: Mapping[str, int]) -> None:
+    for kind, count in created.items():
         add(run, kind, submitted=count, ready=count)
-    return [Submitted(first + at, new.kind, new.key, "ready", True, new.request_hash) for at, new in enumerate(jobs)]

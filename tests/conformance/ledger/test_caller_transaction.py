@@ -1,4 +1,4 @@
-"""The caller's own transaction: effect and job commit together, or neither does."""
+"""The caller's transaction: effect and job commit together, or neither does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from redrive.errors import LeaseLost, LedgerError, LedgerUnavailable
 from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.db import schema, sqlite
-from redrive.ledger.db.connections import MOST
+from redrive.ledger.db.connections import POSTGRES_POOL_SIZE
 from tests.conformance.ledger.world import KIND, claim, keys, new, rows, tally
 from tests.ledgers import sqlite_ledger
 
@@ -68,7 +68,7 @@ def test_effect_and_job_commit_together(url: str, shared: Ledger, how: str, comm
 
 
 @pytest.mark.req("L-5")
-def test_whatever_rows_look_like_to_their_owner(url: str, shared: Ledger) -> None:
+def test_a_row_factory_of_the_caller_has_no_effect(url: str, shared: Ledger) -> None:
     if url.startswith("sqlite"):
         connection = driver(url)
         connection.row_factory = lambda cursor, row: {"row": row}
@@ -82,7 +82,7 @@ def test_whatever_rows_look_like_to_their_owner(url: str, shared: Ledger) -> Non
 
 
 @pytest.mark.req("L-5")
-def test_the_ledgers_own_transaction(ledger: Ledger) -> None:
+def test_begin_commits_effect_and_job_together(ledger: Ledger) -> None:
     with pytest.raises(ZeroDivisionError), ledger.begin() as tx:
         ledger.submit_many(new("a"), tx=tx)
         _ = 1 / 0
@@ -94,7 +94,7 @@ def test_the_ledgers_own_transaction(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-5", "L-4")
-def test_a_settle_in_a_transaction_takes_the_effect_with_it_when_it_is_late(ledger: Ledger) -> None:
+def test_a_late_settle_in_a_transaction_rolls_the_effect_back(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b"))
     first, second = claim(ledger)
     with ledger.begin() as tx:
@@ -102,7 +102,7 @@ def test_a_settle_in_a_transaction_takes_the_effect_with_it_when_it_is_late(ledg
     with pytest.raises(LeaseLost), ledger.begin() as tx:
         ledger.submit_many(new("effect"), tx=tx)
         ledger.settle(first.done(b"y"), tx=tx)
-    ledger.count_late([first.done()])
+    ledger.maintenance.count_late([first.done()])
     with pytest.raises(ZeroDivisionError), ledger.begin() as tx:
         ledger.settle(second.dead("x"), tx=tx)
         _ = 1 / 0
@@ -112,14 +112,14 @@ def test_a_settle_in_a_transaction_takes_the_effect_with_it_when_it_is_late(ledg
 
 
 @pytest.mark.req("L-5")
-def test_a_transaction_held_open_does_not_hold_up_other_submitters(on_postgres: Ledger, postgres_ledger: str) -> None:
+def test_an_open_transaction_does_not_block_other_submitters(on_postgres: Ledger, postgres_ledger: str) -> None:
     """Of the same kind, whose counts both change."""
     with psycopg.connect(postgres_ledger) as held:
         on_postgres.submit(*new("mine"), tx=held)
         start = time.perf_counter()
         on_postgres.submit_many(new("yours", "theirs"))
         assert keys(claim(on_postgres)) == {"yours", "theirs"}
-        on_postgres.fold()
+        on_postgres.maintenance.fold_counters()
         assert time.perf_counter() - start < 30
         assert on_postgres.imbalance() == []
     assert on_postgres.submit(*new("mine")).created is False
@@ -141,7 +141,7 @@ def test_another_submitter_of_the_same_key_waits_for_the_transaction(on_postgres
 
 
 @pytest.mark.req("L-5")
-def test_what_is_no_open_transaction_of_this_database_is_refused(url: str, shared: Ledger, tmp_path: Path) -> None:
+def test_an_invalid_transaction_is_rejected(url: str, shared: Ledger, tmp_path: Path) -> None:
     other: Any
     with pytest.raises(TypeError, match="tx must be an open SQLAlchemy connection"):
         shared.submit(*new("a"), tx=object())  # type: ignore[arg-type]
@@ -172,7 +172,7 @@ def test_what_is_no_open_transaction_of_this_database_is_refused(url: str, share
     assert shared.counts() == {}
 
 
-def test_one_in_memory_has_no_outside(tmp_path: Path) -> None:
+def test_a_ledger_in_memory_accepts_only_its_own_transaction(tmp_path: Path) -> None:
     stranger = sqlite3.connect(":memory:", isolation_level=None)
     stranger.execute("BEGIN")
     with open_ledger("sqlite://") as ledger, pytest.raises(ValueError, match=r"with ledger\.begin\(\)"):
@@ -206,13 +206,13 @@ def test_an_async_transaction_of_the_caller(on_postgres: Ledger, postgres_ledger
 
 
 @pytest.mark.req("L-5")
-def test_a_verb_beside_a_transaction_of_the_same_thread(shared: Ledger, url: str) -> None:
+def test_a_call_beside_a_transaction_of_the_same_thread_is_an_error(shared: Ledger, url: str) -> None:
     """On SQLite it would wait for itself: it is told at once. On Postgres it is a transaction of its own."""
     shared.submit_many(new("a", "b"))
     lease, other = claim(shared)
     verbs: list[Callable[[], object]] = [
         lambda: shared.submit(*new("c")), lambda: claim(shared), lambda: shared.settle(lease.done()),
-        lambda: shared.renew([other]), shared.reap, lambda: shared.beat("w"), shared.fold,
+        lambda: shared.renew([other]), shared.reap, lambda: shared.maintenance.heartbeat("w"), shared.maintenance.fold_counters,
         lambda: shared.discard([1], actor="ann", because="test"),
     ]  # fmt: skip
     with shared.begin() as tx:
@@ -228,9 +228,9 @@ def test_a_verb_beside_a_transaction_of_the_same_thread(shared: Ledger, url: str
     assert shared.imbalance() == []
 
 
-def test_threads_that_have_all_the_connections_can_have_one_more(on_postgres: Ledger) -> None:
+def test_threads_with_all_connections_get_an_extra_one(on_postgres: Ledger) -> None:
     """Each of them would wait for the others, and none would ever end its transaction."""
-    together = threading.Barrier(MOST)
+    together = threading.Barrier(POSTGRES_POOL_SIZE)
     failed: list[BaseException] = []
 
     def inside(number: int) -> None:
@@ -240,7 +240,7 @@ def test_threads_that_have_all_the_connections_can_have_one_more(on_postgres: Le
                     together.wait(60)
                 on_postgres.submit(*new(f"inside {turn} {number}"), tx=tx)
                 on_postgres.submit(*new(f"beside {turn} {number}"))
-                on_postgres.beat(f"w{number}")
+                on_postgres.maintenance.heartbeat(f"w{number}")
 
     def plain(number: int) -> None:
         for turn in range(3):
@@ -253,7 +253,9 @@ def test_threads_that_have_all_the_connections_can_have_one_more(on_postgres: Le
             failed.append(error)
 
     threads = [
-        threading.Thread(target=caught, args=(act, number), daemon=True) for act in (inside, plain) for number in range(MOST)
+        threading.Thread(target=caught, args=(act, number), daemon=True)
+        for act in (inside, plain)
+        for number in range(POSTGRES_POOL_SIZE)
     ]
     for thread in threads:
         thread.start()
@@ -261,7 +263,7 @@ def test_threads_that_have_all_the_connections_can_have_one_more(on_postgres: Le
         thread.join(30)
     assert not failed
     assert not any(thread.is_alive() for thread in threads)
-    assert tally(on_postgres).submitted == MOST * 9
+    assert tally(on_postgres).submitted == POSTGRES_POOL_SIZE * 9
 
 
 @pytest.mark.req("L-5")
@@ -289,9 +291,7 @@ def test_a_submit_without_tx_beside_an_open_write_names_tx(tmp_path: Path, monke
     made.dispose()
 
 
-def test_a_ledger_to_be_created_inside_of_the_callers_transaction_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_creating_a_ledger_inside_the_callers_transaction_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "MIGRATION_SECONDS", 0.05)
     made = engine(f"sqlite:///{tmp_path / 'shop.db'}")
     with Session(made) as session:

@@ -1,4 +1,4 @@
-"""Many rows by one statement: as they were given, whatever they have in common."""
+"""Many rows inserted by one statement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.ledger.store.sqlite.bulk_insert import MANY, SIZES, insert
+from redrive.ledger.store.sqlite.bulk_insert import MIN_SHARED_ROWS, STATEMENT_ROWS, insert
 
 ONE = "INSERT INTO thing (at, kind, payload, note) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 ROW = st.tuples(st.sampled_from(["mail", "sms"]), st.binary(max_size=2), st.none() | st.text(max_size=2))
@@ -25,9 +25,10 @@ def run() -> Iterator[sqlite3.Connection]:
 
 
 @given(
-    rows=st.lists(ROW, max_size=2 * MANY) | st.builds(lambda row, many: [row] * many, ROW, st.integers(1, SIZES[0] + MANY + 1))
+    rows=st.lists(ROW, max_size=2 * MIN_SHARED_ROWS)
+    | st.builds(lambda row, many: [row] * many, ROW, st.integers(1, STATEMENT_ROWS[0] + MIN_SHARED_ROWS + 1))
 )
-def test_rows_come_out_as_they_were_given(run: sqlite3.Connection, rows: list[tuple[object, ...]]) -> None:
+def test_inserted_rows_are_unchanged_and_in_order(run: sqlite3.Connection, rows: list[tuple[object, ...]]) -> None:
     run.execute("DELETE FROM thing")
     inserted, last = insert(run, ONE, {"at": 7}, rows)
     found = run.execute("SELECT id, at, kind, payload, note FROM thing ORDER BY id").fetchall()
@@ -36,7 +37,7 @@ def test_rows_come_out_as_they_were_given(run: sqlite3.Connection, rows: list[tu
     assert [row[0] for row in found] == list(range(last - len(rows) + 1, last + 1)), "ids follow one another"
 
 
-def test_what_all_have_in_common_is_handed_over_once(run: sqlite3.Connection) -> None:
+def test_a_value_that_all_rows_share_is_bound_once(run: sqlite3.Connection) -> None:
     handed: list[tuple[object, ...]] = []
 
     class Heard:
@@ -45,6 +46,6 @@ def test_what_all_have_in_common_is_handed_over_once(run: sqlite3.Connection) ->
             return run.execute(text, given)
 
     heard: Any = Heard()
-    payloads = [bytes([number]) for number in range(MANY)]
+    payloads = [bytes([number]) for number in range(MIN_SHARED_ROWS)]
     insert(heard, ONE, {"at": 7}, [("mail", payload, None) for payload in payloads])
     assert handed == [(7, "mail", None, *payloads)]

@@ -1,4 +1,4 @@
-"""The mode of a SQLite ledger's files: a new one is for its owner alone."""
+"""The mode of the files of a SQLite ledger."""
 
 from __future__ import annotations
 

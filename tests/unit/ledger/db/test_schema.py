@@ -1,4 +1,4 @@
-"""A migration is one line of the command, and not one of Alembic for each revision."""
+"""Log records of a migration."""
 
 from __future__ import annotations
 

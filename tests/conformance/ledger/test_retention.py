@@ -1,4 +1,4 @@
-"""Prune: done jobs by age; a done key stays done until its own expiry; dead letters stay."""
+"""Prune: done jobs by age. A key stays done until its own expiry, and dead letters stay."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_done_key_stays_done_after_pruning_until_its_own_expiry(ledger: Ledger
 
 
 @pytest.mark.req("L-10")
-def test_pruning_goes_in_steps(ledger: Ledger) -> None:
+def test_prune_is_bounded(ledger: Ledger) -> None:
     finish(ledger, *new(*(str(number) for number in range(30)), keep=0.0))
     pass_time(ledger, DAY)
     assert [ledger.prune(60, limit=20) for _ in range(3)] == [20, 10, 0]
@@ -66,7 +66,7 @@ def test_pruning_goes_in_steps(ledger: Ledger) -> None:
     assert tally(ledger) == (30, 0, 0, 0, 0, 0, 30, 0)
 
 
-def test_an_id_never_comes_back(ledger: Ledger) -> None:
+def test_ids_are_never_reused(ledger: Ledger) -> None:
     """Trap 8: SQLite reuses ids unless told not to, and (id, fence) would name two leases."""
     finish(ledger, *new("a", keep=0.0))
     job = ledger.find(KIND, "a")

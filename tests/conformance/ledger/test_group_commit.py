@@ -1,4 +1,4 @@
-"""Many who submit at the same time are written together; nobody waits for company; loops and threads mixed."""
+"""Group commit: concurrent submissions of threads and event loops are written together."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from redrive.ledger import AsyncLedger, Ledger, NewJob
-from redrive.ledger.jobs.group_commit import MOST, Entry, Gathering
-from redrive.ledger.record import Submitted
+from redrive.ledger.jobs.group_commit import MAX_BATCH, GroupCommit, Submission
+from redrive.ledger.model import Submitted
 from tests.conformance.ledger.world import KIND, claim, new, tally
 
 
@@ -41,14 +41,14 @@ def until(condition: Any) -> None:
 
 
 @pytest.mark.req("L-6")
-def test_whatever_came_while_the_last_commit_ran_is_one_batch() -> None:
+def test_submissions_during_a_commit_are_one_batch() -> None:
     write = Slow()
-    gathering = Gathering(write)
+    group_commit = GroupCommit(write)
     with ThreadPoolExecutor(9) as pool:
-        first = pool.submit(gathering.submit, new("first"))
+        first = pool.submit(group_commit.submit, new("first"))
         until(lambda: write.batches)
-        others = [pool.submit(gathering.submit, new(f"k{at}")) for at in range(8)]
-        until(lambda: len(gathering._waiting) == 8)
+        others = [pool.submit(group_commit.submit, new(f"k{at}")) for at in range(8)]
+        until(lambda: len(group_commit._queue) == 8)
         write.gate.set()
         assert first.result(60)[0].key == "first"
         assert [other.result(60)[0].key for other in others] == [f"k{at}" for at in range(8)]
@@ -57,99 +57,99 @@ def test_whatever_came_while_the_last_commit_ran_is_one_batch() -> None:
     assert len(write.batches) == 2
 
 
-def test_a_bad_one_does_not_take_the_others_with_it() -> None:
+def test_an_invalid_job_does_not_fail_the_other_submitters() -> None:
     write = Slow()
-    gathering = Gathering(write)
+    group_commit = GroupCommit(write)
     with ThreadPoolExecutor(5) as pool:
-        first = pool.submit(gathering.submit, new("first"))
+        first = pool.submit(group_commit.submit, new("first"))
         until(lambda: write.batches)
-        others = {key: pool.submit(gathering.submit, new(key)) for key in ("a", "bad", "b")}
-        until(lambda: len(gathering._waiting) == 3)
+        others = {key: pool.submit(group_commit.submit, new(key)) for key in ("a", "bad", "b")}
+        until(lambda: len(group_commit._queue) == 3)
         write.gate.set()
         first.result(60)
         assert others["a"].result(60)[0].key == "a"
         assert others["b"].result(60)[0].key == "b"
         with pytest.raises(ValueError, match="a bad one"):
             others["bad"].result(60)
-    assert not gathering._busy
+    assert not group_commit._is_writing
 
 
-def test_a_loop_that_is_gone_does_not_stop_the_others() -> None:
+def test_a_closed_event_loop_does_not_block_the_other_submitters() -> None:
     write = Slow()
     write.gate.set()
-    gathering = Gathering(write)
-    gone = Entry(new("x"), lambda: None)
-    gathering.join(gone)
-    assert gone.leads
-    gathering.lead(gone)
-    assert gathering.submit(new("y"))[0].key == "y"
+    group_commit = GroupCommit(write)
+    gone = Submission(new("x"), lambda: None)
+    group_commit.join(gone)
+    assert gone.is_leader
+    group_commit.lead(gone)
+    assert group_commit.submit(new("y"))[0].key == "y"
 
 
-def test_nobody_waits_for_company_that_does_not_come_back() -> None:
+def test_a_submitter_does_not_wait_for_others_that_stopped() -> None:
     write = Slow()
-    gathering = Gathering(write)
+    group_commit = GroupCommit(write)
     with ThreadPoolExecutor(9) as pool:
-        others = [pool.submit(gathering.submit, new(f"k{at}")) for at in range(9)]
-        until(lambda: len(gathering._waiting) == 8)
+        others = [pool.submit(group_commit.submit, new(f"k{at}")) for at in range(9)]
+        until(lambda: len(group_commit._queue) == 8)
         write.gate.set()
         for other in others:
             other.result(60)
-    assert gathering._expected > 1
-    assert gathering.submit(new("alone"))[0].key == "alone"  # in the main thread, and none of them is there any more
-    assert gathering._expected == 1
+    assert group_commit._batch_target > 1
+    assert group_commit.submit(new("alone"))[0].key == "alone"  # in the main thread, and none of them is there any more
+    assert group_commit._batch_target == 1
     assert write.batches[-1] == ["alone"]
 
 
-def test_what_does_not_go_into_one_transaction_goes_into_the_next() -> None:
+def test_a_full_batch_leaves_the_rest_for_the_next_transaction() -> None:
     write = Slow()
-    gathering = Gathering(write)
+    group_commit = GroupCommit(write)
     with ThreadPoolExecutor(5) as pool:
-        first = pool.submit(gathering.submit, new("first"))
+        first = pool.submit(group_commit.submit, new("first"))
         until(lambda: write.batches)
-        others = [pool.submit(gathering.submit, new(*(f"{at}-{n}" for n in range(MOST // 2)))) for at in range(4)]
-        until(lambda: len(gathering._waiting) == 4)
+        others = [pool.submit(group_commit.submit, new(*(f"{at}-{n}" for n in range(MAX_BATCH // 2)))) for at in range(4)]
+        until(lambda: len(group_commit._queue) == 4)
         write.gate.set()
         assert first.result(60)
-        assert [len(other.result(60)) for other in others] == [MOST // 2] * 4
-    assert [len(batch) for batch in write.batches] == [1, MOST, MOST]
+        assert [len(other.result(60)) for other in others] == [MAX_BATCH // 2] * 4
+    assert [len(batch) for batch in write.batches] == [1, MAX_BATCH, MAX_BATCH]
 
 
 @pytest.mark.parametrize("first_in_line", [True, False])
-def test_who_is_interrupted_leaves_its_place_and_nobody_waits_for_it(first_in_line: bool) -> None:
+def test_an_interrupted_submitter_leaves_the_queue(first_in_line: bool) -> None:
     write = Slow()
-    gathering = Gathering(write)
+    group_commit = GroupCommit(write)
     with ThreadPoolExecutor(5) as pool:
-        leader = pool.submit(gathering.submit, new("leader"))
+        leader = pool.submit(group_commit.submit, new("leader"))
         until(lambda: write.batches)
-        before = [] if first_in_line else [pool.submit(gathering.submit, new("before"))]
-        until(lambda: len(gathering._waiting) == len(before))
+        before = [] if first_in_line else [pool.submit(group_commit.submit, new("before"))]
+        until(lambda: len(group_commit._queue) == len(before))
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         try:
             with pytest.raises(KeyboardInterrupt):
-                gathering.submit(new("interrupted"))
+                group_commit.submit(new("interrupted"))
         finally:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        after = [pool.submit(gathering.submit, new(f"after {at}")) for at in range(2)]
+        after = [pool.submit(group_commit.submit, new(f"after {at}")) for at in range(2)]
         write.gate.set()
         assert all(other.result(60) for other in (leader, *before, *after))
     assert "interrupted" not in [key for batch in write.batches for key in batch]
-    assert not gathering._busy
-    assert gathering.submit(new("last"))
+    assert not group_commit._is_writing
+    assert group_commit.submit(new("last"))
 
 
-def test_who_is_interrupted_while_its_job_is_written_leaves_the_others_woken() -> None:
+def test_an_interrupted_submitter_does_not_break_the_wake_chain() -> None:
     write = Slow()
-    gathering = Gathering(write)
+    group_commit = GroupCommit(write)
     with ThreadPoolExecutor(9) as pool:
-        leader = pool.submit(gathering.submit, new("leader"))
+        leader = pool.submit(group_commit.submit, new("leader"))
         until(lambda: write.batches)
-        others = [pool.submit(gathering.submit, new(f"k{at}")) for at in range(4)]
-        until(lambda: len(gathering._waiting) == 4)
+        others = [pool.submit(group_commit.submit, new(f"k{at}")) for at in range(4)]
+        until(lambda: len(group_commit._queue) == 4)
         second = threading.Event()
 
         def go_on() -> None:
-            until(lambda: len(gathering._waiting) == 5)
+            until(lambda: len(group_commit._queue) == 5)
             write.gate.set()
             write.gate = second
             until(lambda: len(write.batches) == 2)
@@ -159,17 +159,17 @@ def test_who_is_interrupted_while_its_job_is_written_leaves_the_others_woken() -
         helper = pool.submit(go_on)
         try:
             with pytest.raises(KeyboardInterrupt):
-                gathering.submit(new("interrupted"))
+                group_commit.submit(new("interrupted"))
         finally:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        last = pool.submit(gathering.submit, new("last"))
+        last = pool.submit(group_commit.submit, new("last"))
         second.set()
         helper.result(60)
         assert all(other.result(60) for other in (leader, *others, last))
-    assert not gathering._busy
+    assert not group_commit._is_writing
 
 
-def test_threads_at_once(ledger: Ledger) -> None:
+def test_concurrent_threads_submit_every_job_once(ledger: Ledger) -> None:
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(lambda at: ledger.submit(NewJob(KIND, str(at % 100), b"x")), range(400)))
     assert sum(one.created for one in found) == 100
@@ -177,7 +177,7 @@ def test_threads_at_once(ledger: Ledger) -> None:
     assert {one.id for one in found} == {lease.job_id for lease in claim(ledger, 1000)}
 
 
-def test_tasks_at_once(ledger: Ledger) -> None:
+def test_concurrent_tasks_submit_every_job_once(ledger: Ledger) -> None:
     async def main() -> None:
         aio = AsyncLedger(ledger)
         found = await asyncio.gather(*(aio.submit(NewJob(KIND, str(at % 100))) for at in range(300)))
@@ -193,7 +193,7 @@ def test_tasks_at_once(ledger: Ledger) -> None:
     assert tally(ledger).submitted == 100
 
 
-def test_cancelled_tasks_leave_nobody_waiting(ledger: Ledger) -> None:
+def test_cancelled_tasks_do_not_block_the_others(ledger: Ledger) -> None:
     async def main() -> None:
         aio = AsyncLedger(ledger)
         for round_ in range(20):
@@ -210,7 +210,7 @@ def test_cancelled_tasks_leave_nobody_waiting(ledger: Ledger) -> None:
 
 
 def test_a_worker_is_woken_by_a_submission(ledger: Ledger) -> None:
-    wake = ledger.wake()
+    wake = ledger.listen()
     assert not wake.wait(0.05)
     threading.Timer(0.1, lambda: ledger.submit(*new("a"))).start()
     assert wake.wait(60)
@@ -220,7 +220,7 @@ def test_a_worker_is_woken_by_a_submission(ledger: Ledger) -> None:
 def test_a_worker_is_woken_by_another_program(shared: Ledger, url: str) -> None:
     from redrive.ledger import open_ledger
 
-    wake = shared.wake()
+    wake = shared.listen()
     with open_ledger(url) as other:
         threading.Timer(0.1, lambda: other.submit(*new("a"))).start()
         assert wake.wait(60)

@@ -1,4 +1,4 @@
-"""Wrongly written addresses: no error prints the password, whoever takes the address."""
+"""Invalid addresses: no error shows the password."""
 
 from __future__ import annotations
 

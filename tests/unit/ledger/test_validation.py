@@ -1,4 +1,4 @@
-"""Arrays as text, moments, names and errors: what is stored is what was given."""
+"""Values that are stored come back unchanged: arrays, timestamps, names and errors."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.ledger import validation
-from redrive.ledger.db.types import micros, moment
 from redrive.ledger.store.postgres import arrays
+from redrive.ledger.timestamps import from_db, to_micros
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
 
 
 @given(st.datetimes(timezones=st.just(timezone.utc)))
-def test_a_moment_survives(given_: datetime) -> None:
-    assert moment(micros(given_)) == given_
-    assert moment(given_) == given_
+def test_a_timestamp_survives_the_round_trip(given_: datetime) -> None:
+    assert from_db(to_micros(given_)) == given_
+    assert from_db(given_) == given_
 
 
-def test_no_moment_without_a_time_zone() -> None:
+def test_a_timestamp_without_a_time_zone_is_rejected() -> None:
     with pytest.raises(ValueError, match="time zone"):
-        micros(datetime(2030, 1, 1))  # noqa: DTZ001
+        to_micros(datetime(2030, 1, 1))  # noqa: DTZ001
 
 
-def test_arrays_survive(postgres: str) -> None:
+def test_arrays_survive_the_round_trip(postgres: str) -> None:
     with psycopg.connect(postgres) as connection:
 
         @given(
@@ -49,8 +49,8 @@ def test_arrays_survive(postgres: str) -> None:
             found = connection.execute(
                 "SELECT %s::text[], %s::bytea[], %s::bigint[], %s::float8[], %s::timestamptz[], %s::boolean[]",
                 (
-                    arrays.texts(texts), arrays.blobs(blobs), arrays.plain(numbers), arrays.plain(floats),
-                    arrays.moments(moments), arrays.plain(truths),
+                    arrays.text_array(texts), arrays.bytes_array(blobs), arrays.int_array(numbers), arrays.int_array(floats),
+                    arrays.timestamp_array(moments), arrays.int_array(truths),
                 ),
             ).fetchone()  # fmt: skip
             assert found == (texts, blobs, numbers, floats, moments, truths)
@@ -59,17 +59,17 @@ def test_arrays_survive(postgres: str) -> None:
 
 
 @given(st.text())
-def test_any_error_can_be_kept(text: str) -> None:
-    kept = validation.words(text)
+def test_any_error_can_be_stored(text: str) -> None:
+    kept = validation.storable_text(text)
     assert kept is not None
     assert "\x00" not in kept
     kept.encode()
 
 
 def test_a_long_error_keeps_its_beginning_and_its_end() -> None:
-    kept = validation.words("begin" + "x" * 100_000 + "end")
+    kept = validation.storable_text("begin" + "x" * 100_000 + "end")
     assert kept is not None
     assert kept.startswith("begin")
     assert kept.endswith("end")
     assert "characters left out" in kept
-    assert len(kept) < validation.MAX_ERROR + 100
+    assert len(kept) < validation.MAX_ERROR_CHARS + 100

@@ -1,6 +1,8 @@
-"""What goes into the ledger and comes out of it. Tuples: a batch of them is made of rows without a loop of ours.
+"""The records of the ledger: jobs, leases, settlements, attempts, dead letters, counts.
 
-All are immutable: threads, event loops and forked children may share them.
+Free of SQLAlchemy, so that every part of Redrive can import it. All records are immutable: threads,
+event loops and forked children may share them. Most are tuples, so that `_make` builds them from
+rows without a loop in Python.
 """
 
 from __future__ import annotations
@@ -8,13 +10,67 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from .db.types import moment
-from .state import STATES, Shown, State, Status, shown
+from .timestamps import from_db
+
+READY, LEASED, DONE, DEAD, DROPPED, PRUNED = range(6)
+"""Stored states of a job. Dropped: an operator discarded it, or a replay replaced it. Pruned: only
+its job key is still stored."""
+
+State: TypeAlias = Literal["ready", "leased", "done", "dead", "dropped", "pruned"]
+STATES: tuple[State, ...] = ("ready", "leased", "done", "dead", "dropped", "pruned")
+
+DisplayState: TypeAlias = Literal[
+    "idle", "queued", "running", "retry_wait", "blocked", "dlq", "replaying", "done", "discarded"
+]
+"""State of a job as the console and the CLI show it."""
+
+DeadLetterStatus: TypeAlias = Literal["pending", "replaying", "replayed", "discarded"]
+
+PRIORITIES = (-2, -1, 0, 1, 2)
+"""Lower runs first. Few and fixed: a claim queries the index for each by equality, so that it never
+reads through jobs of one priority that are not due yet."""
+QUARANTINE = 9
+"""Priority of a job that was running when its worker died. It is claimed alone, and last."""
+
+FAILED, LOST, RETURNED = "failed", "lost", "returned"
+"""Outcomes of an attempt that has a row. A returned attempt does not count: the job asked to run
+later, or its worker stopped."""
+
+
+def display_state(
+    state: int | None,
+    *,
+    attempts: int = 0,
+    started: bool = False,
+    replay: bool = False,
+    blocked: bool = False,
+) -> DisplayState:
+    """Return the displayed state of a job.
+
+    Args:
+        state: Stored state. None: the job does not exist.
+        attempts: Number of attempts so far.
+        started: Whether the attempt of the current lease has started.
+        replay: Whether the job replays a dead letter.
+        blocked: Whether its dead letter waits for something outside.
+    """
+    if state is None:
+        return "idle"
+    if state == READY or (state == LEASED and not started):
+        if attempts:
+            return "retry_wait"
+        return "replaying" if replay else "queued"
+    if state == LEASED:
+        return "running"
+    if state == DEAD:
+        return "blocked" if blocked else "dlq"
+    return "discarded" if state == DROPPED else "done"
 
 
 class NewJob(NamedTuple):
@@ -72,18 +128,18 @@ class Submitted(NamedTuple):
 
 
 _tokens = Random()
-"""Seeded by the system. `secrets` would release the GIL for each token, and a busy worker waits to get it back."""
+"""Seeded by the system. `secrets` would release the GIL for each token and delay a busy worker."""
 os.register_at_fork(after_in_child=_tokens.seed)
 
 
 def new_token() -> int:
-    """Draw the token of a claim, which fits a signed 64-bit column.
+    """Draw the token of a claim.
 
-    A fence alone does not identify a lease for ever: after an asynchronous failover or a restored backup, ids and fences
-    are given out again. A claim that the new primary never saw cannot have its token there, so (id, fence, token)
-    identifies one lease of one job.
+    The fence alone does not identify a lease: after an asynchronous failover or a restored backup,
+    ids and fences are assigned again. A new primary cannot have the token of a claim that it never
+    saw, so (id, fence, token) identifies one lease of one job.
     """
-    return _tokens.getrandbits(63)
+    return _tokens.getrandbits(63)  # fits a signed 64-bit column
 
 
 class Settlement(NamedTuple):
@@ -102,7 +158,7 @@ class Settlement(NamedTuple):
         error: The error.
         signature: Signature of the error.
         until: When a blocked job is replayed.
-        token: Token of the lease. The last field, see `lease_name`.
+        token: Token of the lease. The last field, see `lease_key`.
     """
 
     job_id: int
@@ -163,9 +219,9 @@ class Lease(NamedTuple):
     @property
     def due(self) -> datetime:
         """When the job was due."""
-        found = moment(self.due_stored)
-        assert found is not None
-        return found
+        due = from_db(self.due_stored)
+        assert due is not None
+        return due
 
     @property
     def started(self) -> bool:
@@ -175,7 +231,7 @@ class Lease(NamedTuple):
     @property
     def deadline(self) -> datetime | None:
         """Time after which the job is not started any more."""
-        return moment(self.deadline_stored)
+        return from_db(self.deadline_stored)
 
     @property
     def ids(self) -> dict[str, str]:
@@ -188,88 +244,73 @@ class Lease(NamedTuple):
         return _mapping(self.headers_stored)
 
     def done(self, result: bytes | None = None, /) -> Settlement:
-        """Settle the attempt as done.
+        """Make the settlement of a job that is done.
 
         Args:
             result: Result to store.
-
-        Returns:
-            The settlement.
         """
-        return Settlement(self.job_id, self.fence, self.kind, "done", self.dead_id is not None, result, token=self.token)
+        is_replay = self.dead_id is not None
+        return Settlement(
+            self.job_id, self.fence, self.kind, "done", is_replay, result, token=self.token
+        )
 
     def again(
-        self, after: float = 0.0, /, *, error: str | None = None, reason: str | None = None, free: bool = False
+        self,
+        after: float = 0.0,
+        /,
+        *,
+        error: str | None = None,
+        reason: str | None = None,
+        free: bool = False,
     ) -> Settlement:
-        """Settle the attempt so that the job is retried.
+        """Make the settlement of a job that is retried.
 
         Args:
             after: Seconds until the next attempt.
             error: The error.
             reason: Why.
             free: If True, this does not count as an attempt.
-
-        Returns:
-            The settlement.
         """
+        return self._settlement("again", after=after, charged=not free, reason=reason, error=error)
+
+    def _settlement(self, outcome: str, **fields: Any) -> Settlement:
+        is_replay, token = self.dead_id is not None, self.token
         return Settlement(
-            self.job_id,
-            self.fence,
-            self.kind,
-            "again",
-            self.dead_id is not None,
-            after=after,
-            charged=not free,
-            reason=reason,
-            error=error,
-            token=self.token,
+            self.job_id, self.fence, self.kind, outcome, is_replay, token=token, **fields
         )
 
     def release(self) -> Settlement:
-        """Return the job to the queue untouched, because the worker drains.
-
-        This does not count as an attempt.
-
-        Returns:
-            The settlement.
-        """
+        """Make the settlement of a job that goes back to the queue, without an attempt."""
         return self.again(0.0, reason="released", free=True)
 
-    def dead(self, reason: str, /, *, error: str | None = None, signature: str | None = None) -> Settlement:
-        """Settle the job as a dead letter.
+    def dead(
+        self, reason: str, /, *, error: str | None = None, signature: str | None = None
+    ) -> Settlement:
+        """Make the settlement of a job that becomes a dead letter.
 
         Args:
             reason: Why.
             error: The error.
             signature: Signature of the error.
-
-        Returns:
-            The settlement.
         """
-        return Settlement(
-            self.job_id, self.fence, self.kind, "dead", self.dead_id is not None, reason=reason, error=error, signature=signature,
-            token=self.token,
-        )  # fmt: skip
+        return self._settlement("dead", reason=reason, error=error, signature=signature)
 
-    def blocked(self, reason: str, /, *, until: datetime | None = None, error: str | None = None) -> Settlement:
-        """Settle the job as blocked: a dead letter that is replayed when `until` has passed.
+    def blocked(
+        self, reason: str, /, *, until: datetime | None = None, error: str | None = None
+    ) -> Settlement:
+        """Make the settlement of a dead letter that is replayed when `until` has passed.
 
         Args:
             reason: Why.
             until: When it is replayed. None: by an operator.
             error: The error.
-
-        Returns:
-            The settlement.
         """
-        return Settlement(
-            self.job_id, self.fence, self.kind, "blocked", self.dead_id is not None, reason=reason, error=error, until=until,
-            token=self.token,
-        )  # fmt: skip
+        return self._settlement("blocked", reason=reason, error=error, until=until)
 
 
-lease_name = itemgetter(0, 1, -1)
-"""What names the lease in a `Lease` or a `Settlement`: job, fence and token. By place, since short jobs come by the hundred."""
+lease_key = itemgetter(0, 1, -1)
+"""Job id, fence and token of a `Lease` or a `Settlement`, by position because workers call it
+often."""
 
 
 class Turn(NamedTuple):
@@ -355,11 +396,12 @@ class Job(NamedTuple):
         return STATES[self.state_stored]
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> DisplayState:
         """State as the console and the CLI show it."""
-        return shown(
+        return display_state(
             self.state_stored,
-            attempts=self.attempts or int(self.reason is not None),  # given back uncharged: tried all the same
+            # An attempt that does not count leaves a reason: the job was tried all the same.
+            attempts=self.attempts or int(self.reason is not None),
             started=self.started_at is not None,
             replay=self.dead_id is not None,
             blocked=bool(self.blocked),
@@ -435,7 +477,7 @@ class DeadLetter(NamedTuple):
     key: str
     job_id: int | None
     replay_job_id: int | None
-    status: Status
+    status: DeadLetterStatus
     reason: str
     blocked: bool
     blocked_until: datetime | None
@@ -464,6 +506,37 @@ class DeadLetter(NamedTuple):
         return _mapping(self.headers_stored)
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetterSummary:
+    """A dead letter without its payload, as lists show it. Immutable."""
+
+    id: int
+    kind: str
+    key: str
+    status: DeadLetterStatus
+    reason: str
+    blocked: bool
+    blocked_until: datetime | None
+    error: str | None
+    signature: str | None
+    attempts: int
+    replay_count: int
+    job_id: int | None
+    replay_job_id: int | None
+    source: str | None
+    source_id: str | None
+    last_attempt_at: datetime | None
+    created_at: datetime
+    updated_at: datetime
+
+    @property
+    def died_at(self) -> datetime:
+        """When it died last. Unlike `created_at`, this includes a replay that died."""
+        if self.status == "pending":
+            return self.updated_at
+        return max(self.created_at, self.last_attempt_at or self.created_at)
+
+
 class Tally(NamedTuple):
     """Number of jobs of a job type, by state. Immutable.
 
@@ -490,7 +563,10 @@ class Tally(NamedTuple):
     @property
     def balanced(self) -> bool:
         """True if `submitted` equals the sum of the states: no job is lost or counted twice."""
-        return self.submitted == self.ready + self.leased + self.done + self.dead + self.dropped + self.pruned
+        return (
+            self.submitted
+            == self.ready + self.leased + self.done + self.dead + self.dropped + self.pruned
+        )
 
 
 class Entry(NamedTuple):
@@ -520,4 +596,5 @@ class Entry(NamedTuple):
 def _mapping(stored: str | Mapping[str, str] | None) -> dict[str, str]:
     if not stored:
         return {}
-    return json.loads(stored) if isinstance(stored, str) else stored  # type: ignore[return-value]  # never changed
+    # The stores pass a mapping for events that they have just stored. It is never changed.
+    return json.loads(stored) if isinstance(stored, str) else stored  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""Dead letters: replayed as new jobs in the old one's place, or discarded; always by somebody, for a reason, audited."""
+"""Dead letters: replayed as new jobs or discarded, with an actor and a reason in the audit log."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_replay_whose_worker_dies_is_the_same_letter_again(ledger: Ledger) -> 
     assert (same.id, same.status, same.reason) == (letter.id, "pending", "crashed_worker")
 
 
-def test_only_what_is_pending_is_replayed_and_the_rest_is_named(ledger: Ledger) -> None:
+def test_replay_skips_letters_that_are_not_pending(ledger: Ledger) -> None:
     one, two, three = die(ledger, "a", "b", "c")
     ledger.discard([two.id], actor="ann", because="of no use")
     ledger.replay([one.id], actor="ann", because="first")
@@ -76,7 +76,7 @@ def test_only_what_is_pending_is_replayed_and_the_rest_is_named(ledger: Ledger) 
     assert tally(ledger).submitted == 5
 
 
-def test_a_limit_on_replays(ledger: Ledger) -> None:
+def test_max_replays_skips_letters(ledger: Ledger) -> None:
     (letter,) = die(ledger, "a")
     ledger.replay([letter.id], actor="ann", because="x", max_replays=1)
     ledger.settle(claim(ledger)[0].dead("again"))
@@ -96,7 +96,7 @@ def test_a_discarded_letter_keeps_its_key(ledger: Ledger) -> None:
     assert tally(ledger) == (1, 0, 0, 0, 0, 1, 0, 0)
 
 
-def test_letters_are_found_by_what_they_are(ledger: Ledger) -> None:
+def test_dead_letters_are_filtered(ledger: Ledger) -> None:
     letters = die(ledger, "a", "b", "c")
     ledger.submit_many(new("x", kind="other"))
     ledger.settle(claim(ledger, kind="other")[0].dead("stopped", signature="s2"))
@@ -110,7 +110,7 @@ def test_letters_are_found_by_what_they_are(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("O-5")
-def test_every_act_is_in_the_audit_with_who_and_why(ledger: Ledger) -> None:
+def test_every_decision_is_in_the_audit_log(ledger: Ledger) -> None:
     one, two = die(ledger, "a", "b")
     ledger.replay([one.id], actor="ann", because="fixed")
     ledger.discard([two.id], actor="bob", because="a test")
@@ -135,7 +135,7 @@ def test_every_act_is_in_the_audit_with_who_and_why(ledger: Ledger) -> None:
         (sqlalchemy.delete(audit).where(audit.c.number == 2), 2),
     ],
 )
-def test_a_changed_audit_is_noticed(ledger: Ledger, change: sqlalchemy.Executable, number: int) -> None:
+def test_a_changed_audit_entry_is_detected(ledger: Ledger, change: sqlalchemy.Executable, number: int) -> None:
     for at in range(3):
         ledger.record(actor="ann", action="act", because="so", what={"n": at})
     with session(ledger) as held:
@@ -144,7 +144,7 @@ def test_a_changed_audit_is_noticed(ledger: Ledger, change: sqlalchemy.Executabl
 
 
 @pytest.mark.parametrize(("actor", "because"), [("", "why"), ("ann", ""), ("ann", "  ")])
-def test_nothing_is_done_without_a_name_and_a_reason(ledger: Ledger, actor: str, because: str) -> None:
+def test_actor_and_reason_are_required(ledger: Ledger, actor: str, because: str) -> None:
     (letter,) = die(ledger, "a")
     for act in (ledger.replay, ledger.discard):
         with pytest.raises(ValueError, match="must say"):

@@ -1,4 +1,4 @@
-"""A crash is an outcome: recorded, counted, bounded; and only for what had begun."""
+"""Recovery of expired leases: a crash is recorded, counted and bounded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def crash(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-3")
-def test_a_crash_counts_for_what_had_begun_only(ledger: Ledger) -> None:
+def test_a_crash_counts_only_for_started_attempts(ledger: Ledger) -> None:
     ledger.submit_many(new("begun", "claimed"))
     held = {lease.key: lease for lease in claim(ledger, start=False)}
     ledger.start([held["begun"]])
@@ -41,7 +41,7 @@ def test_a_job_whose_worker_was_killed_once_is_retried_like_any_other(ledger: Le
 
 
 @pytest.mark.req("L-3")
-def test_what_ran_when_two_workers_died_runs_alone_and_last(ledger: Ledger) -> None:
+def test_a_job_with_two_crashes_runs_alone_and_last(ledger: Ledger) -> None:
     ledger.submit_many([NewJob(KIND, "poison", priority=-2), *new("x", "y")])
     for _ in range(2):
         assert keys(claim(ledger, 1)) == {"poison"}
@@ -57,7 +57,7 @@ def test_what_ran_when_two_workers_died_runs_alone_and_last(ledger: Ledger) -> N
 
 
 @pytest.mark.req("L-3")
-def test_after_three_crashes_it_is_a_dead_letter(ledger: Ledger) -> None:
+def test_a_job_with_three_crashes_is_a_dead_letter(ledger: Ledger) -> None:
     ledger.submit(*new("poison"))
     for alone in (False, False, True):
         assert keys(claim(ledger, alone=alone)) == {"poison"}
@@ -89,7 +89,7 @@ def test_a_worker_that_is_alive_but_slow_has_not_crashed(ledger: Ledger) -> None
     ledger.submit(*new("slow"))
     lease = claim(ledger, lease=10)[0]
     pass_time(ledger, 60)
-    ledger.beat("w1")  # it did not renew, but it is there
+    ledger.maintenance.heartbeat("w1")  # it did not renew, but it is there
     assert ledger.reap() == [lease.job_id]
     job = ledger.get(lease.job_id)
     assert job is not None
@@ -102,13 +102,13 @@ def test_a_worker_that_is_alive_but_slow_has_not_crashed(ledger: Ledger) -> None
 def test_a_worker_that_drains_has_not_crashed(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b"))
     ledger.settle([lease.release() for lease in claim(ledger)])
-    ledger.leave("w1")
+    ledger.maintenance.deregister_worker("w1")
     pass_time(ledger, 3600)
     assert ledger.reap() == []
     assert {lease.attempt for lease in claim(ledger)} == {1}
 
 
-def test_reaping_is_bounded_and_goes_on(ledger: Ledger) -> None:
+def test_reap_is_bounded_and_continues(ledger: Ledger) -> None:
     ledger.submit_many(new(*(str(number) for number in range(25))))
     claim(ledger, 25)
     pass_time(ledger, 3600)
@@ -116,12 +116,12 @@ def test_reaping_is_bounded_and_goes_on(ledger: Ledger) -> None:
     assert tally(ledger).ready == 25
 
 
-def test_workers_are_seen(ledger: Ledger) -> None:
-    ledger.beat("w1", {"threads": 8})
+def test_heartbeats_are_listed(ledger: Ledger) -> None:
+    ledger.maintenance.heartbeat("w1", {"threads": 8})
     pass_time(ledger, 10)
-    ledger.beat("w1")
-    ledger.beat("w2")
-    ledger.leave("w2")
+    ledger.maintenance.heartbeat("w1")
+    ledger.maintenance.heartbeat("w2")
+    ledger.maintenance.deregister_worker("w2")
     second, first = ledger.workers()
     assert (first.name, first.info, first.ended_at) == ("w1", {"threads": 8}, None)
     assert (first.seen_at - first.started_at).total_seconds() >= 10

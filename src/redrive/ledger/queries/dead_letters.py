@@ -1,0 +1,180 @@
+"""Queries of dead letters."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    column,
+    func,
+    or_,
+    select,
+    true,
+)
+
+from ..db.compiled import sql_int
+from ..db.dialect import on_sqlite
+from ..db.tables import dead
+from ..filters import DeadLetterFilter
+from ..model import DeadLetter, DeadLetterSummary
+from ..stats.counters import counts
+
+MAX_KINDS = 200
+"""Job types that are queried one by one. With more of them, the database sorts."""
+
+
+def _narrow(query: Select[Any], wanted: DeadLetterFilter) -> Select[Any]:
+    for name in ("status", "kind", "reason", "job_id", "blocked"):
+        value = getattr(wanted, name)
+        if value is not None:
+            query = query.where(dead.c[name] == value)
+    if wanted.ids is not None:
+        query = query.where(dead.c.id.in_(list(wanted.ids)))
+    if wanted.error is not None:
+        in_error = dead.c.error.icontains(wanted.error, autoescape=True)
+        query = query.where(in_error | (dead.c.signature == wanted.error))
+    if wanted.signature is not None:
+        has_none = dead.c.signature.is_(None)
+        query = query.where(dead.c.signature == wanted.signature if wanted.signature else has_none)
+    if wanted.since is not None:
+        query = query.where(_died_since(wanted.since))
+    if wanted.until is not None:
+        query = query.where(_died_before(wanted.until))
+    if wanted.source == "*":
+        query = query.where(dead.c.source.is_not(None))
+    elif wanted.source is not None:
+        query = query.where(dead.c.source == wanted.source)
+    return query
+
+
+def _died_since(since: datetime) -> ColumnElement[bool]:
+    replay_died = and_(dead.c.status == "pending", dead.c.updated_at >= since)
+    return or_(dead.c.created_at >= since, replay_died)
+
+
+def _died_before(until: datetime) -> ColumnElement[bool]:
+    """Return the condition for `DeadLetterSummary.died_at`."""
+    attempted_before = or_(dead.c.last_attempt_at.is_(None), dead.c.last_attempt_at < until)
+    return or_(
+        and_(dead.c.status == "pending", dead.c.updated_at < until),
+        and_(dead.c.status != "pending", dead.c.created_at < until, attempted_before),
+    )
+
+
+def with_payloads(
+    connection: Connection,
+    wanted: DeadLetterFilter,
+    /,
+    *,
+    after: int = 0,
+    limit: int = 100,
+    newest: bool = False,
+) -> list[DeadLetter]:
+    """Return dead letters with their payloads, oldest first.
+
+    Args:
+        connection: The connection.
+        wanted: Which dead letters.
+        after: Only dead letters with a higher id.
+        limit: Maximum number.
+        newest: Newest first.
+    """
+    columns = (dead.c[name.removesuffix("_stored")].label(name) for name in DeadLetter._fields)
+    order = dead.c.id.desc() if newest else dead.c.id
+    query = select(*columns).where(dead.c.id > after).order_by(order).limit(limit)
+    return [DeadLetter._make(row) for row in connection.execute(_narrow(query, wanted))]
+
+
+_SUMMARY = tuple(dead.c[name] for name in DeadLetterSummary.__slots__)
+
+
+def summaries(
+    connection: Connection,
+    wanted: DeadLetterFilter,
+    /,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    limit: int = 100,
+    newest: bool = False,
+) -> list[DeadLetterSummary]:
+    """Return dead letters without their payloads, which may be large, oldest first.
+
+    Args:
+        connection: The connection.
+        wanted: Which dead letters.
+        after: Only dead letters with a higher id.
+        before: Only dead letters with a lower id.
+        limit: Maximum number.
+        newest: Newest first.
+    """
+    if wanted.kind is not None:
+        kinds = [wanted.kind]
+    elif wanted.status is not None and wanted.ids is None:
+        kinds = list(counts(connection))
+    else:
+        kinds = []
+    query = _narrow(select(*_SUMMARY), wanted._replace(kind=None))
+    if after:
+        query = query.where(dead.c.id > after)
+    if before is not None:
+        query = query.where(dead.c.id < before)
+    if len(kinds) == 1:
+        query = query.where(dead.c.kind == kinds[0])
+    elif 0 < len(kinds) <= MAX_KINDS:
+        first = _first_of_kinds(connection, query, kinds, limit, newest)
+        query = select(*_SUMMARY).join(first, first.c.id == dead.c.id)
+    rows = connection.execute(_in_order(query, dead.c.id, limit, newest))
+    return [DeadLetterSummary(*row) for row in rows.all()]
+
+
+def _in_order(query: Select[Any], by: Any, limit: int, newest: bool) -> Select[Any]:
+    # Inline the LIMIT: under a generic plan Postgres would sort the whole range.
+    return query.order_by(by.desc() if newest else by).limit(sql_int(limit))
+
+
+def _first_of_kinds(
+    connection: Connection, query: Select[Any], kinds: Sequence[str], limit: int, newest: bool
+) -> Any:
+    """Return the ids of the first dead letters of each job type, merged.
+
+    The index is over status, kind and id, so only the result is sorted. The database runs one
+    lookup for each job type: writing the query twenty times takes longer than running it.
+    """
+    ids = query.with_only_columns(dead.c.id)
+    if on_sqlite(connection):  # it has no LATERAL, except for `json_each`
+        look = func.json_each(json.dumps(list(kinds))).table_valued("value", name="look")
+        few = _in_order(ids.where(dead.c.kind == look.c.value), dead.c.id, limit, newest)
+        rows = few.correlate(look).subquery()
+        packed = select(func.json_group_array(rows.c.id)).scalar_subquery()
+        each = func.json_each(packed).table_valued("value", name="each")
+        merged = select(each.c.value.label("id")).select_from(look.join(each, true()))
+        return _in_order(merged, each.c.value, limit, newest).subquery()
+    names = bindparam(None, list(kinds), type_=ARRAY(Text()))
+    look = func.unnest(names).table_valued(column("kind", Text())).render_derived(name="look")
+    few = _in_order(ids.where(dead.c.kind == look.c.kind), dead.c.id, limit, newest)
+    lateral = few.lateral()
+    merged = select(lateral.c.id).select_from(look.join(lateral, true()))
+    return _in_order(merged, lateral.c.id, limit, newest).subquery()
+
+
+def count(connection: Connection, wanted: DeadLetterFilter, /, *, most: int) -> int:
+    """Return the number of dead letters, counted up to `most`."""
+    ids = _narrow(select(dead.c.id), wanted).limit(sql_int(most))
+    return int(connection.execute(select(func.count()).select_from(ids.subquery())).scalar_one())
+
+
+def ids_by_job(connection: Connection, jobs: Sequence[int], /) -> dict[int, int]:
+    """Return the ids of the dead letters of these jobs, by job id."""
+    query = select(dead.c.job_id, dead.c.id).where(dead.c.job_id.in_(list(jobs)))
+    return {row.job_id: row.id for row in connection.execute(query)}

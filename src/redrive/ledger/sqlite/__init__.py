@@ -1,1 +1,0 @@
-"""The statements of SQLite. All run inside one BEGIN IMMEDIATE … COMMIT of whoever calls them."""
