@@ -51,6 +51,11 @@ def write(
     return entry
 
 
+def write_automatic(session: Session, action: str, because: str, /, **what: Any) -> None:
+    """Add an entry for a decision of Redrive itself."""
+    write(session, actor=REDRIVE_ACTOR, action=action, because=because, what=what)
+
+
 def to_stamp(timestamp: datetime | None, /) -> str | None:
     """Return a timestamp as it is hashed: text that sorts by time."""
     if timestamp is None:

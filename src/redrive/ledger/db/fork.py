@@ -12,7 +12,10 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from time import monotonic, sleep
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .pool import Pool
 
 PATIENCE_SECONDS = 5.0
 """How long to wait for transactions of other threads. Ours take milliseconds, a caller's may
@@ -20,32 +23,16 @@ not."""
 POLL_SECONDS = 0.0005
 
 
-class PausablePool(Protocol):
-    """A pool whose connections can be closed during a fork."""
-
-    def pause(self) -> None:
-        """Hand out no connection until `resume`."""
-
-    def resume(self) -> None:
-        """Hand out connections again."""
-
-    def is_used_by_others(self) -> bool:
-        """Return whether another thread has a connection."""
-
-    def close_idle(self, seconds: float, /) -> None:
-        """Close idle connections, if possible within this time."""
+_POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 
-_POOLS: weakref.WeakSet[PausablePool] = weakref.WeakSet()
-
-
-def close_before_fork(pool: PausablePool, /) -> None:
+def close_before_fork(pool: Pool, /) -> None:
     """Close the connections of this pool whenever the process forks."""
     _POOLS.add(pool)
 
 
 def before(
-    pools: Sequence[PausablePool],
+    pools: Sequence[Pool],
     /,
     *,
     patience: float = PATIENCE_SECONDS,

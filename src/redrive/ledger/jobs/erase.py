@@ -21,7 +21,9 @@ from ..model import DEAD, DONE, LEASED, PRUNED, READY
 from ..store.counters import add
 from . import dead_letters
 from .user_mentions import (
+    KEY_PARTS,
     audit_mentions,
+    escape,
     mentions,
     name_of,
     open_backfills,
@@ -32,8 +34,6 @@ from .user_mentions import (
 
 MAX_STEP_ROWS = 500
 """Jobs or dead letters that are erased in one transaction."""
-KEY_PARTS = 5
-"""Parts of a job key: domain:user:entity:operation:version."""
 
 
 class UserData(NamedTuple):
@@ -178,7 +178,7 @@ def _rows_of(
     *columns: ColumnElement[Any],
 ) -> Iterator[Any]:
     """Yield rows of this user: found by text, then checked."""
-    escaped = user.replace("%", "%25").replace(":", "%3A")
+    escaped = escape(user)
     spellings = {json.dumps(user)[1:-1], json.dumps(user, ensure_ascii=False)[1:-1]}
     conditions = [ids.contains(text, autoescape=True) for text in spellings]
     selected = [*columns, ids.label("ids_")]

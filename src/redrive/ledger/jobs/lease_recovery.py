@@ -71,8 +71,7 @@ def after_lease_expiry(
         return ExpiredJob(DEAD, crashes, priority, True, "attempts")
     if alive:
         return ExpiredJob(READY, crashes, priority, True, "lost_lease")
-    is_quarantined = crashes >= QUARANTINE_CRASHES
-    next_priority = QUARANTINE if is_quarantined else priority
+    next_priority = QUARANTINE if crashes >= QUARANTINE_CRASHES else priority
     return ExpiredJob(READY, crashes, next_priority, True, "lost_worker")
 
 

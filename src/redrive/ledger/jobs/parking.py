@@ -65,9 +65,7 @@ def park(session: Session, name: str, /, *, signature: str, reason: str, seconds
             updated_at=now,
         )
         if is_parked:
-            what = {"kind": name, "signature": signature}
-            actor = audit.REDRIVE_ACTOR
-            audit.write(session, actor=actor, action="kind.park", because=reason, what=what)
+            audit.write_automatic(session, "kind.park", reason, kind=name, signature=signature)
         return is_parked
 
 
@@ -122,9 +120,7 @@ def unpark(session: Session, name: str, /, *, because: str) -> bool:
             updated_at=now_on(session),
         )
         if was_parked:
-            what = {"kind": name}
-            actor = audit.REDRIVE_ACTOR
-            audit.write(session, actor=actor, action="kind.unpark", because=because, what=what)
+            audit.write_automatic(session, "kind.unpark", because, kind=name)
         return was_parked
 
 

@@ -57,8 +57,7 @@ class SpillToJob:
         def spill(spilled: Spilled) -> str:
             key = key_of(spilled)
             payload = to_bytes(arguments.dump(spilled.args, spilled.kwargs))
-            job = new_job(self._kind, key, payload, spilled)
-            return str(self._ledger().submit(job).id)
+            return str(self._ledger().submit(new_job(self._kind, key, payload, spilled)).id)
 
         return spill
 

@@ -362,8 +362,7 @@ class Sweeps:
         is_created = (sweep_item.c.sweep_id == sweep_id, sweep_item.c.outcome == "made")
         query = select(job.c.state, func.count()).select_from(_ITEMS_WITH_JOBS).where(*is_created)
         with self._read.use() as session:
-            rows = session.core.execute(query.group_by(job.c.state))
-            return {row[0]: row[1] for row in rows}
+            return {row[0]: row[1] for row in session.core.execute(query.group_by(job.c.state))}
 
     def canary(self, current: Sweep, /) -> Canary:
         """Return the progress of the first jobs of a sweep."""
@@ -416,9 +415,7 @@ def _step(session: Session, sweep_id: int) -> SweepStep:
         plan = plan_step(current, _read_canary(connection, current), early)
         if plan.halt is not None:
             _update(connection, sweep_id, now, state="halted", reason=plan.halt)
-            what = {"sweep": sweep_id}
-            actor = audit.REDRIVE_ACTOR
-            audit.write(session, actor=actor, action="sweep.halt", because=plan.halt, what=what)
+            audit.write_automatic(session, "sweep.halt", plan.halt, sweep=sweep_id)
             return SweepStep(_require(connection, sweep_id), {}, {}, 0.0)
         if not plan.items:
             return SweepStep(current, {}, {}, plan.wait)

@@ -77,7 +77,7 @@ class Name(NamedTuple):
 def name_of(user: str, /) -> Name:
     """Return the name with a new pseudonym."""
     in_json = (json.dumps(user)[1:-1], json.dumps(user, ensure_ascii=False)[1:-1])
-    written = {user, _escape(user), *in_json, quote(user, safe="")}
+    written = {user, escape(user), *in_json, quote(user, safe="")}
     spellings = tuple(sorted(written, key=lambda each: (-len(each), each)))
     alternatives = "|".join(map(re.escape, spellings))
     word = rf"(?<![\w-])(?<!\w\.)(?P<name>{alternatives})(?![\w-])(?!\.\w)"
@@ -85,7 +85,7 @@ def name_of(user: str, /) -> Name:
     return Name(user, spellings, re.compile(rf"{_TIME}|{word}"), f"erased-{digest[:16]}")
 
 
-def _escape(user: str) -> str:
+def escape(user: str) -> str:
     """Return the user as it is written in a key."""
     return user.replace("%", "%25").replace(":", "%3A")
 
@@ -123,7 +123,7 @@ def in_signature(name: Name, text: str, /) -> str:
 def in_item(name: Name, text: str, /) -> str:
     """Replace the name in a key of this user. With a common name, only in a whole key."""
     parts = text.split(":")
-    if len(parts) < (KEY_PARTS if name.is_common else 2) or parts[1] != _escape(name.user):
+    if len(parts) < (KEY_PARTS if name.is_common else 2) or parts[1] != escape(name.user):
         return text
     return ":".join((parts[0], name.pseudonym, *parts[2:]))
 

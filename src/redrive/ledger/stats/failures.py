@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import (
     Connection,
@@ -284,40 +284,27 @@ def delete_old(session: Session, /) -> int:
 
 def imbalance(connection: Connection, /) -> list[str]:
     """Return where the groups differ from the dead letters. Reads every pending dead letter."""
-    counted, stored = _pending_by_group(connection)
-    problems = []
-    for group in sorted(counted.keys() | stored.keys()):
-        (pending, blocked), (rows, rows_blocked) = (
-            counted.get(group, (0, 0)),
-            stored.get(group, (0, 0)),
-        )
-        if (pending, blocked) != (rows, rows_blocked):
-            kind, signature = group
-            problems.append(
-                f"failures of {kind} like {signature!r}: {pending} pending are counted "
-                f"({blocked} blocked), and there are {rows} ({rows_blocked})"
-            )
-    return problems
+    return [
+        f"failures of {kind} like {signature!r}: {counted[0]} pending are counted "
+        f"({counted[1]} blocked), and there are {stored[0]} ({stored[1]})"
+        for (kind, signature), counted, stored in _differences(connection)
+    ]
 
 
 def drift_from_rows(connection: Connection, /) -> dict[FailureGroup, FailureDelta]:
     """Return the changes that make the groups agree with the dead letters."""
-    counted, stored = _pending_by_group(connection)
-    drift: dict[FailureGroup, FailureDelta] = {}
-    for group in sorted(counted.keys() | stored.keys()):
-        pending, blocked = counted.get(group, (0, 0))
-        rows, rows_blocked = stored.get(group, (0, 0))
-        if (pending, blocked) != (rows, rows_blocked):
-            drift[group] = FailureDelta(pending=rows - pending, blocked=rows_blocked - blocked)
-    return drift
+    return {
+        group: FailureDelta(pending=stored[0] - counted[0], blocked=stored[1] - counted[1])
+        for group, counted, stored in _differences(connection)
+    }
 
 
-_Pending = dict[FailureGroup, tuple[int, int]]
-"""Pending dead letters of each group, and how many of them are blocked."""
+_Counts: TypeAlias = tuple[int, int]
+"""Pending dead letters, and how many of them are blocked."""
 
 
-def _pending_by_group(connection: Connection) -> tuple[_Pending, _Pending]:
-    """Return the pending dead letters as counted, and as stored."""
+def _differences(connection: Connection) -> Iterator[tuple[FailureGroup, _Counts, _Counts]]:
+    """Yield groups whose counters differ from the dead letters: as counted, and as stored."""
     names = ("kind", "signature", "pending", "blocked")
     rows = union_all(
         select(*(failure.c[name] for name in names)),
@@ -333,10 +320,10 @@ def _pending_by_group(connection: Connection) -> tuple[_Pending, _Pending]:
         .group_by(*group)
     )
     in_counters, in_rows = (
-        {
-            (kind, signature): (int(pending), int(blocked))
-            for kind, signature, pending, blocked in connection.execute(query)
-        }
+        {(row[0], row[1]): (int(row[2]), int(row[3])) for row in connection.execute(query)}
         for query in (counted, stored)
     )
-    return in_counters, in_rows
+    for name in sorted(in_counters.keys() | in_rows.keys()):
+        pair = (in_counters.get(name, (0, 0)), in_rows.get(name, (0, 0)))
+        if pair[0] != pair[1]:
+            yield name, *pair

@@ -150,7 +150,16 @@ def fold_failures(session: Session, /) -> int:
         for group in sorted(groups):  # sorted, so that concurrent folds cannot deadlock
             connection.execute(_ADD_GROUP, groups[group]._asdict())
         for slot in sorted(slots):
-            names = ("slot", "kind", "signature", "tries", "died")
-            values = dict(zip(names, (*slot, *slots[slot]), strict=True))
-            connection.execute(_ADD_SLOT, values)
+            number, kind, signature = slot
+            tries, died = slots[slot]
+            connection.execute(
+                _ADD_SLOT,
+                {
+                    "slot": number,
+                    "kind": kind,
+                    "signature": signature,
+                    "tries": tries,
+                    "died": died,
+                },
+            )
     return len(rows)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import bindparam, case, select, update
 
 from ...db.compiled import BatchRunner, compile_sqlite, sql_int
 from ...db.tables import job
-from ...model import LEASED, QUARANTINE, READY, Lease, lease_key
+from ...model import LEASED, QUARANTINE, READY, Lease, Settlement, lease_key
 from ...timestamps import MICROSECONDS
 from ..protocol import ClaimOptions
 
@@ -133,15 +133,22 @@ def start(run: BatchRunner, leases: Sequence[Lease], now: int, /) -> list[Lease]
     ]
 
 
-def id_ranges(leases: Sequence[Lease], /) -> list[tuple[int, int, int, int]]:
-    """Group leases of one claim with consecutive ids: first id, last id, fence and token."""
+def id_ranges(leases: Iterable[Lease | Settlement], /) -> list[tuple[int, int, int, int]]:
+    """Group leases of one claim with consecutive ids: first id, last id, fence and token.
+
+    Jobs that were stored and started together have consecutive ids. A statement for each job would
+    let other threads run in between.
+    """
     ranges: list[tuple[int, int, int, int]] = []
-    for job_id, fence, token in sorted(map(lease_key, leases)):
-        if ranges and ranges[-1][1:] == (job_id - 1, fence, token):
-            ranges[-1] = (ranges[-1][0], job_id, fence, token)
-        else:
-            ranges.append((job_id, job_id, fence, token))
-    return ranges
+    first = last = fence = token = -1
+    for job_id, of_fence, of_token in sorted(map(lease_key, leases)):
+        if job_id == last + 1 and of_fence == fence and of_token == token:
+            last = job_id
+            continue
+        if last >= 0:
+            ranges.append((first, last, fence, token))
+        first, last, fence, token = job_id, job_id, of_fence, of_token
+    return [*ranges, (first, last, fence, token)] if last >= 0 else ranges
 
 
 def renew(run: BatchRunner, leases: Sequence[Lease], seconds: float, now: int, /) -> list[Lease]:

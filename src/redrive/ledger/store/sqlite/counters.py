@@ -70,5 +70,4 @@ def add_failures(run: Runner, changes: Mapping[FailureGroup, FailureDelta], now:
         run.execute(ADD_FAILURE, (kind, signature, *counts, now, now, change.job_id, change.error))
         if change.tries or change.died:
             for name in (signature, ALL_SIGNATURES):
-                values = (slot_of_micros(now), kind, name, change.tries, change.died)
-                run.execute(ADD_SLOT, values)
+                run.execute(ADD_SLOT, (slot_of_micros(now), kind, name, change.tries, change.died))

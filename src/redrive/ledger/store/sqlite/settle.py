@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, case, func, insert, null, update
@@ -22,10 +21,10 @@ from ...stats.failure_groups import (
 )
 from ...timestamps import MICROSECONDS, to_micros
 from ...validation import storable_text
-from .claim import IS_HELD, IS_HELD_RANGE, RANGE_PARAMETERS
+from .claim import IS_HELD, IS_HELD_RANGE, RANGE_PARAMETERS, id_ranges
 from .counters import add_all, add_failures
 
-MAX_RANGES = 9
+MAX_RANGES = 10
 """With more ranges of ids, `executemany` is faster."""
 
 _done = update(job).values(state=sql_int(DONE), lease_until=null(), ended_at=bindparam("now"))
@@ -98,10 +97,6 @@ REPLAY_DONE = compile_sqlite(
     *("now", "of_id"),
 )
 
-_by_id = itemgetter(0)
-_success_fields = itemgetter(0, 1, Settlement._fields.index("result"), -1)
-"""Id, fence, result and token."""
-
 
 def settle_successes(run: BatchRunner, done: Sequence[Settlement], now: int, /) -> bool:
     """Settle a batch of plain successes. The caller updates the counters.
@@ -114,38 +109,12 @@ def settle_successes(run: BatchRunner, done: Sequence[Settlement], now: int, /) 
     if len(done) == 1:
         only = done[0]
         return run.execute(SETTLE_DONE, (now, only.result, *lease_key(only))).rowcount == 1
-    ranges = None if done[0].result is not None else _id_ranges(done)
-    if ranges is None:
+    if all(each.result is None for each in done) and len(ranges := id_ranges(done)) <= MAX_RANGES:
+        count = sum(run.execute(SETTLE_DONE_RANGE, (now, *ids)).rowcount for ids in ranges)
+    else:
         rows = [(now, each.result, *lease_key(each)) for each in done]
         count = run.executemany(SETTLE_DONE, rows).rowcount
-    else:
-        count = sum(run.execute(SETTLE_DONE_RANGE, (now, *ids)).rowcount for ids in ranges)
     return count == len(done)
-
-
-def _id_ranges(done: Sequence[Settlement]) -> list[tuple[int, int, int, int]] | None:
-    """Group settlements with consecutive ids: first id, last id, fence and token.
-
-    Jobs that were stored and started together have consecutive ids. A statement for each job would
-    let other threads run in between.
-
-    Returns:
-        None if there are many ranges, or a job has a result.
-    """
-    ranges: list[tuple[int, int, int, int]] = []
-    first = last = fence = token = -1
-    for job_id, of_fence, result, of_token in sorted(map(_success_fields, done), key=_by_id):
-        if result is not None:
-            return None
-        if job_id == last + 1 and of_fence == fence and of_token == token:
-            last = job_id
-            continue
-        if last >= 0:
-            ranges.append((first, last, fence, token))
-        first, last, fence, token = job_id, job_id, of_fence, of_token
-        if len(ranges) > MAX_RANGES:
-            return None
-    return [*ranges, (first, last, fence, token)]
 
 
 def settle(run: BatchRunner, settlements: Sequence[Settlement], now: int, /) -> list[Settlement]:

@@ -86,8 +86,9 @@ class SqliteJobStore:
             late = [] if is_plain else settle.settle(raw, settlements, now)
             result = None
             if not is_plain or settle.settle_successes(raw, settlements, now):
-                done = settlements if is_plain else ()
-                result = receive.receive_new(raw, events, quota, done, now)
+                result = receive.receive_new(
+                    raw, events, quota, settlements if is_plain else (), now
+                )
             if result is None:
                 raw.execute("ROLLBACK")
                 raw.execute(BEGIN)
