@@ -37,7 +37,7 @@ from .parking import ParkedTypes
 from .quarantine import Quarantine
 from .status import WorkerOptions
 from .turn import POLL_SECONDS, NextDuePoll, SubmissionSignal, TurnState, next_turn_at, plan_turn
-from .work_source import SourceExecutors, WorkSource, WorkSources
+from .work_source import MAX_LOCK_SECONDS, SourceExecutors, WorkSource, WorkSources
 
 WAITING_JOB_SECONDS = 0.05
 """Time until another thread is woken for a short job that waits for a thread."""
@@ -147,8 +147,9 @@ class Dispatcher:
             now=self.maintenance.now,
         )
         source_executors = SourceExecutors(lambda: self._executors.loop, self._wake_up.set)
+        lock_seconds = min(MAX_LOCK_SECONDS, options.lease_seconds / 4)
         for source in work_sources:
-            source.attach(options.name, ledger, source_executors)
+            source.attach(options.name, ledger, source_executors, lock_seconds=lock_seconds)
         self._sources = WorkSources(work_sources, self.failing)
 
     # ---- for other threads ----

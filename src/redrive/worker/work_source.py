@@ -17,6 +17,8 @@ from ..ledger.ledger import Ledger
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 5.0
 """First and longest pause of a source that fails."""
+MAX_LOCK_SECONDS = 2.0
+"""How long a source waits for a lock, and at most a quarter of a job's lease."""
 
 
 class SourceExecutors:
@@ -83,13 +85,17 @@ class WorkSource(Protocol):
     def counts(self) -> Mapping[str, int]:
         """Running work, and ended work by outcome. Any thread may read it."""
 
-    def attach(self, worker: str, ledger: Ledger, executors: SourceExecutors, /) -> None:
+    def attach(
+        self, worker: str, ledger: Ledger, executors: SourceExecutors, /, *, lock_seconds: float
+    ) -> None:
         """Set what the worker provides, before the first turn.
 
         Args:
             worker: Name of the worker, for leases.
             ledger: For the ledger thread only. The connections of jobs may all be in use.
             executors: Run the attempts.
+            lock_seconds: How long a transaction may wait for a lock. The ledger thread renews the
+                leases of jobs, so it must not wait for a suspended process that holds a lock.
         """
 
     def turn(self, now: datetime, /, *, is_stopping: bool = False) -> float:

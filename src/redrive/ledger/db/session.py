@@ -76,16 +76,24 @@ class Session:
     # --- Transactions
 
     @contextmanager
-    def transaction(self, verb: str, /, *, bound: int | None = None) -> Iterator[Connection]:
+    def transaction(
+        self, verb: str, /, *, bound: int | None = None, lock_seconds: float | None = None
+    ) -> Iterator[Connection]:
         """Commit everything inside together, or nothing.
 
         Args:
             verb: Names the crash points before and after the commit. "caller": the transaction is
                 the caller's, so statements may take any time.
             bound: Seconds that one statement may take on Postgres, or NO_LIMIT. None: the default.
+            lock_seconds: How long a statement waits for a lock on Postgres. None: as long as it may
+                take. SQLite has one lock for all writers, and heartbeats wait for it too, so a
+                shorter wait would not help there.
         """
         is_lent = verb == "caller"
-        self.raw.execute(self._begin_lent if is_lent else self._begin)
+        begin = self._begin_lent if is_lent else self._begin
+        if lock_seconds is not None and not self.sqlite:
+            begin = f"{begin}; SET LOCAL lock_timeout = '{max(1, round(lock_seconds * 1000))}ms'"
+        self.raw.execute(begin)
         if is_lent:
             self.expect_nothing()
         elif bound is not None:

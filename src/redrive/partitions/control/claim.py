@@ -71,31 +71,31 @@ class Offer(NamedTuple):
     of: Range | None
 
 
-def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float, /) -> list[Lease]:
-    """Lease up to so many."""
+def has_candidates(session: Session, desk: Desk, most: int, /) -> bool:
+    """Return whether a claim may find work. Locks nothing, so that idle workers do not delay others."""
     desk.after, desk.expired = None, []
-    if most < 1 or not desk.terms:
-        return []
-    if _offers(session, desk, most, None) == ([], []):  # a look without a lock: an idle tick holds nobody up
-        return []
-    with session.transaction("partition.claim"):
-        now = now_on(session)
-        held = hold_sources(session, {name for name, _ in desk.terms}, now)
-        _tell_resumed(desk, held)
-        offers, halting = _offers(session, desk, most, now, hold=True)
-        for one, because in halting:
-            sweeps.halt(session, one, because, now)
-        active = _active(session)
-        of_dataset = {one.dataset: one.concurrency - active.get(one.dataset, 0) for one in desk.terms.values()}
-        at_source, probes = _sources(desk, active, held, now)
-        rates = rated(session, desk.terms, held, now)
-        rates.narrow(of_dataset, at_source)
-        counts = desk.turns.choose([one.stream for one in offers], most, of_dataset, at_source, now)
-        chosen = list(zip(offers, counts, strict=True))
-        leases = _leased(session, desk, chosen, probes, worker, timedelta(seconds=seconds), now)
-        rates.spend(session, leases, now)
-        desk.look_after(rates.after({offer.stream.dataset for offer, many in chosen if len(offer.stream.dues) > many}))
-        return leases
+    return most > 0 and bool(desk.terms) and _offers(session, desk, most, None) != ([], [])
+
+
+def claimed(session: Session, desk: Desk, most: int, worker: str, seconds: float, /) -> list[Lease]:
+    """Lease up to so many, in the open transaction."""
+    now = now_on(session)
+    held = hold_sources(session, {name for name, _ in desk.terms}, now)
+    _tell_resumed(desk, held)
+    offers, halting = _offers(session, desk, most, now, hold=True)
+    for one, because in halting:
+        sweeps.halt(session, one, because, now)
+    active = _active(session)
+    of_dataset = {one.dataset: one.concurrency - active.get(one.dataset, 0) for one in desk.terms.values()}
+    at_source, probes = _sources(desk, active, held, now)
+    rates = rated(session, desk.terms, held, now)
+    rates.narrow(of_dataset, at_source)
+    counts = desk.turns.choose([one.stream for one in offers], most, of_dataset, at_source, now)
+    chosen = list(zip(offers, counts, strict=True))
+    leases = _leased(session, desk, chosen, probes, worker, timedelta(seconds=seconds), now)
+    rates.spend(session, leases, now)
+    desk.look_after(rates.after({offer.stream.dataset for offer, many in chosen if len(offer.stream.dues) > many}))
+    return leases
 
 
 def _tell_resumed(desk: Desk, held: Mapping[str, Held]) -> None:

@@ -26,7 +26,7 @@ from ..retry_schedule import Terms
 from ..store.frozen_selection import Picked
 from ..store.rows import Opened, opened
 from . import backfill, markers, release, requeue, source_health, sweeps
-from .claim import Desk, Expired, claimed
+from .claim import Desk, Expired, claimed, has_candidates
 from .fair_share import Turns
 from .requeue import Order, Step
 from .sweeps import CANCELLED, RUNNING, Grid, Range
@@ -41,15 +41,34 @@ class Control:
     """The control plane of some datasets. Several at once, in any number of processes, are safe. Threads may share one; a
     forked child makes its own. Its methods block."""
 
-    def __init__(self, ledger: Opened, terms: Iterable[Terms], /, *, draw: Callable[[], float] = random.random) -> None:
-        """draw: where chance comes from."""
+    def __init__(
+        self,
+        ledger: Opened,
+        terms: Iterable[Terms],
+        /,
+        *,
+        draw: Callable[[], float] = random.random,
+        lock_seconds: float | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            ledger: The ledger.
+            terms: The datasets.
+            draw: Returns a random number from 0 to 1.
+            lock_seconds: How long a transaction waits for a lock on Postgres. None: as long as a statement may take.
+        """
         self._ledger = opened(ledger)
+        self._lock_seconds = lock_seconds
         self._desk = Desk({one.dataset: one for one in terms}, Turns(draw), draw)
         self._lock = Lock()
 
     @contextmanager
     def _do(self, verb: str) -> Iterator[Session]:
-        with self._ledger().connections.write.use() as session, session.transaction(f"partition.{verb}"):
+        with (
+            self._ledger().connections.write.use() as session,
+            session.transaction(f"partition.{verb}", lock_seconds=self._lock_seconds),
+        ):
             yield session
 
     # ---- for a worker ----
@@ -59,7 +78,10 @@ class Control:
         validation.check_name("worker", worker, validation.MAX_KIND_BYTES)
         seconds = positive("lease", lease)
         with self._lock, self._ledger().connections.write.use() as session:
-            return claimed(session, self._desk, most, worker, seconds)
+            if not has_candidates(session, self._desk, most):
+                return []
+            with session.transaction("partition.claim", lock_seconds=self._lock_seconds):
+                return claimed(session, self._desk, most, worker, seconds)
 
     @property
     def soon(self) -> float | None:

@@ -35,16 +35,26 @@ KNOWN = 2000
 class Authority:
     """For a validator: gives its verdicts their effect. Threads may share one, and so may forked children. Its methods block."""
 
-    def __init__(self, ledger: Opened, terms: Iterable[Terms], /) -> None:
-        """terms: the datasets, for when a rejected partition is tried again."""
+    def __init__(self, ledger: Opened, terms: Iterable[Terms], /, *, lock_seconds: float | None = None) -> None:
+        """Prepare.
+
+        Args:
+            ledger: The ledger.
+            terms: The datasets, for when a rejected partition is retried.
+            lock_seconds: How long a transaction waits for a lock on Postgres. None: as long as a statement may take.
+        """
         self._ledger = opened(ledger)
+        self._lock_seconds = lock_seconds
         self._policies = {one.dataset: one.policy for one in terms}
 
     def judge(self, verdicts: Sequence[Verdict], /) -> list[Judged]:
         """Give these their effect, all or none; what each came to. A verdict that was given before changes nothing."""
         if not verdicts:
             return []
-        with self._ledger().connections.write.use() as session, session.transaction("partition.judge"):
+        with (
+            self._ledger().connections.write.use() as session,
+            session.transaction("partition.judge", lock_seconds=self._lock_seconds),
+        ):
             return _judge(session, verdicts, self._policies)
 
     def rollback(self, partition: Partition, run_id: str, /, *, actor: str, because: str) -> Facts:

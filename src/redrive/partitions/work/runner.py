@@ -76,11 +76,27 @@ class PartitionRunner:
 
     # ---- for the dispatcher ----
 
-    def attach(self, worker: str, ledger: Ledger, executors: SourceExecutors, /) -> None:
-        """Set the name of the worker, its ledger and its executors, before the first turn."""
+    def attach(
+        self,
+        worker: str,
+        ledger: Ledger,
+        executors: SourceExecutors,
+        /,
+        *,
+        lock_seconds: float | None = None,
+    ) -> None:
+        """Set the name of the worker, its ledger and its executors, before the first turn.
+
+        Args:
+            worker: Name of the worker.
+            ledger: For the ledger thread only.
+            executors: Run the extractions.
+            lock_seconds: How long a transaction may wait for the row of a source or partition.
+        """
         self._worker, self._executors = worker, executors
         terms = [extraction.terms for extraction in self._extractions.values()]
-        self._control, self._authority = Control(ledger, terms), Authority(ledger, terms)
+        self._control = Control(ledger, terms, lock_seconds=lock_seconds)
+        self._authority = Authority(ledger, terms, lock_seconds=lock_seconds)
         self._outages = Outages(self._parking, self._control.is_only_customer)
 
     @property
@@ -104,13 +120,14 @@ class PartitionRunner:
         return {"running": len(self._held)} | {name: self._counts[name] for name in OUTCOMES}
 
     def turn(self, now: datetime, /, *, is_stopping: bool = False) -> float:
-        """Settle ended extractions, renew leases, and claim as many partitions as fit.
+        """Renew leases, settle ended extractions, and claim as many partitions as fit.
 
         Returns:
             Seconds until the next turn if nothing happens before.
         """
-        self._settle(now, is_stopping=is_stopping)
+        # Leases first: to renew them needs no row of a source, which another process may have locked.
         self._renew()
+        self._settle(now, is_stopping=is_stopping)
         free = self._max_running - len(self._held)
         if not is_stopping and free > 0 and self._claim(free) == free:
             return 0.0
