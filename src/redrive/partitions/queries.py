@@ -11,12 +11,12 @@ from sqlalchemy import exists, func, select
 
 from ..ledger.db.clock import now_on
 from ..ledger.db.compiled import sql_int
-from ..ledger.db.partition_tables import TROUBLE, partition, rollup, run, work
+from ..ledger.db.partition_tables import TROUBLE, partition, rollup, run
 from .control import backfill, explain, progress, source_health, sweeps
 from .control.progress import GridPlan, Progress
 from .control.sweeps import Grid
 from .key import Day, Partition, span
-from .model import LANES, SHADES, Cell, Explanation, Facts, Lane, Marker, Run, RunState, Selection, Shade, Source
+from .model import SHADES, Cell, Explanation, Facts, Lane, Marker, Run, RunState, Selection, Shade, Source
 from .retry_schedule import Terms
 from .store import frozen_selection, overview, queries, schedule_runs
 from .store.frozen_selection import Picked, Verb
@@ -144,19 +144,6 @@ class Register:
         with self._reading() as session:
             found = {row[0] or "no verdict": row[1] for row in session.core.execute(query)}
         return dict(sorted(found.items(), key=lambda one: -one[1]))
-
-    def lanes(self) -> dict[tuple[str, str, Lane], tuple[int, int]]:
-        """Of each dataset and lane: how many wait, due or not, and how many are running. Reads all that is queued."""
-        busy = work.c.lease_until.is_not(None)
-        query = select(work.c.source, work.c.query_name, work.c.lane, busy, func.count())
-        found: dict[tuple[str, str, Lane], tuple[int, int]] = {}
-        with self._reading() as session:
-            for of, name, lane, leased, many in session.core.execute(
-                query.group_by(work.c.source, work.c.query_name, work.c.lane, busy)
-            ):
-                ready, running = found.get((of, name, LANES[lane]), (0, 0))
-                found[of, name, LANES[lane]] = (ready, running + many) if leased else (ready + many, running)
-        return found
 
     def schedules(self) -> dict[tuple[str, str], Fired]:
         """Return the schedules of datasets that workers stored, by source and query."""

@@ -17,7 +17,7 @@ from redrive.ops import Operator
 from redrive.partitions import Partition, Sink
 from redrive.partitions.control.plane import Control
 from redrive.partitions.queries import Register
-from tests.acceptance.partitions.world import SINCE, backfill, counts, told, until
+from tests.acceptance.partitions.world import SINCE, backfill, counts, told, until, work_counts
 
 
 def slow_orders(app: App) -> tuple[threading.Event, threading.Event]:
@@ -44,10 +44,10 @@ def test_a_worker_that_stops_gives_back_what_has_not_ended(app: App) -> None:
     backfill(app, "orders", "visits", customers=("acme",), until=SINCE)
     worker = app.worker(threads=2, drain=0.05)
     with worker:
-        until(lambda: sum(leased for _, leased in Register(app.ledger).lanes().values()) == 2)
+        until(lambda: work_counts(app)[1] == 2)
         began.wait(30)
     gate.set()
-    assert sum(leased for _, leased in Register(app.ledger).lanes().values()) == 0
+    assert work_counts(app)[1] == 0
     for query in ("orders", "visits"):
         (run,) = Register(app.ledger).history(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
         assert (run.state, run.note) == ("returned", "stopped")

@@ -6,7 +6,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from sqlalchemy import func, select
+
 from redrive import App, RetryPolicy
+from redrive.ledger.db.partition_tables import work
 from redrive.partitions import row_count
 from redrive.partitions.control.plane import Control
 from redrive.partitions.control.sweeps import Grid
@@ -32,6 +35,15 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.005)
+
+
+def work_counts(app: App) -> tuple[int, int]:
+    """Return the number of queued and of leased partitions."""
+    is_leased = work.c.lease_until.is_not(None)
+    with app.ledger.reading() as connection:
+        rows = connection.execute(select(is_leased, func.count()).group_by(is_leased))
+        counts = {bool(leased): count for leased, count in rows}
+    return counts.get(False, 0), counts.get(True, 0)
 
 
 def counts(app: App, query: str = "orders") -> dict[str, int]:

@@ -6,10 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from redrive.backoff import fixed
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
+from redrive.ledger.db.partition_tables import work
 from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from redrive.partitions import queries
 from redrive.partitions.control import verdicts
@@ -287,7 +289,8 @@ def test_history_and_find_go_page_by_page(world: World) -> None:
     assert world.register.find(Selection(min_attempts=2)) == []
     assert world.register.find(Selection(customers=["nobody"])) == []
     assert world.register.reasons() == {"row_count": 10}
-    assert world.register.lanes() == {("crm", "orders", "backfill"): (10, 0)}
+    with world.ledger.reading() as connection:
+        assert connection.execute(select(work.c.lane, work.c.lease_until)).all() == [(2, None)] * 10
     days = world.register.days("crm", "orders", "c1", DAY, DAY + timedelta(days=9))
     assert list(days) == [DAY, DAY + timedelta(days=1)]
 
