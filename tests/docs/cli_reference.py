@@ -71,7 +71,7 @@ def page() -> str:
     """The whole page."""
     sections: dict[str, list[str]] = {}
     for name, lazy in COMMANDS.items():
-        if lazy.module == name:
+        if not lazy.help.startswith("Alias of "):
             sections.setdefault(lazy.section, []).append(name)
     parts = [HEAD]
     for title, names in sections.items():
