@@ -22,6 +22,7 @@ from ..render.timeline import timeline
 MULTIPLIED = 1
 WIDEST = 120
 """Columns of a timeline, also where the output is not cut."""
+UNDECLARED = "Retries of clients that a function calls are not included. To see those of a client, pass it: module:client."
 NARROW = 76
 """Below so many columns, the table of the layers leaves out what the advice says anyway."""
 
@@ -90,12 +91,12 @@ def _kinds(source: str, stacks: Sequence[Stack], as_json: bool) -> NoReturn:
         for one in stacks:
             made = pairs()
             made.add_row("by workers", _by_workers(one.durable.layers[0]))
-            made.add_row("in process", "one attempt, no retries" if one.inside is None else _sentence(one.inside))
+            made.add_row("in process", "one attempt, as declared by the app" if one.inside is None else _sentence(one.inside))
             body: list[RenderableType] = [made]
             if one.inside is not None and one.inside.advice:
                 body.append(_advice(one.inside.advice))
             shown += [heading(one.kind), Padding(Group(*body), (0, 0, 0, 2), expand=False), ""]
-        show(out, Group(*shown[:-1]))
+        show(out, Group(*shown, Text(UNDECLARED, style="dim")))
     raise typer.Exit(MULTIPLIED if any(one.inside is not None and one.inside.multiplies for one in stacks) else 0)
 
 

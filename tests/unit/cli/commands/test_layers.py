@@ -182,7 +182,9 @@ def test_an_app_is_shown_kind_by_kind(tmp_path: Path, monkeypatch: pytest.Monkey
         "mail.archive",
         "mail.send",
         "mail.tidy",
+        "Retries of clients that a function calls are not included. To see those of a client, pass it: module:client.",
     ]
+    assert "in process  one attempt, as declared by the app" in printed
     assert "by workers  3 attempts, after 5.5 s, 33 s at most; no time limit" in printed
     assert "by workers  6 attempts, after 5.5 min, 33 min, 132 min, 132 min, 132 min at most; no time limit" in printed
     assert "in process  Worst case: 3 attempts in total for one call" in printed
