@@ -182,8 +182,15 @@ class Command(Generic[P, R_co]):
 
         Raises:
             LookupError: This command has no such job.
+            ValueError: The id is not a number.
         """
-        row = self._gateway.ledger.get(int(job_id))
+        try:
+            number = int(job_id)
+        except ValueError:
+            raise ValueError(
+                f"{self.name}: invalid job id {job_id!r}; pass the `id` of a job, such as '17'"
+            ) from None
+        row = self._gateway.ledger.get(number)
         if row is None or row.kind != self.name:
             raise LookupError(f"{self.name} has no job {job_id}")
         return self._gateway.job(row)

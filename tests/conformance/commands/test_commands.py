@@ -143,6 +143,8 @@ def test_a_job_is_found_by_its_id(app: App) -> None:
     for unknown in ("999", odd.id):
         with pytest.raises(LookupError, match=f"receipts.send has no job {unknown}"):
             send.job(unknown)
+    with pytest.raises(ValueError, match="receipts.send: invalid job id 'zzz'; pass the `id` of a job"):
+        send.job("zzz")
 
 
 def test_the_result_of_a_discarded_or_pruned_job(app: App) -> None:
