@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -182,6 +182,28 @@ class Completer:
             self._dead_records.append((result.lease, outcome.record, fields))
         else:
             emit("late" if result.is_late else outcome.record, fields)
+
+    def record_recovered(self, job_ids: Sequence[int], /) -> None:
+        """Count and log the jobs that became dead letters because their leases expired."""
+        letters: Sequence[Any] = ()
+        with suppress(Exception):  # they are in the ledger, and a log record is not worth a turn
+            if job_ids:
+                with self._ledger.reading() as connection:
+                    letters = dead_letters.of_jobs(connection, job_ids)
+        for letter in letters:
+            self.counts["dead"] += 1
+            emit(
+                "giveup",
+                {
+                    "operation": letter.kind,
+                    "job_id": str(letter.job_id),
+                    "attempt": letter.attempts,
+                    "idempotency_key": letter.key,
+                    "reason": letter.reason,
+                    "error": letter.error,
+                    "dlq_id": str(letter.id),
+                },
+            )
 
     def emit_dead_records(self) -> None:
         """Emit the records of dead letters, with their ids. Call it when the ledger has them."""

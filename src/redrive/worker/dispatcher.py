@@ -345,7 +345,8 @@ class Dispatcher:
             self._state.signal.set()
         self.parked.refresh(parked)
 
-    def _on_jobs_recovered(self) -> None:
+    def _on_jobs_recovered(self, job_ids: Sequence[int]) -> None:
+        self.completer.record_recovered(job_ids)
         self._state.signal.set()
         self._quarantine.look_soon()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any, NamedTuple
@@ -59,13 +59,14 @@ class MaintenanceEvents(NamedTuple):
     Attributes:
         heartbeat_info: Returns the data to store with a heartbeat.
         on_leases_lost: Called with leases that could not be renewed.
-        on_jobs_recovered: Called when jobs may have become claimable.
+        on_jobs_recovered: Called with the ids of jobs whose leases expired. They are claimable
+            again, or dead letters. Without ids if jobs may be claimable for another reason.
         on_parked: Called with the parked job types.
     """
 
     heartbeat_info: Callable[[], Mapping[str, Any]]
     on_leases_lost: Callable[[list[Lease]], None]
-    on_jobs_recovered: Callable[[], None]
+    on_jobs_recovered: Callable[[Sequence[int]], None]
     on_parked: Callable[[dict[str, ParkedKind]], None]
 
 
@@ -220,7 +221,7 @@ class Maintenance:
         self._may_be_set_back = False
         if seconds:
             emit("clock_set_back", {"worker": self._name, "seconds": round(seconds, 3)})
-            self._events.on_jobs_recovered()
+            self._events.on_jobs_recovered(())
 
     # ---- leases ----
 
@@ -263,8 +264,8 @@ class Maintenance:
         # With a clock that is ahead, leases of live workers would seem expired.
         if not self.clocks.checked or monotonic() < self._recover_from:
             return
-        if self._ledger.reap(trusts=self._is_clock_plausible):
-            self._events.on_jobs_recovered()
+        if job_ids := self._ledger.reap(trusts=self._is_clock_plausible):
+            self._events.on_jobs_recovered(job_ids)
 
     def _is_clock_plausible(self, now: datetime) -> bool:
         """Return whether the ledger's clock is where it should be.

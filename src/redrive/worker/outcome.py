@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sysconfig
 from asyncio import CancelledError
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from itertools import dropwhile
 from pathlib import Path
 from traceback import walk_tb
+from types import CodeType
 from typing import NamedTuple
 
 from ..core.classify import classify
@@ -24,7 +26,9 @@ from ..ledger.model import Lease, Settlement
 from .job_type import JobType, Undecodable, Unstorable
 
 MAX_FRAMES = 6
-"""Frames of a traceback that are stored with an error: the innermost ones of the user's code."""
+"""Frames of a traceback that are stored with an error: the innermost ones."""
+MAX_USER_FRAMES = 2
+"""Frames of the user's own code that are stored at least."""
 MAX_CAUSES = 10
 """Causes of an error that are examined."""
 CATCH_ALL = (Exception, BaseException)
@@ -33,6 +37,8 @@ LEDGER_FIRST_SECONDS, LEDGER_MAX_SECONDS = 1.0, 60.0
 UNREADABLE_SECONDS = 60.0
 """Wait after an error that raises when it is examined."""
 PACKAGE_PATH = str(Path(__file__).parents[1] / "_").removesuffix("_")
+LIBRARY_PATHS = (PACKAGE_PATH, *{sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
+LIBRARY_FOLDERS = ("site-packages", "dist-packages")
 
 
 class JobOutcome(NamedTuple):
@@ -337,8 +343,23 @@ def _frames(error: BaseException) -> Iterator[str]:
     user_frames = list(
         dropwhile(lambda place: place[0].co_filename.startswith(PACKAGE_PATH), frames)
     )
-    for code, line in (user_frames or frames)[-MAX_FRAMES:]:
+    for code, line in _select_frames(user_frames or frames):
         yield f"  {code.co_filename}:{line} in {code.co_name}"
+
+
+def _select_frames(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
+    """Return the innermost frames, and at least the innermost ones of the user's own code.
+
+    An error of a client has many frames inside the client, which do not say who called it.
+    """
+    selected = range(max(0, len(frames) - MAX_FRAMES), len(frames))
+    own = [place for place, (code, _) in enumerate(frames) if not _is_library(code.co_filename)]
+    added = [place for place in own[-MAX_USER_FRAMES:] if place not in selected]
+    return [frames[place] for place in (*added, *selected[len(added) :])]
+
+
+def _is_library(file: str) -> bool:
+    return file.startswith(LIBRARY_PATHS) or any(name in file for name in LIBRARY_FOLDERS)
 
 
 def _to_utc(time: object) -> datetime | None:

@@ -24,6 +24,8 @@ from .outcome import JobOutcome
 
 __all__ = ["WINDOW", "Parking", "ParkedTypes"]
 
+LAST_PROBE = "; the last probe ended with "
+
 
 class ParkedTypes:
     """The parked job types, and the failures that may park more. Used by the ledger thread only.
@@ -83,7 +85,7 @@ class ParkedTypes:
             elif outcome.verdict == "success" and (is_probe or self._started_after(result, parked)):
                 self._release(name)
             elif outcome.verdict == "charged" and is_probe:
-                self._repeat_probe(name, parked)
+                self._repeat_probe(name, parked, outcome.settlement.signature or "")
 
     def is_uncharged(self, outcome: JobOutcome, name: str, uncharged: int, /) -> bool:
         """Return whether a failure does not count as an attempt, because of an outage.
@@ -200,11 +202,15 @@ class ParkedTypes:
         self.refresh(parked)
         return is_ours
 
-    def _repeat_probe(self, name: str, parked: ParkedKind) -> None:
-        """Let another job probe after the same wait: this probe failed for a reason of its own."""
+    def _repeat_probe(self, name: str, parked: ParkedKind, signature: str) -> None:
+        """Let another job probe after the same wait: this probe failed for a reason of its own.
+
+        Operators see that reason: the service may be back, and refuse these jobs for good.
+        """
+        reason = f"{parked.reason.partition(LAST_PROBE)[0]}{LAST_PROBE}{signature}"
         with self._ledger.connections.write.use() as session:
             wait = self._parking.wait(max(0, parked.probes - 1))
-            kinds.probe_again(session, name, probes=parked.probes, seconds=wait)
+            kinds.probe_again(session, name, probes=parked.probes, seconds=wait, reason=reason)
             now_parked = kinds.parked_kinds(session)
         self.refresh(now_parked)
 

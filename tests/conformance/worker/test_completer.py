@@ -50,6 +50,19 @@ def test_the_log_record_of_a_death_has_the_id_of_its_dead_letter(ledger: Ledger,
     assert f"giving up: stopped (dead letter {letter.id})" in caplog.text
 
 
+@pytest.mark.req("J-1")
+def test_a_job_whose_last_attempt_was_lost_is_logged_and_counted(ledger: Ledger) -> None:
+    (job_id,) = submit(ledger, "mail", max_attempts=1)
+    assert ledger.claim({"mail": 1}, worker="gone", lease=0.001)
+    with heard() as records, Worker(ledger, [kind("mail", lambda lease: None)]) as worker:
+        until(lambda: worker.status.dead == 1)
+    (letter,) = ledger.dead_letters()
+    (record,) = [record for record in records if record.kind == "giveup"]
+    fields = {name: record.fields[name] for name in ("operation", "job_id", "attempt", "reason", "dlq_id")}
+    wanted = {"operation": "mail", "job_id": str(job_id), "attempt": 1, "reason": "attempts", "dlq_id": str(letter.id)}
+    assert fields == wanted
+
+
 @pytest.mark.parametrize(
     ("error", "state", "reason"),
     [

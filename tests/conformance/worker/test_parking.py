@@ -320,18 +320,23 @@ def test_a_probe_that_fails_for_its_own_reason_is_charged_and_does_not_lengthen_
     with ledger.connections.write.use() as session:
         parking.park(session, "mail", signature="ConnectionError", reason="a test", seconds=0.3)
     probes: list[int] = []
+    reasons: list[str] = []
 
     def work(lease: Lease) -> None:
         if "bad" not in lease.key:
             raise ConnectionError("no answer")
         with ledger.connections.read.use() as session:
-            probes.append(parking.parked_kinds(session)["mail"].probes)
+            parked = parking.parked_kinds(session)["mail"]
+        probes.append(parked.probes)
+        reasons.append(parked.reason)
         raise KeyError("a bug")
 
     with heard() as records, Worker(ledger, [kind("mail", work)], parking=Parking(first=0.3, longest=60)):
         (job,) = ended(ledger, poison.id)
     assert (job.reason, job.attempts) == ("attempts", 3)
     assert probes == [1, 1, 1], "each is the first probe again"
+    last_probe = "; the last probe ended with KeyError: …"
+    assert reasons == ["a test", f"a test{last_probe}", f"a test{last_probe}"], "operators see why"
     assert not [record for record in records if record.kind == "unparked"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import urllib.request
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -20,6 +21,7 @@ from redrive.ledger.validation import check_settlements
 from redrive.worker.job_type import JobType, Undecodable, Unstorable
 from redrive.worker.outcome import (
     MAX_CAUSES,
+    MAX_FRAMES,
     JobOutcome,
     after_deadline,
     after_failure,
@@ -180,6 +182,18 @@ def test_stored_frames_start_in_the_users_code() -> None:
     caught.value.__traceback__ = inside.tb_next  # as a worker sees it: the frames around the work are ours
     places = describe_error(caught.value).splitlines()[1:]
     assert [place.rpartition(" in ")[2] for place in places if ":" in place] == ["boom"]
+
+
+def test_stored_frames_of_a_client_s_error_have_the_line_that_called_it() -> None:
+    def fetch_rates() -> None:
+        urllib.request.urlopen("http://127.0.0.1:1/", timeout=1)
+
+    with pytest.raises(OSError, match="refused") as caught:
+        fetch_rates()
+    places = describe_error(caught.value).splitlines()[2:]
+    assert len(places) == MAX_FRAMES
+    assert places[1].endswith(" in fetch_rates"), "the call is stored beside the innermost frames"
+    assert places[-1].endswith(" in do_open")
 
 
 @pytest.mark.parametrize(

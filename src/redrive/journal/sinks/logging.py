@@ -120,7 +120,7 @@ def _describe(record: Record) -> str:
     if record.kind == "worker_gone":
         leases = fields.get("leases")
         return f"worker {fields.get('worker')}: offline" + (
-            f"; its jobs run again ({leases})" if leases else ""
+            f"; {leases} of its jobs or partitions recovered" if leases else ""
         )
     if record.kind == "batch_outage":
         reason = _one_line(fields.get("reason") or "no reason given")

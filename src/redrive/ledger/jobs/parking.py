@@ -86,7 +86,9 @@ def probe(session: Session, name: str, /, *, seconds: float) -> bool:
         )
 
 
-def probe_again(session: Session, name: str, /, *, probes: int, seconds: float) -> bool:
+def probe_again(
+    session: Session, name: str, /, *, probes: int, seconds: float, reason: str | None = None
+) -> bool:
     """Take back a probe that told nothing about the service. The next probe is after `seconds`.
 
     Args:
@@ -94,10 +96,12 @@ def probe_again(session: Session, name: str, /, *, probes: int, seconds: float) 
         name: The job type.
         probes: Number of probes, with that probe.
         seconds: Time until the next probe.
+        reason: Why the job type is parked, with the result of this probe. None: unchanged.
 
     Returns:
         False if another worker has probed since then, or the job type is not parked.
     """
+    text = {} if reason is None else {"reason": storable_text(reason)}
     with session.transaction("park"):
         now = now_on(session)
         return _update(
@@ -106,6 +110,7 @@ def probe_again(session: Session, name: str, /, *, probes: int, seconds: float) 
             parked_until=now + timedelta(seconds=seconds),
             probes=probes - 1,
             updated_at=now,
+            **text,
         )
 
 

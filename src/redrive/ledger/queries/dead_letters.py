@@ -174,6 +174,13 @@ def count(connection: Connection, wanted: DeadLetterFilter, /, *, most: int) -> 
     return int(connection.execute(select(func.count()).select_from(ids.subquery())).scalar_one())
 
 
+def of_jobs(connection: Connection, jobs: Sequence[int], /) -> Sequence[Any]:
+    """Return the pending dead letters of these jobs, without their payloads."""
+    columns = (dead.c.id, dead.c.job_id, dead.c.kind, dead.c.key, dead.c.attempts, dead.c.reason)
+    query = select(*columns, dead.c.error).where(dead.c.job_id.in_(list(jobs)))
+    return connection.execute(query.where(dead.c.status == "pending")).all()
+
+
 def ids_by_job(connection: Connection, jobs: Sequence[int], /) -> dict[int, int]:
     """Return the ids of the dead letters of these jobs, by job id."""
     query = select(dead.c.job_id, dead.c.id).where(dead.c.job_id.in_(list(jobs)))

@@ -35,7 +35,7 @@ def record(kind: str, **fields: Any) -> Record:
         (Record("giveup", AT, {"operation": "crm", "attempt": 0, "reason": "breaker_open"}), "crm: not called: breaker_open"),
         (record("retry", wait=5, job_id="3"), "crm.fetch job 3: attempt 1 of 3 failed (OSError: reset), again in 5 s"),
         (record("retry", wait=5, error=""), "crm.fetch: attempt 1 of 3 failed (OSError), again in 5 s"),
-        (Record("worker_gone", AT, {"worker": "w1", "leases": 2}), "worker w1: offline; its jobs run again (2)"),
+        (Record("worker_gone", AT, {"worker": "w1", "leases": 2}), "worker w1: offline; 2 of its jobs or partitions recovered"),
         (Record("worker_gone", AT, {"worker": "w1", "leases": None}), "worker w1: offline"),
         (Record("breaker_opened", AT, {"operation": "crm", "note": "a\nb"}), "breaker opened operation=crm note=a b"),
     ],
