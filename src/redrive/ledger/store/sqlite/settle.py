@@ -109,7 +109,8 @@ def settle_successes(run: BatchRunner, done: Sequence[Settlement], now: int, /) 
     if len(done) == 1:
         only = done[0]
         return run.execute(SETTLE_DONE, (now, only.result, *lease_key(only))).rowcount == 1
-    if all(each.result is None for each in done) and len(ranges := id_ranges(done)) <= MAX_RANGES:
+    has_results = [each.result for each in done].count(None) < len(done)
+    if not has_results and len(ranges := id_ranges(done)) <= MAX_RANGES:
         count = sum(run.execute(SETTLE_DONE_RANGE, (now, *ids)).rowcount for ids in ranges)
     else:
         rows = [(now, each.result, *lease_key(each)) for each in done]

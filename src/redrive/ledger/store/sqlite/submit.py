@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import bindparam, select
 from sqlalchemy.dialects.sqlite import insert
@@ -32,11 +32,9 @@ LAST_ID = "SELECT last_insert_rowid()"
 
 def to_row(new: NewJob, now: int, /) -> tuple[object, ...]:
     """Return the values of `COLUMNS`."""
-    due = now
+    due = now + int(new.delay * MICROSECONDS) if new.delay else now
     if new.due is not None:
         due = to_micros(new.due)
-    elif new.delay:
-        due = now + int(new.delay * MICROSECONDS)
     return (
         new.priority,
         new.max_attempts,
@@ -66,7 +64,8 @@ def submit(run: BatchRunner, jobs: Sequence[NewJob], now: int, /) -> list[Submit
         else:
             id_, state, request_hash = run.execute(KNOWN, (new.kind, new.key)).fetchone()
             submitted.append(Submitted(id_, new.kind, new.key, STATES[state], False, request_hash))
-    _count(run, created)
+    for kind, count in created.items():
+        add(run, kind, submitted=count, ready=count)
     return submitted
 
 
@@ -81,13 +80,9 @@ def submit_new(run: BatchRunner, jobs: Sequence[NewJob], now: int, /) -> list[Su
         return None
     # AUTOINCREMENT: the ids of one transaction are consecutive.
     first = run.execute(LAST_ID).fetchone()[0] - len(jobs) + 1
-    _count(run, Counter(new.kind for new in jobs))
+    for kind, count in Counter(new.kind for new in jobs).items():
+        add(run, kind, submitted=count, ready=count)
     return [
         Submitted(first + place, new.kind, new.key, "ready", True, new.request_hash)
         for place, new in enumerate(jobs)
     ]
-
-
-def _count(run: BatchRunner, created: Mapping[str, int]) -> None:
-    for kind, count in created.items():
-        add(run, kind, submitted=count, ready=count)
