@@ -23,6 +23,11 @@ def upsert(session: Session, table: Table, /) -> Any:
     return (sqlite_insert if session.sqlite else postgres_insert)(table)
 
 
+def from_json(cell: Any, /) -> Any:
+    """Return the value of a JSON column, which SQLite returns as text."""
+    return json.loads(cell) if isinstance(cell, str) else cell
+
+
 class PerKind:
     """A query that runs a subquery for each of many job types, in one statement.
 

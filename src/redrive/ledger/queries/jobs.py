@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
@@ -30,7 +29,7 @@ from sqlalchemy import (
 )
 
 from ..db.compiled import compile_sqlite, sql_int, unnest
-from ..db.dialect import PerKind, on_sqlite
+from ..db.dialect import PerKind, from_json, on_sqlite
 from ..db.tables import CURRENT, TRIED, attempt, dead, job
 from ..filters import DeadLetterFilter
 from ..model import (
@@ -240,10 +239,8 @@ def _read_queue(
         kinds = [name for name, tally in counts(connection).items() if tally.ready]
     rows = _FIRST_QUEUED[state].execute(connection, kinds, most=limit)
     cells = [cell for row in rows for cell in row if cell]
-    pairs = chain.from_iterable(
-        json.loads(cell) if isinstance(cell, str) else cell for cell in cells
-    )
-    ids = [id_ for _due, id_ in sorted(pairs)[:limit]]
+    pairs = sorted(chain.from_iterable(map(from_json, cells)))
+    ids = [id_ for _due, id_ in pairs[:limit]]
     # Jobs that a worker has claimed and not started are queued, too.
     claimed = select(job.c.id).where(_is_claimed).order_by(job.c.lease_until).limit(limit)
     ids += connection.execute(_of_kind(claimed, kind)).scalars()

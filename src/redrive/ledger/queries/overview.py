@@ -6,7 +6,6 @@ cost does not grow with the ledger.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
@@ -29,7 +28,7 @@ from sqlalchemy import (
 
 from ..db.clock import now_on
 from ..db.compiled import sql_int, sql_text
-from ..db.dialect import PerKind, on_sqlite
+from ..db.dialect import PerKind, from_json
 from ..db.session import Session
 from ..db.tables import TRIED, dead, item, job, key, kind
 from ..db.types import UtcTimestamp
@@ -225,7 +224,7 @@ def _scheduled_ids(sqlite: bool) -> str:
         "SELECT id FROM redrive_job WHERE kind = look.kind AND key >= 'cron::' "
         "AND key < 'cron:;' AND current ORDER BY key DESC LIMIT :most"
     )
-    pack = "json_group_array(id)" if sqlite else "array_agg(id)"
+    pack = "json_group_array(id)" if sqlite else "json_agg(id)"
     return f"(SELECT {pack} FROM ({ids}) AS newest)"  # noqa: S608
 
 
@@ -239,7 +238,7 @@ def scheduled_jobs(
     if not kinds:
         return {}
     cells = [row[0] for row in _SCHEDULED.execute(connection, kinds, most=limit) if row[0]]
-    ids = chain.from_iterable(map(json.loads, cells) if on_sqlite(connection) else cells)
+    ids = chain.from_iterable(map(from_json, cells))
     columns = (job.c[name] for name in ScheduledJob._fields)
     query = select(*columns).where(job.c.id.in_(list(ids))).order_by(job.c.kind, job.c.key.desc())
     jobs: dict[str, list[ScheduledJob]] = {}
