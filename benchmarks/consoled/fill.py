@@ -1,7 +1,7 @@
 """A ledger with so much in it, written by a few statements: jobs of every state, dead letters, failures that are alike."""
 
 from redrive.ledger import Ledger, NewJob
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 
 KINDS = 20
 CAUSES = 10
@@ -101,5 +101,5 @@ def fill(ledger: Ledger, size: int) -> None:
     ledger.claim({"kind.0": 40}, worker="web-1", lease=3600)
     ann = Operator(ledger, actor="ann")
     for _ in range(3):
-        ann.apply(ann.replay(kind="kind.1", limit=50), because="measured")
+        ann.apply(ann.dead_letters.replay(DeadLetterFilter(kind="kind.1", limit=50)), because="measured")
     ledger.maintenance.fold_counters()

@@ -7,6 +7,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.apart import tell
+from redrive.ops import DeadLetterFilter
 
 HANDLERS, ERRORS = 5, 40
 _POSTGRES = """
@@ -57,11 +58,11 @@ def measured(url: str, letters: str) -> dict[str, float]:
     with App(url, migrate=True) as app:
         pile_up(app.ledger, int(letters))
         ops = Operator(app, actor="bench")
-        assert ops.failures()
+        assert ops.overview.failures()
         return {
-            "list": taken(lambda: ops.dead(limit=50)),
-            "one handler": taken(lambda: ops.dead(kind="handler3", limit=50)),
-            "groups": taken(ops.failures),
+            "list": taken(lambda: ops.dead_letters.find(DeadLetterFilter(limit=50))),
+            "one handler": taken(lambda: ops.dead_letters.find(DeadLetterFilter(kind="handler3", limit=50))),
+            "groups": taken(ops.overview.failures),
         }
 
 

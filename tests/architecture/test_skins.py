@@ -12,7 +12,7 @@ from tests.architecture.imports import SRC, modules, unit
 MODULES = {module: path for module, path in modules().items() if unit(module) in ("cli", "console")}
 BEHIND = frozenset(("ledger_of", "opened", "open_ledger"))
 """Functions that hand out a ledger: for `ops` alone."""
-PAST = frozenset(("connections", "reading", "dead_letters", "settle", "claim", "submit_many"))
+PAST = frozenset(("connections", "reading", "settle", "claim", "submit_many"))
 """What a ledger has and no operator does."""
 ALLOWED = {("redrive.cli.commands.plan", "ledger"): "of a plan that was kept: the address, as text"}
 

@@ -19,7 +19,7 @@ from types import CodeType, FrameType
 
 import redrive
 from redrive import App, backoff, retry
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 from redrive.partitions import Partition, Sink, row_count
 from tests.ledgers import sqlite_ledger
 
@@ -77,7 +77,7 @@ def follow_job(folder: Path) -> None:
         with app.worker(threads=1):
             _wait_until(lambda: job.state == "dlq")
             is_down = False
-            plan = operator.replay(kind="receipts.send")
+            plan = operator.dead_letters.replay(DeadLetterFilter(kind="receipts.send"))
             operator.apply(plan, because="mail server is up")
             _wait_until(lambda: send_receipt.submit("o-1").state == "done")
         assert send_receipt.submit("o-1").result() == "sent o-1"
@@ -93,7 +93,7 @@ def follow_partition(folder: Path) -> None:
             out.rows([{"order_id": 1, "day": str(partition.logical_date)}])
 
         operator = Operator(app, actor="ann")
-        plan = operator.backfill(orders, "2026-01-30", "2026-01-30")
+        plan = operator.backfills.plan(orders, "2026-01-30", "2026-01-30")
         operator.apply(plan, because="a new dataset")
         with app.worker(threads=1):
             _wait_until(lambda: not orders.read("acme", "2026-01-30").missing)

@@ -108,11 +108,11 @@ def test_a_finished_sweep_loses_its_buttons_without_a_reload(page: Page, app: Ap
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     page.get_by_label("Because").fill("half a sen")
     ann = Operator(app, actor="ann")
-    ann.pause(sweep.id, because="from another tab")
+    ann.sweeps.pause(sweep.id, because="from another tab")
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     expect(page.get_by_label("Because")).to_have_value("half a sen")
     expect(page.get_by_label("Because")).to_be_focused()
-    ann.resume(sweep.id, because="from another tab")
+    ann.sweeps.resume(sweep.id, because="from another tab")
     app.ledger.sweeps.step(sweep.id)
     expect(page.locator("#progress")).to_contain_text("2 of 2 discarded")
     for verb in ("Pause", "Resume", "Cancel"):
@@ -174,7 +174,7 @@ def test_a_sweep_says_when_nobody_is_there_to_carry_it_out(page: Page, app: App)
         page.goto(path)
         expect(page.get_by_text("no worker online")).to_be_visible()
         expect(page.locator(".cli code").first).to_have_text("redrive work module:app")
-    Operator(app, actor="ann").cancel(sweep.id, because="seen enough")
+    Operator(app, actor="ann").sweeps.cancel(sweep.id, because="seen enough")
     app.ledger.maintenance.heartbeat("web-1:41")
 
 

@@ -165,7 +165,9 @@ def test_a_day_shows_what_is_queued_and_what_could_not_be_refreshed(page: Page, 
     for lease in control.claim(10, worker="w1"):
         authority.judge([Verdict(lease.run_id, "accepted", record_count=1, manifest="m")])
     ann = Operator(app, actor="ann")
-    ann.apply(ann.reprocess(ann.partitions.selection("erp/stock", since=days[1], until=days[0])), because="new columns")
+    ann.apply(
+        ann.partitions.reprocess(ann.partitions.selection("erp/stock", since=days[1], until=days[0])), because="new columns"
+    )
     (lease,) = control.claim(1, worker="w1")
     authority.judge([Verdict(lease.run_id, "rejected", reason="row_count", manifest="m", final=True)])
     page.goto(f"/partitions?source=erp&{RANGE}")
@@ -187,7 +189,7 @@ def test_a_selection_becomes_a_plan_and_a_sweep(page: Page, app: App) -> None:
     page.get_by_label("Because").fill("the source was fixed")
     page.get_by_role("button", name="Retry 1").click()
     page.wait_for_url("**/sweeps/*")
-    (decided, *_) = Operator(app, actor="ann").audit(limit=1)
+    (decided, *_) = Operator(app, actor="ann").audit.find(limit=1)
     assert decided.because == "the source was fixed"
 
 
@@ -201,7 +203,7 @@ def test_one_is_paused_and_a_share_is_changed_each_for_a_reason(page: Page, app:
     drawer.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("status").first).to_contain_text(f"{key}: pause")
     assert Operator(app, actor="ann").partitions.inspect(limit=100)
-    assert [one.because for one in Operator(app, actor="ann").audit(limit=1)] == ["it is odd"]
+    assert [one.because for one in Operator(app, actor="ann").audit.find(limit=1)] == ["it is odd"]
 
 
 def test_squares() -> None:

@@ -89,5 +89,5 @@ def test_items_that_were_given_up_are_reopened_for_a_reason(page: Page, app: App
     page.get_by_role("button", name="Reopen 3").click()
     expect(page.get_by_role("status").first).to_have_text("3 items reopened.")
     ann = Operator(app, actor="ann")
-    assert ann.giveups() == []
-    assert ann.audit(limit=1)[0].because == "the blobs were fixed"
+    assert ann.batches.given_up() == []
+    assert ann.audit.find(limit=1)[0].because == "the blobs were fixed"

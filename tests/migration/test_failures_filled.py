@@ -22,11 +22,11 @@ def test_filled_for_what_was_there(database: str, request: pytest.FixtureRequest
         ledger.settle([leases[4].blocked("y"), leases[5].dead("x", error="F", signature="F")])
         ledger.discard([1], actor="ann", because="old")
         ann = Operator(ledger, actor="ann")
-        before = {one.signature: (one.pending, one.blocked, one.died, one.trend) for one in ann.failures()}
+        before = {one.signature: (one.pending, one.blocked, one.died, one.trend) for one in ann.overview.failures()}
         with ledger.connections.write.use() as session:
             schema.migrate(session, "0007", shown="")
             schema.migrate(session, shown="")
-        after = {one.signature: (one.pending, one.blocked, one.died, one.trend) for one in ann.failures()}
+        after = {one.signature: (one.pending, one.blocked, one.died, one.trend) for one in ann.overview.failures()}
         assert before == after
         assert {name: found[:3] for name, found in after.items()} == {"E: #": (3, 0, 4), "F": (1, 0, 1), "": (1, 1, 1)}
         assert ledger.imbalance() == []

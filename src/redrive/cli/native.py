@@ -8,8 +8,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ..core.text import format_duration
-from ..ops.retry_stacks.native import NativeReport, Unreadable
-from ..ops.retry_stacks.native import native as read_native
+from ..ops.native_policy import NativeReport, Unreadable
+from ..ops.native_policy import native as read_native
 from .render.output import BAD_INPUT, bullets, complain, console, heading, print_json, show, table
 
 

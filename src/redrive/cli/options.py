@@ -12,8 +12,8 @@ import typer
 from ..errors import Drift, LedgerError, NotAllowed
 from ..ops.actor import user
 from ..ops.operator import Operator
-from ..ops.target.imported import Unreadable
-from ..ops.target.target import operated
+from ..ops.target import operated
+from ..ops.user_code import Unreadable
 from .render.moments import moment
 from .render.output import BAD_INPUT, complain, complain_of
 from .render.suggestions import given

@@ -13,8 +13,8 @@ from ..errors import LedgerError
 from ..ops.operator import Operator
 from ..ops.secret import SHORTEST_PASSWORD, Password, hashed_token, new_token
 from ..ops.settings import known, warnings
-from ..ops.target.imported import Unreadable
-from ..ops.target.operated import operated
+from ..ops.target import open_served
+from ..ops.user_code import Unreadable
 from .options import NO_LEDGER, Where, option
 from .render.output import BAD_INPUT, complain, complain_of, console, print_json, show
 
@@ -87,7 +87,7 @@ def serve(
         )  # fmt: skip
         at = host or told.host
         checked(at, access)
-        with operated(app or where) as found, bound(at, told.port if port is None else port) as listening:
+        with open_served(app or where) as found, bound(at, told.port if port is None else port) as listening:
             facts = {
                 "event": "started", "url": address_of(listening), "ledger": Operator(found, actor="console").url,
                 "guarded": access.guarded, "read_only": access.read_only,
@@ -111,7 +111,7 @@ def _hash(what: Literal["password", "token"], as_json: bool) -> None:
         token = new_token()
         made = {"token": token, "hash": hashed_token(token)}
     else:
-        made = {"hash": str(Password.made(_asked()))}
+        made = {"hash": str(Password.create(_asked()))}
     if as_json:
         print_json(made)
     elif "token" in made:

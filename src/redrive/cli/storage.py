@@ -20,7 +20,7 @@ from ..core.text import pluralise
 from ..errors import AlreadyExists, PathInvalid, StorageError, Unavailable
 from ..ops import storage as ops
 from ..ops.render import document
-from ..ops.target.imported import Unreadable
+from ..ops.user_code import Unreadable
 from .command import Commands
 from .options import INTERRUPTED, NOT_DONE, AsJson, option
 from .render.moments import ago, utc

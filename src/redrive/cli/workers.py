@@ -48,7 +48,7 @@ def list_(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.workers(quiet=heartbeat_timeout)
+        found = ops.workers.find(quiet=heartbeat_timeout)
     some = [one for one in found.workers if everyone or one.presence != "ended"]
     if as_json:
         print_json(document(some))

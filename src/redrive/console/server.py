@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ..ops.target.target import Operated
+from ..ops.target import Operated
 from .security.credentials import Access
 from .site import site
 

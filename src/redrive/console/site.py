@@ -8,7 +8,7 @@ from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
 from ..ops.sessions import RevokedSessions
-from ..ops.target.target import Operated
+from ..ops.target import Operated
 from .api import API
 from .live import Live
 from .pages import PAGES
@@ -27,7 +27,7 @@ def site(app: Operated, access: Access, /) -> ASGI:
     made.state.operated, made.state.access = app, access
     made.state.patience = Patience()
     made.state.revoked = revoked = RevokedSessions(app)
-    made.state.live = live = Live(ops.pulse)
+    made.state.live = live = Live(ops.overview.change_token)
     told(made)
     for page in PAGES:
         made.include_router(page, include_in_schema=False)

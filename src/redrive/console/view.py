@@ -15,7 +15,7 @@ from starlette.datastructures import QueryParams
 from ..core.clock import SYSTEM
 from ..ops.operator import Operator
 from ..ops.render import moment
-from ..ops.target.target import Operated
+from ..ops.target import Operated
 from .render.navigation import NAV
 from .render.templates import TEMPLATES
 from .security.credentials import Access, Who

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 
 from . import shop, traffic
 from .world import WORLD
@@ -133,19 +133,19 @@ def _watch(out: Console | None, over: threading.Event, seconds: float | None) ->
 
 
 def _replay_some(operator: Operator) -> str | None:
-    letters = operator.dead(kind="analytics", limit=5)
+    letters = operator.dead_letters.find(DeadLetterFilter(kind="analytics", limit=5))
     if not letters:
         return None
-    plan = operator.replay(ids=[letter.id for letter in letters])
+    plan = operator.dead_letters.replay(DeadLetterFilter(ids=tuple([letter.id for letter in letters])))
     operator.begin(plan, because="the warehouse is up again", canary=1)
     return f"demo replays {plan.count} dead letters of analytics, one of them first: /sweeps"
 
 
 def _discard_one(operator: Operator) -> str | None:
-    letters = operator.dead(kind="labels.print", limit=1)
+    letters = operator.dead_letters.find(DeadLetterFilter(kind="labels.print", limit=1))
     if not letters:
         return None
-    operator.apply(operator.discard(ids=[letters[0].id]), because="the customer picked it up")
+    operator.apply(operator.dead_letters.discard(DeadLetterFilter(ids=(letters[0].id,))), because="the customer picked it up")
     return "demo discards a dead letter of labels.print: /audit"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from redrive import App, Event, RetryPolicy
 from redrive.core.outage import Parking
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 
 from .scene import Figures, Scene
 from .stage import Stage
@@ -48,15 +48,17 @@ def _play(stage: Stage) -> Figures:
             stage.bar("search", lambda: counts["search"])
             stage.bar("qscore", lambda: counts["qscore"])
             known = _receive(app)
-            _until(lambda: counts.total() + len(ann.dead()) == 2 * EVENTS)
-            reasons = Counter(f"{letter.kind}: {letter.signature or letter.reason}" for letter in ann.dead())
+            _until(lambda: counts.total() + len(ann.dead_letters.find()) == 2 * EVENTS)
+            reasons = Counter(f"{letter.kind}: {letter.signature or letter.reason}" for letter in ann.dead_letters.find())
             stage.line(f"{known} duplicates were recognised. search has handled all of its {counts['search']}.")
             for reason, many in reasons.items():
                 stage.line(f"{many} dead letters: {reason}", "yellow")
-            dead = len(ann.dead())
+            dead = len(ann.dead_letters.find())
             broken.clear()
             stage.line(f"It is fixed. Replay {CANARY} first, and the rest if these succeed.")
-            swept = ann.apply(ann.replay(kind="qscore"), because="the database is up again", canary=CANARY)
+            swept = ann.apply(
+                ann.dead_letters.replay(DeadLetterFilter(kind="qscore")), because="the database is up again", canary=CANARY
+            )
             _until(lambda: counts.total() == 2 * EVENTS)
             stage.line(
                 f"replayed {swept.sweep.made} of {dead}: qscore has handled {counts['qscore']}, search none twice", "green"

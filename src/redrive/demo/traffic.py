@@ -34,14 +34,14 @@ def order(number: int) -> None:
 
 def backfill(operator: Operator, days: int, rate: float | None = None) -> int:
     """The last so many days of the dataset, beside all else; how many partitions. rate: so many in a second, to be watched."""
-    plan = operator.backfill("erp/orders", *_last(days), share=0.5)
+    plan = operator.backfills.plan("erp/orders", *_last(days), share=0.5)
     operator.begin(plan, because="history for a new report", rate=rate)
     return plan.count
 
 
 def again(operator: Operator, days: int) -> None:
     """What went wrong of these, now that the source is mended."""
-    plan = operator.retry("erp/orders", *_last(days), clear_terminal=True)
+    plan = operator.partitions.retry("erp/orders", *_last(days), clear_terminal=True)
     operator.begin(plan, because="the source is fixed", without_raw=True)
 
 

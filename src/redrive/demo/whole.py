@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from redrive import App
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 from redrive.partitions.queries import Register
 
 from . import shop, traffic
@@ -70,8 +70,10 @@ def _day(stage: Stage) -> Figures:
         found = seen["dead"]
         WORLD.mended |= {"printer", "warehouse", "mail", "payments", "erp"}
         replayed = 0
-        for kind in sorted({letter.kind for letter in operator.dead(limit=1000)}):
-            replayed += len(operator.apply(operator.replay(kind=kind), because="the cause is fixed").done)
+        for kind in sorted({letter.kind for letter in operator.dead_letters.find(DeadLetterFilter(limit=1000))}):
+            replayed += len(
+                operator.apply(operator.dead_letters.replay(DeadLetterFilter(kind=kind)), because="the cause is fixed").done
+            )
         if bad:
             traffic.again(operator, DAYS)
         _until(lambda: look() == 0 and shades(app)["success"] == days)
@@ -95,7 +97,7 @@ def proof(app: App, operator: Operator) -> dict[str, int]:
     counts = app.ledger.counts()
     with app.ledger.begin() as tx:
         reserved = tx.exec_driver_sql("SELECT count(*) FROM shop_reserved").scalar_one()
-    charged = len([key for key in operator.keys(domain="shop", limit=10 * ORDERS) if key.status == "completed"])
+    charged = len([key for key in operator.keys.find(domain="shop", limit=10 * ORDERS) if key.status == "completed"])
     wrong = list(app.ledger.imbalance())
     for kind, tally in counts.items():
         if tally.done + tally.dead + tally.dropped != tally.submitted:
@@ -104,7 +106,7 @@ def proof(app: App, operator: Operator) -> dict[str, int]:
             wrong.append(f"{kind}: {ORDERS} orders, {tally.done} done and {tally.dead} dead")
     if reserved != ORDERS or charged != ORDERS:
         wrong.append(f"{ORDERS} orders, {reserved} reserved, {charged} charged")
-    if not operator.verify().holds:
+    if not operator.audit.verify().holds:
         wrong.append("the chain of the audit log is broken")
     if wrong:
         raise Unbalanced("; ".join(wrong))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .model import DeadLetterStatus
 
 
-class DeadLetterFilter(NamedTuple):
+class DeadLetterQuery(NamedTuple):
     """Which dead letters. None: any. Immutable."""
 
     ids: Sequence[int] | None = None

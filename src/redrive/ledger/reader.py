@@ -13,7 +13,7 @@ from ..core.lazy import deferred
 from .db.clock import now_on
 from .db.connections import Connections
 from .db.session import NO_LIMIT
-from .filters import DeadLetterFilter
+from .filters import DeadLetterQuery
 from .model import (
     PRIORITIES,
     QUARANTINE,
@@ -147,7 +147,7 @@ class LedgerReader:
         Returns:
             The dead letters.
         """
-        wanted = DeadLetterFilter(
+        wanted = DeadLetterQuery(
             ids=ids,
             status=status,
             kind=kind,

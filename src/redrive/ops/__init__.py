@@ -1,4 +1,7 @@
-"""Operations on a ledger, as the command line and the console use them. One module for each noun."""
+"""Operations on a ledger, as the command line and the console use them.
+
+One module for each noun.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,22 @@ from typing import TYPE_CHECKING
 from ..core.lazy import lazily
 
 if TYPE_CHECKING:
+    from .dead_letters.model import DeadLetterFilter as DeadLetterFilter
     from .metrics.collect import observe_ledger as observe_ledger
     from .metrics.collect import prometheus_endpoint as prometheus_endpoint
     from .operator import Operator as Operator
     from .plans.plan import Plan as Plan
-    from .sweep import Sweep as Sweep
+    from .sweeps import Sweep as Sweep
 
 _HOMES = {
+    "DeadLetterFilter": "dead_letters.model",
     "Operator": "operator",
     "Plan": "plans.plan",
-    "Sweep": "sweep",
+    "Sweep": "sweeps",
     "observe_ledger": "metrics.collect",
     "prometheus_endpoint": "metrics.collect",
 }
-__all__ = ["Operator", "Plan", "Sweep", "observe_ledger", "prometheus_endpoint"]
+__all__ = ["DeadLetterFilter", "Operator", "Plan", "Sweep", "observe_ledger", "prometheus_endpoint"]
 
-if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
+if not TYPE_CHECKING:  # A type checker that saw this would accept every misspelt name.
     __getattr__ = lazily(__name__, _HOMES)

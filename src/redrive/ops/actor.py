@@ -1,4 +1,4 @@
-"""Actor: who is at this machine, as the audit will have it where nobody says otherwise."""
+"""Actor: the name under which the audit log records a decision."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import os
 import socket
 
 PROGRAM = "redrive"
-"""Who decides what policies decide by themselves: nobody else may bear the name, else their decisions were taken for those."""
+"""The actor of decisions that policies make. It is reserved, so that these can be told apart."""
 
 
 def user() -> str:
-    """Who runs this process, as the operating system has it."""
+    """Return the name of the user who runs this process."""
     try:
         name = getpass.getuser()
-    except (OSError, KeyError, ImportError):  # no such user in this container
+    except (OSError, KeyError, ImportError):  # A container may have no entry for the user id.
         return f"uid {os.getuid()}"
-    return f"{name}@{socket.gethostname()}" if name == PROGRAM else name  # services often have a user of their own
+    # A service often runs as a user with the program's name.
+    return f"{name}@{socket.gethostname()}" if name == PROGRAM else name
 
 
-def checked(actor: object, /) -> str:
-    """The name, if it is one of somebody. ValueError: it is empty, or ours."""
+def check_actor(actor: object, /) -> str:
+    """Return the name. Raise ValueError if it is empty or reserved."""
     if not isinstance(actor, str) or not actor.strip():
         raise ValueError(f"actor= must say who acts: {actor!r}")
     if actor.strip() == PROGRAM:

@@ -1,26 +1,27 @@
-"""The audit: who decided what, when, and why; and whether anybody changed it since."""
+"""Operations on the audit log: who decided what and why, and whether an entry was changed since."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..journal.redaction import redact, redact_text
+from ..ledger import audit
+from ..ledger.db.session import NO_LIMIT
+from ..ledger.ledger import Ledger
+from .context import OperatorContext
 
-if TYPE_CHECKING:
-    from ..ledger.ledger import Ledger
-
-MOST_ANCHORS = 100_000
+MAX_ANCHORS = 100_000
 ANCHOR = re.compile(r"(\d+):([0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One entry."""
+    """An entry of the audit log."""
 
     number: int
     at: datetime
@@ -33,75 +34,127 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Whether the chain of entries holds."""
+    """The result of verifying the hash chain."""
 
     entries: int
     anchor: str
-    """The last entry's number and hash. Keep it elsewhere: it shows later that nothing was cut off at the end."""
+    """Number and hash of the last entry. Keep it elsewhere, to detect later that the end was cut
+    off."""
     broken: int | None
-    """The first entry that is not as it was written."""
+    """Number of the first entry that was changed."""
     problem: str | None
 
     @property
     def holds(self) -> bool:
-        """Nothing was changed, removed, put in or moved."""
+        """Whether no entry was changed, removed, inserted or moved."""
         return self.broken is None
 
 
-def decisions(
-    ledger: Ledger, /, *, actor: str | None = None, action: str | None = None, since: datetime | None = None,
-    until: datetime | None = None, limit: int = 100, people: bool = False,
-) -> list[Decision]:  # fmt: skip
-    """The newest first. people: not what policies decided by themselves."""
-    from ..ledger import audit  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+@dataclass(frozen=True, slots=True)
+class AuditOperations:
+    """Operations on the audit log, as `Operator.audit`. Threads may share one."""
 
-    with ledger.reading() as connection:
-        found = audit.entries(
-            connection,
-            actor=actor,
-            action=action,
-            times=(audit.to_stamp(since), audit.to_stamp(until)),
-            limit=limit,
-            newest=True,
-            people=people,
-        )
-    return [Decision(one.number, _moment(one.at), one.actor, one.action, one.because, _what(one.what), one.hash) for one in found]
+    _context: OperatorContext
+
+    def find(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 100,
+        people: bool = False,
+    ) -> list[Decision]:
+        """Return entries of the audit log, newest first.
+
+        Args:
+            actor: Who decided.
+            action: What was done.
+            since: Not older than this.
+            until: Older than this.
+            limit: Maximum number.
+            people: Leave out automatic decisions.
+
+        Returns:
+            The entries.
+        """
+        with self._context.ledger.reading() as connection:
+            entries = audit.entries(
+                connection,
+                actor=actor,
+                action=action,
+                times=(audit.to_stamp(since), audit.to_stamp(until)),
+                limit=limit,
+                newest=True,
+                people=people,
+            )
+        return [
+            Decision(
+                number=entry.number,
+                at=_parse_time(entry.at),
+                actor=entry.actor,
+                action=entry.action,
+                because=entry.because,
+                what=_redacted(entry.what),
+                hash=entry.hash,
+            )
+            for entry in entries
+        ]
+
+    def verify(self, anchor: str | None = None, /) -> Chain:
+        """Verify the hash chain of the audit log.
+
+        Args:
+            anchor: A hash that was noted earlier, to compare with.
+
+        Returns:
+            The result.
+        """
+        return verify_chain(self._context.ledger, [] if anchor is None else [anchor])
 
 
-def verified(ledger: Ledger, anchor: str | None = None, /, *more: str) -> Chain:
-    """Follow the whole chain. anchor: what an earlier verification said the last entry was; more: others, from a file."""
-    from ..ledger import audit  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..ledger.db.session import NO_LIMIT  # noqa: PLC0415  # likewise
-
-    noted = []
-    for given in (*more, *(() if anchor is None else (anchor,))):
-        read = ANCHOR.fullmatch(given.strip())
-        if read is None:
-            raise ValueError(f"an anchor must be a number and a hash, as `redrive audit verify` prints it, not {given!r}")
-        noted.append((int(read[1]), read[2]))
+def verify_chain(ledger: Ledger, anchors: Iterable[str], /) -> Chain:
+    """Verify the hash chain, and that it has the entries that were noted as anchors."""
+    noted = [_parse_anchor(anchor) for anchor in anchors]
     with ledger.connections.read.use() as session, session.snapshot(bound=NO_LIMIT) as connection:
-        found = audit.verify(connection, *noted)
-    return Chain(found.entries, f"{found.entries}:{found.head}", found.broken, found.problem)
+        result = audit.verify(connection, *noted)
+    return Chain(result.entries, f"{result.entries}:{result.head}", result.broken, result.problem)
 
 
-def anchors_in(file: str, /) -> list[str]:
-    """The anchors that workers wrote into a file; none where there is no file. The newest ones, where there are very many."""
+def _parse_anchor(text: str) -> tuple[int, str]:
+    match = ANCHOR.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(
+            "an anchor must be a number and a hash, as `redrive audit verify` prints it, not "
+            f"{text!r}"
+        )
+    return int(match[1]), match[2]
+
+
+def read_anchors(file: str, /) -> list[str]:
+    """Return the anchors that workers wrote to a file, at most the last 100,000. Empty: no file."""
     try:
         lines = Path(file).read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         return []
-    words = (line.split() for line in lines[-MOST_ANCHORS:])
-    return [found[0] for found in words if found and ANCHOR.fullmatch(found[0])]
+    words = (line.split(maxsplit=1) for line in lines[-MAX_ANCHORS:])
+    return [first for first, *_ in filter(None, words) if ANCHOR.fullmatch(first)]
 
 
-def _what(details: Mapping[str, Any]) -> dict[str, Any]:
-    """The details without secrets. `signature` is the signature of an error here, and not a credential."""
+def _redacted(details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the details without secrets.
+
+    `signature` is the signature of an error, not a credential.
+    """
     shown: dict[str, Any] = redact(details)
-    return shown | ({"signature": redact_text(str(details["signature"]))} if "signature" in details else {})
+    if "signature" in details:
+        shown = shown | {"signature": redact_text(str(details["signature"]))}
+    return shown
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
-    except ValueError:  # changed by hand; the chain says so
+    except ValueError:  # The entry was changed by hand. The chain reports it.
         return datetime.fromisoformat("1970-01-01T00:00:00+00:00")

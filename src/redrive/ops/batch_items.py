@@ -1,22 +1,54 @@
-"""Items in a store of the user's own, named as `module:object`: listed and reopened, also without a ledger."""
+"""Batch items in the user's own store, named as `module:object`. They need no ledger."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ..app import DEFAULT
 from ..batch.store.protocol import ItemsWithReasons, ItemsWithStates, ReopenableItems
 from ..journal.redaction import redact_text
-from .batch import STEP, Reopened, Reopening
-from .target.imported import Unreadable, imported
-from .target.target import DATABASES, source_of
+from .target import DATABASES, source_of
+from .user_code import Unreadable, imported
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
+
+STEP = 100
+"""Items that are reopened in one transaction, with one entry of the audit log."""
+NOT_A_STORE = "not a TableItems, or another store with given_up and reopen_many"
+
+
+@dataclass(frozen=True, slots=True)
+class Reopening:
+    """A plan to reopen items. Immutable. Making it changes nothing."""
+
+    batch: str
+    items: tuple[str, ...]
+    reasons: Mapping[str, int]
+    skipped: Mapping[str, str]
+    """Items that were named but cannot be reopened, with the reason."""
+    more: bool
+    """Whether more items match than the limit allows."""
+    act: Literal["reopen"] = "reopen"
+
+    @property
+    def count(self) -> int:
+        """Number of items."""
+        return len(self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """One step of a reopening."""
+
+    done: tuple[str, ...]
+    skipped: Mapping[str, str]
+    """Items that are no longer given up, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,81 +61,101 @@ class OwnItem:
     """None: the store keeps no reason."""
 
 
-def has_ledger(given: str | None, /) -> bool:
-    """Whether there is a ledger to record an act in: one is named, or the default file exists."""
-    return given is not None or source_of(None) != DEFAULT or Path(DEFAULT.removeprefix("sqlite:///")).exists()
+def has_ledger(source: str | None, /) -> bool:
+    """Return whether there is a ledger: it is named, or the default file exists."""
+    return (
+        source is not None
+        or source_of(None) != DEFAULT
+        or Path(DEFAULT.removeprefix("sqlite:///")).exists()
+    )
 
 
 def store(source: str, /) -> ReopenableItems:
-    """Import the store. Unreadable: there is none, with the reason."""
+    """Import the store. Raise Unreadable if there is none."""
     module, colon, name = source.partition(":")
     if not colon or not module or not name:
-        raise Unreadable(f"{source!r} is not a store of items; pass module:object, such as tiles.wiring:items")
-    found = imported(module, name)
-    if not isinstance(found, ReopenableItems) or isinstance(found, type):
-        kind = found.__name__ if isinstance(found, type) else type(found).__name__
+        raise Unreadable(
+            f"{source!r} is not a store of items; pass module:object, such as tiles.wiring:items"
+        )
+    value = imported(module, name)
+    if isinstance(value, type):
+        raise Unreadable(f"{source} is the class {value.__name__}, {NOT_A_STORE}")
+    if not isinstance(value, ReopenableItems):
+        kind = type(value).__name__
         article = "an" if kind[:1].lower() in "aeiou" else "a"
-        what = f"the class {kind}" if isinstance(found, type) else f"{article} {kind}"
-        raise Unreadable(f"{source} is {what}, not a TableItems, or another store with given_up and reopen_many")
-    return found
+        raise Unreadable(f"{source} is {article} {kind}, {NOT_A_STORE}")
+    return value
 
 
 def given_up(source: str, limit: int, /, *, reason: str | None = None) -> list[OwnItem]:
-    """List items that were given up. reason: only those with this text in their reason, in any case."""
+    """Return items that were given up. `reason` selects items whose reason contains this text."""
     items = store(source)
     keeps = isinstance(items, ItemsWithReasons)
     if reason is not None and not keeps:
         raise Unreadable(
-            f"--reason: {source} stores no reasons; remove the option, or add a method reasons to {type(items).__name__}"
+            f"--reason: {source} stores no reasons; remove the option, or add a method reasons "
+            f"to {type(items).__name__}"
         )
     with _readable(source):
         counts = items.given_up(limit if reason is None else 2**31 - 1)
         reasons = items.reasons(list(counts)) if isinstance(items, ItemsWithReasons) else {}
-    found = [OwnItem(item, count, _redacted(reasons.get(item))) for item, count in counts.items()]
+    rows = [OwnItem(item, count, _redacted(reasons.get(item))) for item, count in counts.items()]
     if reason is not None:
-        found = [item for item in found if reason.lower() in (item.reason or "").lower()]
-    return found[:limit]
+        rows = [row for row in rows if reason.lower() in (row.reason or "").lower()]
+    return rows[:limit]
 
 
-def planned(source: str, batch: str, /, *, items: Collection[str]) -> Reopening:
+def plan_reopen(source: str, batch: str, /, *, items: Collection[str]) -> Reopening:
     """Plan to reopen these items, where they were given up."""
     if not items:
-        raise ValueError("no items: pass the ids of the items to reopen; reopening all of them at once is not possible here")
+        raise ValueError(
+            "no items: pass the ids of the items to reopen; reopening all of them at once is "
+            "not possible here"
+        )
     opened = store(source)
     name = getattr(opened, "name", None)
     if isinstance(name, str) and name != batch:
-        raise ValueError(f"unknown batch {batch!r}: {source} has the items of {name!r}; pass {name} as the batch")
-    wanted = list(dict.fromkeys(items))
-    gone = {item.item: item.reason or "" for item in given_up(source, 2**31 - 1)}
-    there = tuple(item for item in wanted if item in gone)
-    others = [item for item in wanted if item not in gone]
+        raise ValueError(
+            f"unknown batch {batch!r}: {source} has the items of {name!r}; pass {name} as the batch"
+        )
+    ids = list(dict.fromkeys(items))
+    reasons = {item.item: item.reason or "" for item in given_up(source, 2**31 - 1)}
+    planned = tuple(item for item in ids if item in reasons)
+    rest = [item for item in ids if item not in reasons]
     with _readable(source):
-        states = opened.states(others) if isinstance(opened, ItemsWithStates) else None
-    skipped = {item: _why_skipped(item, states) for item in others}
-    reasons: dict[str, int] = {}
-    for item in there:
-        reasons[gone[item]] = reasons.get(gone[item], 0) + 1
-    return Reopening(batch, there, reasons, skipped, more=False)
+        states = opened.states(rest) if isinstance(opened, ItemsWithStates) else None
+    return Reopening(
+        batch=batch,
+        items=planned,
+        reasons=dict(Counter(reasons[item] for item in planned)),
+        skipped={item: _why_skipped(item, states) for item in rest},
+        more=False,
+    )
 
 
-def applied(ledger: Ledger | None, source: str, plan: Reopening, /, *, actor: str, because: str) -> Iterator[Reopened]:
-    """Reopen step by step. Each step is recorded in the ledger's audit log, if there is one, before it is done."""
+def reopen(
+    ledger: Ledger | None, source: str, plan: Reopening, /, *, actor: str, because: str
+) -> Iterator[Reopened]:
+    """Carry out a plan, step by step. Each step is recorded first, if there is a ledger."""
     opened = store(source)
     for start in range(0, plan.count, STEP):
-        some = plan.items[start : start + STEP]
+        items = plan.items[start : start + STEP]
         if ledger is not None:
-            what = {"batch": plan.batch, "store": source, "items": list(some)}
-            ledger.record(actor=actor, action="batch.reopen", because=because, what=what)
+            details = {"batch": plan.batch, "store": source, "items": list(items)}
+            ledger.record(actor=actor, action="batch.reopen", because=because, what=details)
         with _readable(source):
-            done = opened.reopen_many(some)
-        yield Reopened(tuple(sorted(done)), {item: "it is no longer given up" for item in some if item not in done})
+            done = opened.reopen_many(items)
+        skipped = {item: "it is no longer given up" for item in items if item not in done}
+        yield Reopened(tuple(sorted(done)), skipped)
 
 
 def _why_skipped(item: str, states: Mapping[str, str] | None) -> str:
-    """Say why an item is not reopened. states: None if the store cannot tell them."""
+    """Say why an item is not reopened. `states` is None if the store does not know them."""
     if states is None:
         return "it is not given up"
-    return f"it is not given up (state {states[item]})" if item in states else "there is no such item"
+    return (
+        f"it is not given up (state {states[item]})" if item in states else "there is no such item"
+    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Why an error is retried or not: the verdict of the standard rule on an exception, a status or a traceback."""
+"""The verdict of the standard rule on an exception, a status or a traceback: retried or not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..core.known.registry import FAMILIES, KNOWN
 from ..core.policy import RetryPolicy
 from ..core.text import format_duration
 from ..errors import Again, Blocked, BreakerOpen, Final, Stop
-from .target.imported import Unreadable
+from .user_code import Unreadable
 
 CALLS = RetryPolicy.service_call()
 JOB_ATTEMPTS, JOB_BACKOFF = 5, (5.0, 30.0, 120.0, 600.0)
@@ -42,10 +42,20 @@ _CHAINED = re.compile(
     re.MULTILINE,
 )
 _GAVE_UP = re.compile(r"^redrive: (gave up on \S+ after \d+ attempts?\b.*)$", re.MULTILINE)
-CLIENTS = ("httpx", "requests.exceptions", "aiohttp", "redis.exceptions", "psycopg", "sqlalchemy.exc")
+CLIENTS = (
+    "httpx",
+    "requests.exceptions",
+    "aiohttp",
+    "redis.exceptions",
+    "psycopg",
+    "sqlalchemy.exc",
+)
 """Where a class is looked for that is known only by its name and is not in the table."""
 TRACEBACK = "Traceback (most recent call last)"
-DEPENDS = "the verdict depends on the single error, such as its status or its cause; pass the status or a traceback"
+DEPENDS = (
+    "the verdict depends on the single error, such as its status or its cause; pass the status "
+    "or a traceback"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,8 @@ class Classified:
     family: str | None
     """The library that the rule belongs to."""
     depends: bool
-    """The verdict depends on details of the error, such as the status of its response. This one is without them."""
+    """The verdict depends on details of the error, such as the status of its response. This one is
+    without them."""
     sent: bool
     """False: the request certainly did not reach the other side."""
     calls: str
@@ -83,7 +94,7 @@ class Classified:
 
 
 def classified(text: str, /) -> Classified:
-    """Classify an HTTP status, a gRPC status, an exception or a printed error such as `TimeoutError: no answer`.
+    """Classify an HTTP status, a gRPC status, an exception or a printed error.
 
     Imports the exception's module and runs nothing else.
 
@@ -101,13 +112,16 @@ def classified(text: str, /) -> Classified:
         return _of_path(word)
     if _match_error(word) is not None:
         return of_traceback(word)
-    raise Unreadable(f"{word!r}: not an exception, an HTTP status or a gRPC status; use httpx.ReadTimeout, 503 or UNAVAILABLE")
+    raise Unreadable(
+        f"{word!r}: not an exception, an HTTP status or a gRPC status; use httpx.ReadTimeout, "
+        "503 or UNAVAILABLE"
+    )
 
 
 def of_traceback(text: str, /) -> Classified:
-    """Classify the exception that a traceback ends with, by its causes too where its class alone does not decide.
+    """Classify the exception of a traceback, also by its causes if its class does not decide.
 
-    The output of `redrive dead show` and `redrive jobs show` is classified by the error that it shows.
+    Of the output of `redrive dead show` and `redrive jobs show`, the error is classified.
 
     Raises:
         Unreadable: There is no exception in the text.
@@ -116,7 +130,9 @@ def of_traceback(text: str, /) -> Classified:
     chain = _CHAINED.split(text if printed is None else printed[1])
     raised = _last_raised(chain[-1])
     if raised is None:
-        raise Unreadable("traceback: no exception found; pass the text that Python prints, up to its last line")
+        raise Unreadable(
+            "traceback: no exception found; pass the text that Python prints, up to its last line"
+        )
     verdict = _of_path(raised[1])
     status = _STATUS.search(raised[2] or "")
     if verdict.depends and status is not None:
@@ -124,7 +140,9 @@ def of_traceback(text: str, /) -> Classified:
     elif verdict.depends and chain[-1].count(TRACEBACK) <= 1:
         verdict = _by_cause(verdict, chain[:-1])
     gave_up = _GAVE_UP.findall(chain[-1])
-    return replace(verdict, notes=(*verdict.notes, f"Redrive {gave_up[-1]}")) if gave_up else verdict
+    return (
+        replace(verdict, notes=(*verdict.notes, f"Redrive {gave_up[-1]}")) if gave_up else verdict
+    )
 
 
 def _last_raised(text: str) -> re.Match[str] | None:
@@ -149,7 +167,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _by_cause(wrapper: Classified, chain: list[str]) -> Classified:
-    """The verdict on an error that means what its cause means, from the tracebacks above its own."""
+    """Classify an error by its cause, from the tracebacks above its own."""
     for text in reversed(chain):
         raised = _last_raised(text)
         if raised is None:
@@ -164,17 +182,34 @@ def _by_cause(wrapper: Classified, chain: list[str]) -> Classified:
 
 
 def _of_status(status: int, raised: str | None = None) -> Classified:
-    notes = ["with a Retry-After header the next attempt waits at least as long"] if fault_of_status(status).retryable else []
+    notes = (
+        ["with a Retry-After header the next attempt waits at least as long"]
+        if fault_of_status(status).retryable
+        else []
+    )
     if status == 409:
         notes.append("with a Retry-After header it is transient: the same operation is running")
     subject = f"HTTP {status}" if raised is None else f"{raised} with HTTP {status}"
-    return _verdict(subject, fault_of_status(status), f"HTTP status {status}", "HTTP status", notes=notes, name="the error")
+    return _verdict(
+        subject,
+        fault_of_status(status),
+        f"HTTP status {status}",
+        "HTTP status",
+        notes=notes,
+        name="the error",
+    )
 
 
 def _of_code(code: str) -> Classified:
     fault = CODES.get(code, Fault("permanent"))
-    notes = ["with grpc-retry-pushback-ms the next attempt waits as long as the server asks"] if fault.retryable else []
-    return _verdict(f"gRPC {code}", fault, f"gRPC status {code}", "grpc", notes=notes, name="grpc.RpcError")
+    notes = (
+        ["with grpc-retry-pushback-ms the next attempt waits as long as the server asks"]
+        if fault.retryable
+        else []
+    )
+    return _verdict(
+        f"gRPC {code}", fault, f"gRPC status {code}", "grpc", notes=notes, name="grpc.RpcError"
+    )
 
 
 def _of_path(path: str) -> Classified:
@@ -183,20 +218,23 @@ def _of_path(path: str) -> Classified:
         if not _is_ours(name):
             return _by_bare_name(name)
         name = f"redrive.errors.{name}"
-    found = _class_of(name)
-    if found is None:
+    error = _class_of(name)
+    if error is None:
         return _by_name(name)
-    decided = deciding_name(found)
-    known = meaning(found)
+    decided = deciding_name(error)
+    known = meaning(error)
     notes = []
-    if decided is not None and decided.rpartition(".")[2] != found.__name__:
+    if decided is not None and decided.rpartition(".")[2] != error.__name__:
         notes.append(f"decided by its base class {decided}")
-    final = issubclass(found, Final)
+    final = issubclass(error, Final)
     if known is None and not final:
         notes.append(DEPENDS)
-    fault = classify(_bare(found)) if known is None else known
-    made = _verdict(name, fault, decided, _family(decided), notes=notes, depends=known is None and not final, name=name)
-    return _of_final(found, made) if final else made
+    fault = classify(_bare(error)) if known is None else known
+    depends = known is None and not final
+    verdict = _verdict(
+        name, fault, decided, _family(decided), notes=notes, depends=depends, name=name
+    )
+    return _of_final(error, verdict) if final else verdict
 
 
 def _of_final(error: type[Exception], verdict: Classified) -> Classified:
@@ -204,7 +242,10 @@ def _of_final(error: type[Exception], verdict: Classified) -> Classified:
     calls = "not retried: the caller gets the error after the first attempt, regardless of on="
     jobs, change = verdict.jobs, verdict.change
     if issubclass(error, Stop):
-        jobs, change = _jobs("permanent", reason="stopped"), (_LATER, "to let the policy decide: raise another exception")
+        jobs, change = (
+            _jobs("permanent", reason="stopped"),
+            (_LATER, "to let the policy decide: raise another exception"),
+        )
     elif issubclass(error, Blocked):
         jobs = "not retried: a blocked dead letter, replayed after until= or by an operator"
         change = (_LATER, "to let the policy decide: raise another exception")
@@ -218,8 +259,8 @@ def _of_final(error: type[Exception], verdict: Classified) -> Classified:
 def _bare(kind: type[Exception]) -> Exception:
     """An error of this type, made without the `__new__` and `__init__` of its library."""
     builtin: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
-    made: Exception = builtin.__new__(kind)
-    return made
+    error: Exception = builtin.__new__(kind)
+    return error
 
 
 def _class_of(name: str) -> type[Exception] | None:
@@ -230,34 +271,36 @@ def _class_of(name: str) -> type[Exception] | None:
     """
     parts = name.split(".")
     if len(parts) == 1:
-        found = getattr(builtins, name, None)
-        if isinstance(found, type) and issubclass(found, Exception):
-            return found
+        error = getattr(builtins, name, None)
+        if isinstance(error, type) and issubclass(error, Exception):
+            return error
         raise Unreadable(f"{name}: not an exception; pass a class, such as httpx.ReadTimeout")
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
     try:
-        return _imported(parts, name)
+        return _import_class(parts, name)
     finally:
-        if here in sys.path:
-            sys.path.remove(here)
+        if folder in sys.path:
+            sys.path.remove(folder)
 
 
-def _imported(parts: list[str], name: str) -> type[Exception] | None:
+def _import_class(parts: list[str], name: str) -> type[Exception] | None:
     for end in range(len(parts) - 1, 0, -1):
         module = ".".join(parts[:end])
         try:
-            found: object = import_module(module)
+            value: object = import_module(module)
         except ModuleNotFoundError as missing:
             if missing.name is not None and f"{module}.".startswith(f"{missing.name}."):
                 continue
             raise Unreadable(f"{module}: cannot be imported ({missing})") from missing
-        except (Exception, SystemExit) as wrong:  # a module may do anything
-            raise Unreadable(f"{module}: cannot be imported ({type(wrong).__name__}: {wrong})") from wrong
+        except (Exception, SystemExit) as wrong:  # A module may do anything.
+            raise Unreadable(
+                f"{module}: cannot be imported ({type(wrong).__name__}: {wrong})"
+            ) from wrong
         for part in parts[end:]:
-            found = getattr(found, part, None)
-        if isinstance(found, type) and issubclass(found, Exception):
-            return found
+            value = getattr(value, part, None)
+        if isinstance(value, type) and issubclass(value, Exception):
+            return value
         raise Unreadable(f"{name}: not an exception class of {module}")
     return None
 
@@ -267,30 +310,47 @@ def _by_name(name: str) -> Classified:
     short = f"{name.partition('.')[0]}.{name.rpartition('.')[2]}"
     entry = KNOWN.get(short)
     if entry is None:
-        raise Unreadable(f"{name}: module {name.rpartition('.')[0]} not found; run this where it is installed")
+        raise Unreadable(
+            f"{name}: module {name.rpartition('.')[0]} not found; run this where it is installed"
+        )
     notes = ["the library is not installed here, so its base classes were not considered"]
     fault = entry if isinstance(entry, Fault) else Fault("unknown")
     if not isinstance(entry, Fault):
         notes.append(DEPENDS)
-    return _verdict(name, fault, short, _family(short), notes=notes, depends=not isinstance(entry, Fault), name=name)
+    return _verdict(
+        name,
+        fault,
+        short,
+        _family(short),
+        notes=notes,
+        depends=not isinstance(entry, Fault),
+        name=name,
+    )
 
 
 def _by_bare_name(name: str) -> Classified:
-    """By the name of a class alone, as lists print it, where all installed libraries that have it mean the same."""
+    """Classify by the name of a class alone, if all installed libraries that have it agree."""
     known = [each for each in KNOWN if each.rpartition(".")[2] == name]
     places = known or [f"{package}.{name}" for package in CLIENTS]
-    verdicts = [verdict for each in places if (verdict := _of_installed(each)) is not None] or [_by_name(each) for each in known]
+    verdicts = [verdict for each in places if (verdict := _of_installed(each)) is not None] or [
+        _by_name(each) for each in known
+    ]
     if not verdicts:
-        raise Unreadable(f"{name}: unknown exception; pass its module too, such as shop.errors.{name}")
+        raise Unreadable(
+            f"{name}: unknown exception; pass its module too, such as shop.errors.{name}"
+        )
     if len({(verdict.verdict, verdict.sent) for verdict in verdicts}) > 1:
         choices = " or ".join(verdict.subject for verdict in verdicts[:3])
         raise Unreadable(f"{name}: depends on the library; pass its module too, such as {choices}")
-    named = f"the class has this name in {', '.join(verdict.subject.partition('.')[0] for verdict in verdicts)}"
+    named = (
+        "the class has this name in "
+        f"{', '.join(verdict.subject.partition('.')[0] for verdict in verdicts)}"
+    )
     return replace(verdicts[0], subject=name, notes=(named, *verdicts[0].notes))
 
 
 def _of_installed(known: str) -> Classified | None:
-    """The verdict on a class of a library; None: it is not installed, or has no such class at its top."""
+    """Return the verdict on a class of a library. None: the library is not installed."""
     if find_spec(known.partition(".")[0]) is None:
         return None
     try:
@@ -304,17 +364,35 @@ def _family(decided: str | None) -> str | None:
 
 
 def _verdict(
-    subject: str, fault: Fault, rule: str | None, family: str | None, *, notes: list[str], name: str, depends: bool = False
+    subject: str,
+    fault: Fault,
+    rule: str | None,
+    family: str | None,
+    *,
+    notes: list[str],
+    name: str,
+    depends: bool = False,
 ) -> Classified:
     verdict = "transient" if fault.retryable else fault.kind
     if not fault.sent:
-        notes = [*notes, "the request did not reach the other side, so a retry is safe without idempotency"]
+        notes = [
+            *notes,
+            "the request did not reach the other side, so a retry is safe without idempotency",
+        ]
     undecided = depends and verdict == "unknown"
     return Classified(
-        subject, verdict, fault.kind, rule, family, depends, fault.sent, _calls(verdict, undecided), _jobs(verdict, undecided),
-        tuple(notes),
-        _change(verdict, name),
-    )  # fmt: skip
+        subject=subject,
+        verdict=verdict,
+        kind=fault.kind,
+        rule=rule,
+        family=family,
+        depends=depends,
+        sent=fault.sent,
+        calls=_calls(verdict, undecided),
+        jobs=_jobs(verdict, undecided),
+        notes=tuple(notes),
+        change=_change(verdict, name),
+    )
 
 
 def _calls(verdict: str, depends: bool = False) -> str:
@@ -322,7 +400,9 @@ def _calls(verdict: str, depends: bool = False) -> str:
         return "depends on the error: retried if it is transient"
     if verdict != "transient":
         return "not retried: the caller gets the error after the first attempt"
-    base, longest, jitter = map(format_duration, (CALLS.backoff_base, CALLS.backoff_max, CALLS.jitter))
+    base, longest, jitter = map(
+        format_duration, (CALLS.backoff_base, CALLS.backoff_max, CALLS.jitter)
+    )
     waits = f"backoff {base} doubling to {longest}, plus up to {jitter} of jitter"
     return f"retried: {CALLS.max_attempts} attempts, {waits}"
 
@@ -333,7 +413,8 @@ def _jobs(verdict: str, depends: bool = False, *, reason: str = "not_retryable")
     if verdict == "permanent":
         return f"not retried: a dead letter after the first attempt (reason {reason})"
     waits = ", ".join(map(format_duration, JOB_BACKOFF))
-    return f"retried: {JOB_ATTEMPTS} attempts, backoff {waits} (±10 %), then a dead letter (reason attempts)"
+    backoff = f"backoff {waits} (±10 %)"
+    return f"retried: {JOB_ATTEMPTS} attempts, {backoff}, then a dead letter (reason attempts)"
 
 
 def _change(verdict: str, name: str) -> tuple[str, ...]:
@@ -343,4 +424,7 @@ def _change(verdict: str, name: str) -> tuple[str, ...]:
             "in a job: raise redrive.Stop",
         )
     error = name.rpartition(".")[2] if name != "the error" else "YourError"
-    return (f"to retry it: retry(on=({error}, classify)), or the same on= for a job", "in a job: raise redrive.Again(after=30)")
+    return (
+        f"to retry it: retry(on=({error}, classify)), or the same on= for a job",
+        "in a job: raise redrive.Again(after=30)",
+    )

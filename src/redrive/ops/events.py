@@ -1,24 +1,26 @@
-"""Events: what was received, who has handled it, and handling it once more."""
+"""Operations on received events: find them, show what each handler did, and replay them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.key import Key
 from ..errors import NotAllowed
 from ..journal.redaction import redact
-from .dead_letters.queries import readable
-from .target.imported import meant
-from .target.target import ledger_of
-
-if TYPE_CHECKING:
-    from ..ledger.ledger import Ledger
-    from ..messages.queries import EventRow
-    from .target.target import Operated
+from ..ledger.jobs.dead_letters import rerun_done_jobs
+from ..ledger.ledger import Ledger
+from ..ledger.queries import jobs
+from ..ledger.stats import counters
+from ..messages.queries import EventRow, find_events, find_events_with_origin
+from ..messages.stored_event import OWN_IDS, StoredEvent, id_without_origin
+from .context import OperatorContext, check_reason
+from .dead_letters.model import readable
+from .target import Operated, ledger_of
+from .user_code import meant
 
 RECENT = 200
 """Recent events of a type that are searched for jobs of a handler."""
@@ -26,26 +28,26 @@ RECENT = 200
 
 @dataclass(frozen=True, slots=True)
 class ReceivedEvent:
-    """An event, in a list of them."""
+    """A received event in a list."""
 
     id: str
     source: str
     type: str
     source_id: str | None
     handlers: int
-    """How many had it to handle when it came."""
+    """Number of its handlers when it was received."""
     at: datetime | None
     received_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """What one handler has made of an event."""
+    """The job of one handler of an event."""
 
     handler: str
     job_id: int
     state: str
-    """As people call it."""
+    """State as it is shown."""
     attempts: int
     error: str | None
     started_at: datetime | None
@@ -54,7 +56,7 @@ class Handled:
 
 @dataclass(frozen=True, slots=True)
 class EventReport:
-    """All that is known of one event, without secrets."""
+    """Everything that is known of an event, without secrets."""
 
     event: ReceivedEvent
     payload: Any
@@ -65,177 +67,217 @@ class EventReport:
     now: datetime
 
 
-def listed(ledger: Ledger, /, *, source: str | None, type_: str | None, limit: int) -> list[ReceivedEvent]:
-    """The newest first."""
-    return [_event(one) for one in _found(ledger, source=source, type_=type_, limit=limit)]
+@dataclass(frozen=True, slots=True)
+class EventOperations:
+    """Operations on received events, as `Operator.events`. Threads may share one."""
 
+    _context: OperatorContext
 
-def shown(ledger: Ledger, event_id: str, source: str | None, /) -> EventReport | None:
-    """One of them; None: there is none. NotAllowed: several sources have one of this id."""
-    one = _one(ledger, event_id, source)
-    if one is None:
-        return None
-    return EventReport(
-        event=_event(one), payload=readable(one.payload), payload_bytes=len(one.payload),
-        headers=redact(json.loads(one.headers) if one.headers else {}),
-        ids=redact(_ids(one)), handlers=tuple(_handled(ledger, one)), now=ledger.now(),
-    )  # fmt: skip
+    def find(
+        self, *, source: str | None = None, of_type: str | None = None, limit: int = 100
+    ) -> list[ReceivedEvent]:
+        """Return received events, newest first.
 
+        Args:
+            source: Source of the events.
+            of_type: Type of the events.
+            limit: Maximum number.
 
-def replayed(
-    app: Operated, event_id: str, source: str | None, handlers: Collection[str], /, *, actor: str, because: str
-) -> dict[str, str]:
-    """Replay an event to these handlers, or to all that had it; the outcome by handler. Its dedupe key stays the same.
+        Returns:
+            The events.
+        """
+        with self._context.ledger.reading() as connection:
+            rows = find_events(connection, source=source, type_=of_type, limit=limit)
+        return [_received(row) for row in rows]
 
-    Raises:
-        ValueError: A name is not a handler of events of this type. Nothing is changed then.
-        NotAllowed: There is no such event, or there are several.
-    """
-    from ..ledger.jobs.dead_letters import rerun_done_jobs  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    def get(self, event_id: str, /, *, source: str | None = None) -> EventReport | None:
+        """Return an event and what each handler did with it.
 
-    ledger = ledger_of(app)
-    one = _one(ledger, event_id, source)
-    if one is None:
-        raise NotAllowed(f"event {event_id!r} not found" + (f" in {source}" if source else ""))
-    had = {each.handler: each for each in _handled(ledger, one)}
-    for name in handlers:
-        if name not in had:
-            _check_handler(app, one, name, [*had])
-    said: dict[str, str] = {}
-    for name in dict.fromkeys(handlers) or had:
-        job = had.get(name)
+        Args:
+            event_id: Id of the event.
+            source: Source of the event. Needed if several sources have this id.
+
+        Returns:
+            The report, or None.
+
+        Raises:
+            NotAllowed: Several sources have this id.
+        """
+        ledger = self._context.ledger
+        row = _find_one(ledger, event_id, source)
+        if row is None:
+            return None
+        own_ids = zip(OWN_IDS, (row.event_id, row.type, row.source), strict=True)
+        return EventReport(
+            event=_received(row),
+            payload=readable(row.payload),
+            payload_bytes=len(row.payload),
+            headers=redact(_mapping(row.headers)),
+            ids=redact({**dict(own_ids), **_mapping(row.ids)}),
+            handlers=tuple(_handler_jobs(ledger, row)),
+            now=ledger.now(),
+        )
+
+    def replay(
+        self,
+        event_id: str,
+        /,
+        *,
+        because: str,
+        source: str | None = None,
+        handlers: Collection[str] = (),
+    ) -> dict[str, str]:
+        """Replay an event. Its dedupe key stays the same.
+
+        Args:
+            event_id: Id of the event.
+            because: Why, for the audit log.
+            source: Source of the event.
+            handlers: Names of handlers. Default: all that had the event.
+
+        Returns:
+            The outcome by handler.
+
+        Raises:
+            ValueError: A name is not a handler of this event type. Nothing was changed.
+            NotAllowed: There is no such event, or there are several.
+        """
+        check_reason(because)
+        ledger = self._context.ledger
+        row = _find_one(ledger, event_id, source)
+        if row is None:
+            raise NotAllowed(f"event {event_id!r} not found" + (f" in {source}" if source else ""))
+        jobs = {job.handler: job for job in _handler_jobs(ledger, row)}
+        for name in handlers:
+            if name not in jobs:
+                _check_handler(self._context.app, row, name, [*jobs])
+        names = dict.fromkeys(handlers) or jobs
+        return {name: self._replay_to(name, row, jobs.get(name), because) for name in names}
+
+    def _replay_to(self, handler: str, row: EventRow, job: Handled | None, because: str) -> str:
+        """Replay an event to one handler, and return the outcome."""
+        ledger, actor = self._context.ledger, self._context.actor
         if job is None:
-            said[name] = _begun(ledger, one, name, actor=actor, because=because)
-        elif job.state == "done":
+            submitted = ledger.submit(_stored_event(row).job(handler, None))
+            details = {"jobs": {"new": submitted.id}, "event": row.event_id}
+            self._context.record("event.replay", because, details)
+            return f"job {submitted.id}"
+        if job.state == "done":
             with ledger.connections.write.use() as session:
-                acted = rerun_done_jobs(session, [job.job_id], actor=actor, because=because)
-            said[name] = f"job {acted.done[job.job_id]}" if acted.done else f"skipped: {acted.skipped[job.job_id]}"
-        elif job.state in ("dlq", "blocked"):
+                result = rerun_done_jobs(session, [job.job_id], actor=actor, because=because)
+            if not result.done:
+                return f"skipped: {result.skipped[job.job_id]}"
+            return f"job {result.done[job.job_id]}"
+        if job.state in ("dlq", "blocked"):
             (letter,) = ledger.dead_letters(job_id=job.job_id, limit=1)
-            begun = ledger.sweeps.begin("replay", [letter.id], actor=actor, because=because)
-            made = ledger.sweeps.step(begun.id).done
-            said[name] = f"job {made[letter.id]}" if made else "skipped: already replayed or discarded"
-        else:
-            said[name] = f"skipped: {job.state}"
-    return said
-
-
-def _check_handler(app: Operated, one: EventRow, name: str, had: list[str]) -> None:
-    """Raise ValueError unless events of this type have a handler of this name: in the app, or by the ledger's history."""
-    from ..app import App  # noqa: PLC0415  # only here: what it registers is asked for
-
-    ledger = ledger_of(app)
-    registered = _registered(app, one.type)
-    if name in registered or _has_handled(ledger, one.type, name):
-        return
-    known = sorted({*had, *registered})
-    if isinstance(app, App):
-        problem = f"{name!r} is not a handler of events of type {one.type!r}"
-        if name in app.commands:
-            problem += ", but a command"
-        elif name in app.registrations.inbox.handlers:
-            types = next(each.types for each in app.registrations.inbox.handlers if each.name == name)
-            problem += f", but of {', '.join(map(repr, types))}"
-        fix = "register it with @app.on first"
-    else:
-        problem = f"the ledger knows no handler {name!r} of events of type {one.type!r}"
-        fix = "pass --ledger module:app to replay to a handler that is new"
-    there = f"handlers: {', '.join(known)}" if known else "no handler of this event is known"
-    raise ValueError(f"{problem}{meant(name, known)}; {there}; {fix}. Nothing was changed")
-
-
-def _registered(app: Operated, type_: str) -> list[str]:
-    """Names of the app's handlers of this type of event; of a bare ledger none are known."""
-    from ..app import App  # noqa: PLC0415  # the same
-
-    if not isinstance(app, App):
-        return []
-    app.registrations.load()
-    return [name for name, _ in app.registrations.inbox.handlers.attempts_by_handler(type_)]
-
-
-def _has_handled(ledger: Ledger, type_: str, name: str) -> bool:
-    """Whether a handler of this name had one of the recent events of this type."""
-    from ..ledger.queries import jobs  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-    recent = _found(ledger, type_=type_, limit=RECENT)
-    try:
-        keys = [(name, str(Key("event", each.source, each.event_id, name))) for each in recent]
-    except ValueError:  # a name that no handler can have
-        return False
-    with ledger.reading() as connection:
-        return bool(jobs.by_keys(connection, keys))
-
-
-def _begun(ledger: Ledger, one: EventRow, handler: str, *, actor: str, because: str) -> str:
-    """For a handler that never had it."""
-    from ..messages.stored_event import StoredEvent, id_without_origin  # noqa: PLC0415
-
-    headers = json.loads(one.headers) if one.headers else {}
-    origin = headers.get("source")
-    event_id = id_without_origin(one.event_id, origin)
-    origin = None if event_id == one.event_id else origin
-    stored = StoredEvent(one.source, event_id, one.type, one.payload, headers, one.at, one.source_id, origin)
-    made = ledger.submit(stored.job(handler, None))
-    ledger.record(actor=actor, action="event.replay", because=because, what={"jobs": {"new": made.id}, "event": one.event_id})
-    return f"job {made.id}"
-
-
-def _found(ledger: Ledger, **narrowed: Any) -> list[EventRow]:
-    from ..messages.queries import find_events  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-    with ledger.reading() as connection:
-        return find_events(connection, **narrowed)
-
-
-def _one(ledger: Ledger, event_id: str, source: str | None) -> EventRow | None:
-    found = _found(ledger, event_id=event_id, source=source, limit=2)
-    if not found:
-        from ..messages.queries import find_events_with_origin  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-        with ledger.reading() as connection:
-            found = find_events_with_origin(connection, event_id, source=source, limit=2)
-        if len(found) > 1:
-            ids = ", ".join(sorted(repr(one.event_id) for one in found))
-            raise NotAllowed(f"several events match {event_id!r}; pass the whole id ({ids})")
-    if len(found) > 1:
-        names = ", ".join(sorted(one.source for one in found))
-        raise NotAllowed(f"several events have the id {event_id!r}; pass the source ({names})")
-    return found[0] if found else None
-
-
-def _ids(one: EventRow) -> dict[str, str]:
-    """Its own, and those that came with it."""
-    from ..messages.stored_event import OWN_IDS  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-    more: dict[str, str] = json.loads(one.ids) if one.ids else {}
-    return {**dict(zip(OWN_IDS, (one.event_id, one.type, one.source), strict=True)), **more}
-
-
-def _event(one: EventRow) -> ReceivedEvent:
-    return ReceivedEvent(one.event_id, one.source, one.type, one.source_id, one.handlers, one.at, one.received_at)
-
-
-def _handled(ledger: Ledger, one: EventRow) -> list[Handled]:
-    from ..ledger.queries import jobs as find  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..ledger.stats import counters  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-    with ledger.reading() as connection:
-        keys = []
-        for kind in counters.counts(connection):
-            try:
-                keys.append((kind, str(Key("event", one.source, one.event_id, kind))))
-            except ValueError:  # the name of a kind that is no handler's
-                continue
-        jobs = find.by_keys(connection, keys)
-    found = [Handled(job.kind, job.id, job.shown, job.attempts, job.error, job.started_at, job.ended_at) for job in jobs]
-    return sorted(found, key=lambda handled: handled.handler)
+            sweep = ledger.sweeps.begin("replay", [letter.id], actor=actor, because=because)
+            replayed = ledger.sweeps.step(sweep.id).done
+            if not replayed:
+                return "skipped: already replayed or discarded"
+            return f"job {replayed[letter.id]}"
+        return f"skipped: {job.state}"
 
 
 def event_of(key: str, /) -> tuple[str, str] | None:
-    """The source and the id of the event that a handler's job is about; None: the key is no handler's."""
+    """Return source and id of the event of a handler's job. None: the key is not a handler's."""
     try:
-        found = Key.parse(key)
+        parsed = Key.parse(key)
     except ValueError:
         return None
-    return (found.user, found.entity) if found.domain == "event" and found.entity else None
+    return (parsed.user, parsed.entity) if parsed.domain == "event" and parsed.entity else None
+
+
+def _find_one(ledger: Ledger, event_id: str, source: str | None) -> EventRow | None:
+    with ledger.reading() as connection:
+        rows = find_events(connection, event_id=event_id, source=source, limit=2)
+        if len(rows) > 1:
+            names = ", ".join(sorted(row.source for row in rows))
+            raise NotAllowed(f"several events have the id {event_id!r}; pass the source ({names})")
+        if not rows:
+            rows = find_events_with_origin(connection, event_id, source=source, limit=2)
+    if len(rows) > 1:
+        ids = ", ".join(sorted(repr(row.event_id) for row in rows))
+        raise NotAllowed(f"several events match {event_id!r}; pass the whole id ({ids})")
+    return rows[0] if rows else None
+
+
+def _handler_jobs(ledger: Ledger, row: EventRow) -> list[Handled]:
+    """Return the jobs of an event, by handler. The name of a handler is the job type."""
+    with ledger.reading() as connection:
+        keys = [key for kind in counters.counts(connection) if (key := _job_key(row, kind))]
+        rows = jobs.by_keys(connection, keys)
+    handled = [
+        Handled(job.kind, job.id, job.shown, job.attempts, job.error, job.started_at, job.ended_at)
+        for job in rows
+    ]
+    return sorted(handled, key=lambda job: job.handler)
+
+
+def _job_key(row: EventRow, handler: str) -> tuple[str, str] | None:
+    """Return job type and key of a handler's job. None: a handler cannot have this name."""
+    try:
+        return handler, str(Key("event", row.source, row.event_id, handler))
+    except ValueError:
+        return None
+
+
+def _check_handler(app: Operated, row: EventRow, name: str, handlers: Sequence[str]) -> None:
+    """Raise ValueError unless the app, or the ledger's history, has this handler."""
+    from ..app import App  # noqa: PLC0415  # listing events does not need it
+
+    registered: list[str] = []
+    if isinstance(app, App):
+        app.registrations.load()
+        registered = [
+            handler for handler, _ in app.registrations.inbox.handlers.attempts_by_handler(row.type)
+        ]
+    if name in registered or _has_handled(ledger_of(app), row.type, name):
+        return
+    known = sorted({*handlers, *registered})
+    if isinstance(app, App):
+        problem = f"{name!r} is not a handler of events of type {row.type!r}"
+        if name in app.commands:
+            problem += ", but a command"
+        elif name in app.registrations.inbox.handlers:
+            types = next(
+                handler.types
+                for handler in app.registrations.inbox.handlers
+                if handler.name == name
+            )
+            problem += f", but of {', '.join(map(repr, types))}"
+        fix = "register it with @app.on first"
+    else:
+        problem = f"the ledger knows no handler {name!r} of events of type {row.type!r}"
+        fix = "pass --ledger module:app to replay to a handler that is new"
+    listed = f"handlers: {', '.join(known)}" if known else "no handler of this event is known"
+    raise ValueError(f"{problem}{meant(name, known)}; {listed}; {fix}. Nothing was changed")
+
+
+def _has_handled(ledger: Ledger, type_: str, name: str) -> bool:
+    """Return whether a handler of this name had one of the recent events of this type."""
+    with ledger.reading() as connection:
+        recent = find_events(connection, type_=type_, limit=RECENT)
+        keys = [key for row in recent if (key := _job_key(row, name))]
+        return bool(keys and jobs.by_keys(connection, keys))
+
+
+def _stored_event(row: EventRow) -> StoredEvent:
+    headers = _mapping(row.headers)
+    origin = headers.get("source")
+    event_id = id_without_origin(row.event_id, origin)
+    if event_id == row.event_id:
+        origin = None
+    return StoredEvent(
+        row.source, event_id, row.type, row.payload, headers, row.at, row.source_id, origin
+    )
+
+
+def _received(row: EventRow) -> ReceivedEvent:
+    return ReceivedEvent(
+        row.event_id, row.source, row.type, row.source_id, row.handlers, row.at, row.received_at
+    )
+
+
+def _mapping(stored: str | None) -> dict[str, str]:
+    mapping: dict[str, str] = json.loads(stored) if stored else {}
+    return mapping

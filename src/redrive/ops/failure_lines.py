@@ -1,4 +1,4 @@
-"""Failure lines: failed attempts of a worker as lines for a terminal or a service's log, a bounded number of them."""
+"""Failed attempts of a worker as lines for a terminal or a service's log, limited in number."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from ..journal import bus
 from ..journal.record import Record
 from ..journal.sinks.logging import WARNING, format_record, level_of
 
-KINDS = frozenset(("retry", "giveup", "blocked", "lost_lease", "late", "rejected", "lost", "worker_gone"))
+KINDS = frozenset(
+    ("retry", "giveup", "blocked", "lost_lease", "late", "rejected", "lost", "worker_gone")
+)
 """Records that are printed beside all warnings."""
 MOST = 20
-"""Lines in a window: an outage fails thousands of attempts, and fills no disk."""
+"""Lines in a window. An outage fails thousands of attempts, which must not fill a disk."""
 WINDOW = 10.0
-"""Seconds."""
+"""Seconds of a window."""
 
 Show = Callable[[str, str, Mapping[str, Any]], None]
 """Takes the line, the record's kind and its fields."""
@@ -48,12 +50,12 @@ class FailureLines:
             self._hidden += 1
 
     def finish(self) -> None:
-        """Say how many lines were left out."""
+        """Show how many lines were left out."""
         hidden, self._hidden = self._hidden, 0
         if hidden:
             plural = "failure was" if hidden == 1 else "failures were"
-            said = f"{hidden:,} more {plural} not printed; `redrive failures` groups all of them"
-            self._show(said, "more", {"hidden": hidden})
+            text = f"{hidden:,} more {plural} not printed; `redrive failures` groups all of them"
+            self._show(text, "more", {"hidden": hidden})
 
 
 @contextmanager

@@ -1,12 +1,13 @@
-"""Init: the first files of a project: a commented redrive.toml, and a small app that works."""
+"""The first files of a project: a commented redrive.toml, and a small app."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..settings import FILE, KEYS, SECRET, SettingInfo
-from .target.imported import Unreadable
+from .user_code import Unreadable
 
 MODULE = "work"
 
@@ -36,45 +37,55 @@ if __name__ == "__main__":
         print(f"{name}: job {job.id}" + ("" if job.created else " (duplicate)"))
 '''
 
-HEAD = """\
-# Settings of Redrive for every process that starts in this directory, or that has REDRIVE_CONFIG set to this file.
-# Options override variables, and variables override this file. Commented lines show the defaults.
-# Docs: reference/configuration.md. `redrive config` shows each value and where it comes from.
-"""
+HEAD = (
+    "# Settings of Redrive for every process that starts in this directory, or that has "
+    "REDRIVE_CONFIG set to this file.\n"
+    "# Options override variables, and variables override this file. "
+    "Commented lines show the defaults.\n"
+    "# Docs: reference/configuration.md. "
+    "`redrive config` shows each value and where it comes from.\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """What was written."""
+class CreatedProject:
+    """The files that were written."""
 
     folder: str
     files: tuple[str, ...]
 
 
-def begun(folder: Path, /) -> Begun:
-    """Write both files, or neither: Unreadable names one that is there already, or why it cannot be written."""
+def create_project(folder: Path, /) -> CreatedProject:
+    """Write both files, or neither.
+
+    Raises:
+        Unreadable: A file exists, or cannot be written.
+    """
     texts = {FILE: toml(), f"{MODULE}.py": APP}
-    there = [name for name in texts if (folder / name).exists()]
-    if there:
-        exist = "exists" if len(there) == 1 else "exist"
-        raise Unreadable(f"{' and '.join(there)} already {exist} in {folder}; nothing was changed")
+    existing = [name for name in texts if (folder / name).exists()]
+    if existing:
+        exist = "exists" if len(existing) == 1 else "exist"
+        raise Unreadable(
+            f"{' and '.join(existing)} already {exist} in {folder}; nothing was changed"
+        )
     written: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
-            with (folder / name).open("x", encoding="utf-8") as file:  # never over another, not even one of this moment
+            # "x": a file that another process creates now is not overwritten.
+            with (folder / name).open("x", encoding="utf-8") as file:
                 written.append(folder / name)
                 file.write(text)
     except OSError as problem:
         for path in written:
             path.unlink()
         raise Unreadable(f"{folder} cannot be written to: {problem.strerror}") from problem
-    return Begun(str(folder), tuple(texts))
+    return CreatedProject(str(folder), tuple(texts))
 
 
 def toml() -> str:
-    """A redrive.toml with every key, commented, and what the small app needs."""
-    given = {"app": f'"{MODULE}:app"', "ledger": '"sqlite:///redrive.db"'}
+    """Return a redrive.toml with every key as a comment, and the settings of the small app."""
+    values = {"app": f'"{MODULE}:app"', "ledger": '"sqlite:///redrive.db"'}
     lines = [HEAD]
     table = ""
     for key in KEYS:
@@ -82,7 +93,9 @@ def toml() -> str:
         if of != table:
             lines += [f"[{of}]"]
             table = of
-        line = f"{name} = {given[key.name]}" if key.name in given else f"# {name} = {_example(key)}"
+        line = (
+            f"{name} = {values[key.name]}" if key.name in values else f"# {name} = {_example(key)}"
+        )
         lines += [f"# {key.says} {_also(key)}", line, ""]
     return "\n".join(lines)
 
@@ -91,15 +104,15 @@ def _also(key: SettingInfo) -> str:
     if key.name == "console.secret":
         return f"Set it only by {key.variable}, because other users may read this file."
     if key.name in SECRET:
-        hashes = {True: "`redrive serve --hash password`", False: "`redrive serve --hash token`"}
-        how = hashes[key.name.endswith("password")]
-        return f"As {how} prints it, or by {key.variable}."
+        if key.name.endswith("password"):
+            return f"As `redrive serve --hash password` prints it, or by {key.variable}."
+        return f"As `redrive serve --hash token` prints it, or by {key.variable}."
     return f"Also by {key.variable}."
 
 
 def _example(key: SettingInfo) -> str:
     if key.default is not None:
-        return {True: "true", False: "false"}[key.default] if isinstance(key.default, bool) else _toml(key.default)
+        return _toml(key.default)
     return {
         "metrics.port": "9464",
         "storage": '"storage.toml"',
@@ -109,6 +122,6 @@ def _example(key: SettingInfo) -> str:
 
 
 def _toml(value: object) -> str:
-    if isinstance(value, tuple):
-        return "[]"
-    return f'"{value}"' if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return json.dumps(value)  # The same in TOML for texts, numbers, booleans and lists.

@@ -1,29 +1,30 @@
-"""Jobs of every kind: which there are, and all that is known of one."""
+"""Operations on jobs: find them, and show everything that is known of one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..errors import NotAllowed
 from ..journal.redaction import redact
-from .dead_letters.queries import Try, readable
-
-if TYPE_CHECKING:
-    from ..ledger.ledger import Ledger
-    from ..ledger.model import DisplayState, Job
+from ..ledger.model import DisplayState, Job, Tally
+from ..ledger.queries import jobs as queries
+from ..ledger.queries import overview
+from .context import OperatorContext, check_reason
+from .dead_letters.model import Revealed, Try, failed_attempts, readable, reveal
 
 
 @dataclass(frozen=True, slots=True)
 class JobLine:
-    """A job, in a list of them."""
+    """A job in a list."""
 
     id: int
     kind: str
     key: str
     state: str
-    """As people call it."""
+    """State as it is shown."""
     priority: int
     attempts: int
     max_attempts: int | None
@@ -38,87 +39,141 @@ class JobLine:
     error: str | None
     replay_of: int | None
     dead_id: int | None
-    """The dead letter that it replays, or that it became."""
+    """Id of the dead letter that it replays, or that it became."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """All that is known of one job, without secrets."""
+    """Everything that is known of a job, without secrets."""
 
     job: JobLine
     says: str
-    """Its state and what happens next, in a sentence. May have commands in backticks."""
+    """The state and the next step, in a sentence. Commands are in backticks."""
     payload: Any
-    """What is in it, as JSON or as text; None where it is neither."""
+    """The payload as JSON or text. None: it is neither."""
     payload_bytes: int
     result: Any
     headers: Mapping[str, str]
     ids: Mapping[str, str]
     """Correlation ids."""
     tries: tuple[Try, ...]
-    """Attempts that did not end well."""
+    """Attempts that did not succeed."""
     now: datetime
 
 
-def listed(ledger: Ledger, /, *, state: DisplayState | None = None, kind: str | None = None, limit: int = 100) -> list[JobLine]:
-    """Those in a state by its name: waiting ones in the order they are due, ended ones the last first. None: the newest first."""
-    from ..ledger.queries import jobs as stored_jobs  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+@dataclass(frozen=True, slots=True)
+class JobOperations:
+    """Operations on jobs, as `Operator.jobs`. Threads may share one."""
 
-    with ledger.reading() as connection:
-        return [_line(row) for row in stored_jobs.in_display_state(connection, state, kind=kind, limit=limit)]
+    _context: OperatorContext
+
+    def find(
+        self, *, state: DisplayState | None = None, kind: str | None = None, limit: int = 100
+    ) -> list[JobLine]:
+        """Return jobs. Queued ones are ordered by due time, ended ones by end, newest first.
+
+        Args:
+            state: State as shown, such as `"queued"`. None: all, newest first.
+            kind: Job type.
+            limit: Maximum number.
+
+        Returns:
+            The jobs.
+        """
+        with self._context.ledger.reading() as connection:
+            return [
+                _line(job)
+                for job in queries.in_display_state(connection, state, kind=kind, limit=limit)
+            ]
+
+    def get(self, job_id: int, /) -> JobReport | None:
+        """Return everything that is known about a job.
+
+        Args:
+            job_id: Id of the job.
+
+        Returns:
+            The report, or None.
+        """
+        ledger = self._context.ledger
+        job = ledger.get(job_id)
+        if job is None:
+            return None
+        letters = ledger.dead_letters(job_id=job.id, limit=1) if job.state == "dead" else []
+        letter = letters[0] if letters else None
+        line = _line(job, None if letter is None else letter.id)
+        with ledger.reading() as connection:
+            parked = overview.parked_reasons(connection).get(job.kind)
+        now = ledger.now()
+        return JobReport(
+            job=line,
+            says=_describe(
+                job, line, now, parked, None if letter is None else letter.blocked_until
+            ),
+            payload=readable(job.payload),
+            payload_bytes=len(job.payload),
+            result=None if job.result is None else readable(job.result),
+            headers=redact(job.headers),
+            ids=redact(job.ids),
+            tries=failed_attempts(ledger.attempts(job.id)),
+            now=now,
+        )
+
+    def reveal(self, job_id: int, /, *, because: str) -> Revealed:
+        """Return the payload of a job with its secrets. This is recorded in the audit log.
+
+        Args:
+            job_id: Id of the job.
+            because: Why, for the audit log.
+
+        Returns:
+            The payload.
+
+        Raises:
+            NotAllowed: There is no such job.
+        """
+        check_reason(because)
+        job = self._context.ledger.get(job_id)
+        if job is None:
+            raise NotAllowed(f"job {job_id} not found")
+        details = {"job": job_id, "bytes": len(job.payload)}
+        self._context.record("payload.reveal", because, details)
+        return reveal(job.payload)
+
+    def counts(self) -> dict[str, Tally]:
+        """Return the number of jobs of each job type, by state.
+
+        Returns:
+            A tally for each job type.
+        """
+        return self._context.ledger.counts()
 
 
-def shown(ledger: Ledger, job_id: int, /) -> JobReport | None:
-    """One of them; None: there is none of that number."""
-    row = ledger.get(job_id)
-    if row is None:
-        return None
-    letters = ledger.dead_letters(job_id=row.id, limit=1) if row.state == "dead" else []
-    line = _line(row, letters[0].id if letters else row.dead_id)
-    now = ledger.now()
-    parked = _parked(ledger).get(row.kind)
-    until = letters[0].blocked_until if letters else None
-    return JobReport(
-        job=line,
-        says=_sentence(row, line, now, parked, until),
-        payload=readable(row.payload),
-        payload_bytes=len(row.payload),
-        result=None if row.result is None else readable(row.result),
-        headers=redact(row.headers),
-        ids=redact(row.ids),
-        tries=tuple(Try(*(getattr(one, name) for name in Try.__slots__)) for one in ledger.attempts(row.id)),
-        now=now,
-    )
+def _line(job: Job, dead_id: int | None = None) -> JobLine:
+    names = [name for name in JobLine.__slots__ if name not in ("state", "dead_id")]
+    fields = {name: getattr(job, name) for name in names}
+    return JobLine(state=job.shown, dead_id=job.dead_id if dead_id is None else dead_id, **fields)
 
 
-def _parked(ledger: Ledger) -> Mapping[str, str]:
-    from ..ledger.queries import overview  # noqa: PLC0415  # likewise
-
-    with ledger.reading() as connection:
-        return overview.parked_reasons(connection)
-
-
-def _line(row: Job, dead_id: int | None = None) -> JobLine:
-    fields = {name: getattr(row, name) for name in JobLine.__slots__ if name not in ("state", "dead_id")}
-    return JobLine(state=row.shown, dead_id=row.dead_id if dead_id is None else dead_id, **fields)
-
-
-def _sentence(row: Job, line: JobLine, now: datetime, parked: str | None, until: datetime | None) -> str:
-    if row.state == "ready" and parked is not None:
-        return f"queued; {row.kind} is paused after an outage ({parked})"
+def _describe(
+    job: Job, line: JobLine, now: datetime, parked: str | None, until: datetime | None
+) -> str:
+    if job.state == "ready" and parked is not None:
+        return f"queued; {job.kind} is paused after an outage ({parked})"
     replay = f'replay it with `redrive dead replay {line.dead_id} --because "..."`'
-    match row.shown:
-        case "queued" | "retry_wait" | "replaying" if row.state == "leased":
-            return f"claimed by {row.worker}, about to start"
+    match job.shown:
+        case "queued" | "retry_wait" | "replaying" if job.state == "leased":
+            return f"claimed by {job.worker}, about to start"
         case "queued" | "replaying" | "retry_wait":
             attempt = "next" if line.attempts else "first"
-            return f"queued for its {attempt} attempt" + (", due now" if row.due_at <= now else "")
+            due = ", due now" if job.due_at <= now else ""
+            return f"queued for its {attempt} attempt{due}"
         case "running":
-            return f"attempt {row.attempts} is running on {row.worker}"
+            return f"attempt {job.attempts} is running on {job.worker}"
         case "blocked":
-            return f"blocked: {row.reason}; " + ("resumes automatically" if until else replay)
+            return f"blocked: {job.reason}; " + ("resumes automatically" if until else replay)
         case "dlq":
-            return f"dead: {row.reason}; {replay}"
+            return f"dead: {job.reason}; {replay}"
         case "discarded":
-            return "discarded" if row.current else "replaced by a replay"
-    return "done" if row.state == "done" else "done, and pruned"
+            return "discarded" if job.current else "replaced by a replay"
+    return "done" if job.state == "done" else "done, and pruned"

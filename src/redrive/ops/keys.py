@@ -1,33 +1,31 @@
-"""Idempotency keys, as an operator sees them: what is stored under each, who holds it; and how one is made free."""
+"""Operations on idempotency records: find, show and release them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.key import Key
+from ..idempotency.keys import Keys
+from ..idempotency.record import KeyRecord, Status
 from ..journal.redaction import redact
-from .dead_letters.queries import readable
-
-if TYPE_CHECKING:
-    from ..idempotency.keys import Keys
-    from ..idempotency.record import KeyRecord, Status
-    from ..ledger.ledger import Ledger
+from .context import OperatorContext
+from .dead_letters.model import readable
 
 
 @dataclass(frozen=True, slots=True)
 class HeldKey:
-    """A key, in a list of them."""
+    """An idempotency record in a list."""
 
     key: str
     domain: str
     user: str
     status: str
     abandoned: bool
-    """In processing, but its holder has crashed: the next caller takes it over."""
+    """In processing, but its holder has crashed. The next caller takes over."""
     holder: str | None
     lease_until: datetime
     expires_at: datetime
@@ -37,62 +35,92 @@ class HeldKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyReport:
-    """All that is known of one key, without secrets."""
+    """Everything that is known of an idempotency record, without secrets."""
 
     key: HeldKey
     response: Any
-    """The stored answer, as JSON or as text."""
+    """The stored response as JSON or text. None: it is neither."""
     response_bytes: int | None
     error: Mapping[str, Any] | None
     request_hash: str | None
     now: datetime
 
 
-def listed(
-    ledger: Ledger, /, *, domain: str | None, user: str | None, status: Status | None, abandoned: bool, limit: int
-) -> list[HeldKey]:
-    """By domain, user and key."""
-    with _keys(ledger) as keys:
-        return [_held(one) for one in keys.page(domain=domain, user=user, status=status, abandoned=abandoned, limit=limit)]
+@dataclass(frozen=True, slots=True)
+class KeyOperations:
+    """Operations on idempotency records, as `Operator.keys`. Threads may share one."""
+
+    _context: OperatorContext
+
+    def find(
+        self,
+        *,
+        domain: str | None = None,
+        user: str | None = None,
+        status: Status | None = None,
+        abandoned: bool = False,
+        limit: int = 100,
+    ) -> list[HeldKey]:
+        """Return idempotency records, sorted by domain, user and key.
+
+        Args:
+            domain: First part of the key.
+            user: User of the key.
+            status: `"processing"`, `"completed"` or `"failed"`.
+            abandoned: Only records in processing whose holder has crashed.
+            limit: Maximum number.
+
+        Returns:
+            The records.
+        """
+        with closing(Keys(self._context.ledger)) as keys:
+            page = keys.page(
+                domain=domain, user=user, status=status, abandoned=abandoned, limit=limit
+            )
+            return [_held(record) for record in page]
+
+    def get(self, key: str, /) -> KeyReport | None:
+        """Return everything that is known about an idempotency record.
+
+        Args:
+            key: The idempotency key.
+
+        Returns:
+            The report, or None.
+        """
+        ledger = self._context.ledger
+        with closing(Keys(ledger)) as keys:
+            record = keys.find(Key.parse(key))
+            if record is None:
+                return None
+            return KeyReport(
+                key=_held(record),
+                response=None if record.response is None else readable(record.response),
+                response_bytes=None if record.response is None else len(record.response),
+                error=None if record.error is None else redact(record.error),
+                request_hash=None if record.request_hash is None else record.request_hash.hex(),
+                now=ledger.now(),
+            )
+
+    def release(self, key: str, /, *, because: str, force: bool = False) -> HeldKey:
+        """Delete an idempotency record, so that the next call runs again.
+
+        Args:
+            key: The idempotency key.
+            because: Why, for the audit log.
+            force: Delete it even if a caller holds it.
+
+        Returns:
+            The record as it was.
+
+        Raises:
+            NotAllowed: There is no such record, or a caller holds it now.
+        """
+        parsed, actor = Key.parse(key), self._context.actor
+        with closing(Keys(self._context.ledger)) as keys:
+            return _held(keys.release(parsed, actor=actor, because=because, force=force))
 
 
-def shown(ledger: Ledger, key: str, /) -> KeyReport | None:
-    """One of them; None: nothing is stored under it."""
-    wanted = Key.parse(key)
-    with _keys(ledger) as keys:
-        found = keys.find(wanted)
-        if found is None:
-            return None
-        return KeyReport(
-            key=_held(found),
-            response=None if found.response is None else readable(found.response),
-            response_bytes=None if found.response is None else len(found.response),
-            error=None if found.error is None else redact(found.error),
-            request_hash=None if found.request_hash is None else found.request_hash.hex(),
-            now=ledger.now(),
-        )
-
-
-def released(ledger: Ledger, key: str, /, *, actor: str, because: str, force: bool) -> HeldKey:
-    """Forget what is known of a key; what it was. NotAllowed where there is none, or where somebody is at it right now."""
-    wanted = Key.parse(key)
-    with _keys(ledger) as keys:
-        return _held(keys.release(wanted, actor=actor, because=because, force=force))
-
-
-@contextmanager
-def _keys(ledger: Ledger) -> Iterator[Keys]:
-    from ..idempotency.keys import Keys  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-    keys = Keys(ledger)
-    try:
-        yield keys
-    finally:
-        keys.close()
-
-
-def _held(one: KeyRecord) -> HeldKey:
-    return HeldKey(
-        one.key, one.domain, one.user_id, one.status, one.abandoned, one.holder, one.lease_until, one.expires_at, one.created_at,
-        one.updated_at,
-    )  # fmt: skip
+def _held(record: KeyRecord) -> HeldKey:
+    names = [name for name in HeldKey.__slots__ if name != "user"]
+    return HeldKey(user=record.user_id, **{name: getattr(record, name) for name in names})

@@ -1,65 +1,99 @@
-"""Operator: what a person, or an automation with a name, may do to a ledger. The CLI and the console are skins over this."""
+"""Operator: what a person, or a program with a name, may do to a ledger.
+
+The command line and the console show what an operator does, and do nothing to a ledger themselves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from datetime import datetime
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..core.lazy import deferred
 from ..errors import Drift
-from .actor import checked
-from .defaults import MAX_REPLAYS, QUIET
-from .partitions.planning import Partitioning
-from .record_keeping import RecordKeeping
+from .actor import check_actor
+from .context import OperatorContext, check_reason
+from .defaults import MAX_REPLAYS
+from .deprecated import add_deprecated_call, deprecated_method
+from .sweeps import PARTITIONED, Applied, SweepOptions
 
 if TYPE_CHECKING:
     from ..app import App
     from ..ledger.ledger import Ledger
-    from ..ledger.model import DeadLetterStatus as LetterStatus
-    from ..ledger.model import DisplayState
-    from . import audit, events, jobs, ledger, sweep
-    from .audit import Chain, Decision
-    from .dead_letters import edit, export, reveal
-    from .dead_letters import queries as dead
-    from .dead_letters.queries import Group, Letter, LetterReport
-    from .dead_letters.reveal import Of, Revealed
-    from .events import EventReport, ReceivedEvent
-    from .health import doctor
-    from .health.finding import Health
-    from .jobs import JobLine, JobReport
+    from .audit import AuditOperations
+    from .batches import BatchOperations
+    from .dead_letters.operations import DeadLetterOperations
+    from .events import EventOperations
+    from .health.operations import HealthOperations
+    from .jobs import JobOperations
+    from .keys import KeyOperations
     from .ledger import Status
-    from .overview import change_token as changes
-    from .partitions import backfill
-    from .plans import plan
+    from .overview.operations import OverviewOperations
+    from .partitions.backfill import BackfillOperations
+    from .partitions.operations import PartitionOperations, SourceOperations
     from .plans.plan import Plan
-    from .retry_stacks import app as stacks
-    from .retry_stacks.app import Stack
-    from .sweep import Applied, Sweep, SweepReport
-else:  # a command of the CLI needs one or two of them
-    audit, backfill, dead, doctor, edit, events, export, jobs, ledger = deferred(
-        __package__,
-        "audit",
-        "partitions.backfill",
-        "dead_letters.queries",
-        "health.doctor",
-        "dead_letters.edit",
-        "events",
-        "dead_letters.export",
-        "jobs",
-        "ledger",
-    )
-    plan, reveal, stacks, sweep, changes = deferred(
-        __package__, "plans.plan", "dead_letters.reveal", "retry_stacks.app", "sweep", "overview.change_token"
-    )
+    from .retry_stacks import Stack
+    from .sweeps import Sweep, SweepOperations
+    from .user_data import UserDataOperations
+    from .workers import WorkerOperations
 
 
-class Operator(RecordKeeping, Partitioning):
-    """All operations of an operator on a ledger, as the CLI and the console use them.
+class _Part:
+    """A part of an operator, imported and made at its first use. A command needs one or two."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._class = module, name
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._attribute = name
+
+    def __get__(self, operator: Operator | None, _owner: type) -> Any:
+        if operator is None:
+            return self
+        part = getattr(import_module(self._module, __package__), self._class)
+        add_deprecated_call(part, self._attribute)
+        return operator.__dict__.setdefault(self._attribute, part(operator._context))
+
+
+def _part(module: str, name: str) -> Any:
+    return _Part(module, name)
+
+
+class Operator:
+    """All operations of an operator on a ledger, in parts. Threads may share one.
 
     Changes to many dead letters or partitions take two steps: make a `Plan`, then `apply` it with a
-    reason. Threads may share one.
+    reason. A part is imported at its first use.
     """
+
+    dead_letters: DeadLetterOperations = _part(".dead_letters.operations", "DeadLetterOperations")
+    """Find, replay, discard, edit and export dead letters."""
+    jobs: JobOperations = _part(".jobs", "JobOperations")
+    """Find jobs and show their payloads."""
+    events: EventOperations = _part(".events", "EventOperations")
+    """Find and replay received events."""
+    keys: KeyOperations = _part(".keys", "KeyOperations")
+    """Find and release idempotency records."""
+    batches: BatchOperations = _part(".batches", "BatchOperations")
+    """Find and reopen items of batches that were given up."""
+    partitions: PartitionOperations = _part(".partitions.operations", "PartitionOperations")
+    """Find, retry, mark and roll back partitions."""
+    sources: SourceOperations = _part(".partitions.operations", "SourceOperations")
+    """Pause and unpause the sources of datasets."""
+    backfills: BackfillOperations = _part(".partitions.backfill", "BackfillOperations")
+    """Plan backfills, and follow every sweep over partitions."""
+    sweeps: SweepOperations = _part(".sweeps", "SweepOperations")
+    """Find, pause, resume and cancel bulk operations."""
+    audit: AuditOperations = _part(".audit", "AuditOperations")
+    """Read and verify the audit log."""
+    user_data: UserDataOperations = _part(".user_data", "UserDataOperations")
+    """Erase the data of one user."""
+    workers: WorkerOperations = _part(".workers", "WorkerOperations")
+    """Show the workers."""
+    overview: OverviewOperations = _part(".overview.operations", "OverviewOperations")
+    """Show problems, failures, schedules and log records."""
+    health: HealthOperations = _part(".health.operations", "HealthOperations")
+    """Check and repair the ledger."""
 
     def __init__(self, app: App | Ledger, /, *, actor: str) -> None:
         """Act on a ledger under a name.
@@ -68,147 +102,64 @@ class Operator(RecordKeeping, Partitioning):
             app: The app, or an open ledger.
             actor: Who acts, for the audit log.
         """
-        self.actor = checked(actor)
-        self._app = app
+        self.actor = check_actor(actor)
+        self._context = OperatorContext(app, self.actor)
 
-    # ---- dead letters ----
+    # --- The ledger
 
-    def dead(
-        self, *, kind: str | None = None, error: str | None = None, reason: str | None = None,
-        status: LetterStatus | None = "pending", since: datetime | None = None, until: datetime | None = None,
-        limit: int = 100, before: int | None = None,
-    ) -> list[Letter]:  # fmt: skip
-        """Return dead letters, newest first.
+    @property
+    def url(self) -> str:
+        """Address of the ledger, without its password."""
+        return self._context.ledger.url
 
-        Args:
-            kind: Job type.
-            error: Text in the error, or its signature.
-            reason: Why the job died.
-            status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`. None: all.
-            since: Not older than this.
-            until: Older than this.
-            limit: Maximum number.
-            before: Only dead letters with a lower id.
+    def now(self) -> datetime:
+        """Return the time of the ledger's clock.
 
         Returns:
-            The dead letters.
+            The time, in UTC.
         """
-        some = dead.Selection(kind=kind, error=error, reason=reason, since=since, until=until, limit=limit)
-        return dead.listed(self._ledger, some, status, before=before)
+        return self._context.ledger.now()
 
-    def dead_groups(
-        self, *, kind: str | None = None, error: str | None = None, reason: str | None = None,
-        status: LetterStatus | None = "pending", since: datetime | None = None,
-    ) -> list[Group]:  # fmt: skip
-        """Return the newest 1,000 dead letters, grouped by job type and cause.
-
-        Args:
-            kind: Job type.
-            error: Text in the error, or its signature.
-            reason: Why the job died.
-            status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`. None: all.
-            since: Not older than this.
+    def status(self) -> Status:
+        """Return schema version, size and counts of the ledger.
 
         Returns:
-            The groups, the largest first.
+            The status.
         """
-        return dead.grouped(self._ledger, dead.Selection(kind=kind, error=error, reason=reason, since=since), status)
+        from .ledger import status  # noqa: PLC0415
 
-    def count_dead(
-        self, *, kind: str | None = None, error: str | None = None, reason: str | None = None,
-        status: LetterStatus | None = "pending", since: datetime | None = None, until: datetime | None = None,
-        source: str | None = None,
-    ) -> int:  # fmt: skip
-        """Return the number of dead letters, counted up to 100,001.
+        return status(self._context.ledger)
 
-        Args:
-            kind: Job type.
-            error: Text in the error, or its signature.
-            reason: Why the job died.
-            status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`. None: all.
-            since: Not older than this.
-            until: Older than this.
-            source: Source of the messages.
+    def retry_stacks(self) -> list[Stack]:
+        """Return the retry layers of the app, by job type. Empty for a bare ledger.
 
         Returns:
-            The number.
+            The stacks.
         """
-        some = dead.Selection(kind=kind, error=error, reason=reason, since=since, until=until, source=source)
-        return dead.counted(self._ledger, some, status)
+        from .retry_stacks import stacks  # noqa: PLC0415
 
-    def letter(self, letter_id: int, /) -> LetterReport | None:
-        """Return everything that is known about a dead letter.
+        return stacks(self._context.app)
 
-        Args:
-            letter_id: Id of the dead letter.
-
-        Returns:
-            The report, or None.
-        """
-        return dead.shown(self._ledger, letter_id)
-
-    def replay(
-        self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
-        since: datetime | None = None, until: datetime | None = None, source: str | None = None, limit: int | None = None,
-        upto: int | None = None,
-    ) -> Plan:  # fmt: skip
-        """Plan to replay dead letters. Nothing is changed or recorded before `apply`.
-
-        Args:
-            ids: Ids of dead letters.
-            kind: Job type.
-            error: Text in the error, or its signature.
-            reason: Why the job died.
-            since: Not older than this.
-            until: Older than this.
-            source: Source of the messages.
-            limit: Maximum number.
-            upto: Only dead letters up to this id.
-
-        Returns:
-            The plan.
-
-        Raises:
-            ValueError: No filter is passed.
-        """
-        chosen = dead.Selection(dead.numbers(ids), kind, reason, error, since, limit, source, upto, until)
-        return plan.planned(self._ledger, "replay", chosen.require_filter())
-
-    def discard(
-        self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
-        since: datetime | None = None, until: datetime | None = None, source: str | None = None, limit: int | None = None,
-        upto: int | None = None,
-    ) -> Plan:  # fmt: skip
-        """Plan to discard dead letters for good. Nothing is changed or recorded before `apply`.
-
-        Args:
-            ids: Ids of dead letters.
-            kind: Job type.
-            error: Text in the error, or its signature.
-            reason: Why the job died.
-            since: Not older than this.
-            until: Older than this.
-            source: Source of the messages.
-            limit: Maximum number.
-            upto: Only dead letters up to this id.
-
-        Returns:
-            The plan.
-
-        Raises:
-            ValueError: No filter is passed.
-        """
-        chosen = dead.Selection(dead.numbers(ids), kind, reason, error, since, limit, source, upto, until)
-        return plan.planned(self._ledger, "discard", chosen.require_filter())
+    # --- Plans, which are about dead letters or partitions
 
     def begin(
-        self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS,
-        seen: str | None = None, halt_on: float | None = None, without_raw: bool = False, accept_drift: bool = False,
-    ) -> Sweep:  # fmt: skip
+        self,
+        plan: Plan,
+        /,
+        *,
+        because: str,
+        rate: float | None = None,
+        canary: int = 0,
+        max_replays: int | None = MAX_REPLAYS,
+        seen: str | None = None,
+        halt_on: float | None = None,
+        without_raw: bool = False,
+        accept_drift: bool = False,
+    ) -> Sweep:
         """Store a plan as a bulk operation (a sweep) that any worker carries out.
 
         Args:
-            what: The plan.
+            plan: The plan.
             because: Why, for the audit log.
             rate: Maximum number of items in a second.
             canary: Replay this many first. Continue only if all of them succeed.
@@ -226,27 +177,29 @@ class Operator(RecordKeeping, Partitioning):
             ValueError: `because` is empty.
             Drift: The plan is not the one that was reviewed.
         """
-        self._say(because)
-        if seen is not None and seen != what.digest:
-            raise Drift(f"the plan has changed and now covers {what.count:,}; check the new plan; nothing was changed")
-        if what.partitions is not None:
-            how = {"rate": rate, "canary": canary, "halt_on": halt_on, "without_raw": without_raw, "accept_drift": accept_drift}
-            return self._begun(what, because=because, **how)
-        return sweep.begun(
-            self._ledger, what, actor=self.actor, because=because, rate=rate, canary=canary, max_replays=max_replays
-        )
+        options = SweepOptions(rate, canary, max_replays, halt_on, without_raw, accept_drift)
+        return self._begin(plan, because, options, seen)
 
     def apply(
-        self, what: Plan, /, *, because: str, rate: float | None = None, canary: int = 0, max_replays: int | None = MAX_REPLAYS,
-        halt_on: float | None = None, without_raw: bool = False, accept_drift: bool = False,
-    ) -> Applied:  # fmt: skip
+        self,
+        plan: Plan,
+        /,
+        *,
+        because: str,
+        rate: float | None = None,
+        canary: int = 0,
+        max_replays: int | None = MAX_REPLAYS,
+        halt_on: float | None = None,
+        without_raw: bool = False,
+        accept_drift: bool = False,
+    ) -> Applied:
         """Carry out a plan here and now. If this process dies, workers continue it.
 
         With a canary it waits until the canary's jobs have ended, which needs a worker. Partitions
         are queued, and workers extract them. A backfill is only stored.
 
         Args:
-            what: The plan.
+            plan: The plan.
             because: Why, for the audit log.
             rate: Maximum number of items in a second.
             canary: Replay this many first. Continue only if all of them succeed.
@@ -259,73 +212,22 @@ class Operator(RecordKeeping, Partitioning):
         Returns:
             What was done and what was skipped.
         """
-        begun = self.begin(
-            what, because=because, rate=rate, canary=canary, max_replays=max_replays, halt_on=halt_on, without_raw=without_raw,
-            accept_drift=accept_drift,
-        )  # fmt: skip
-        done: dict[int, int] = {}
-        skipped: dict[int, str] = {}
-        for step in self.carry_out(begun.id):
-            done |= step.done
-            skipped |= step.skipped
-            begun = step.sweep
-        return self.applied(sweep.Applied(done, skipped, begun))
+        options = SweepOptions(rate, canary, max_replays, halt_on, without_raw, accept_drift)
+        sweep = self._begin(plan, because, options)
+        for step in self.carry_out(sweep.id):
+            sweep = step.sweep
+        return self.total(sweep)
 
-    def applied(self, here: Applied, /) -> Applied:
-        """Return the total of a sweep, including steps that workers did at the same time.
+    def total(self, sweep: Sweep, /) -> Applied:
+        """Return everything that a sweep has done, here and by workers.
 
         Args:
-            here: The steps that were done here.
+            sweep: The sweep.
 
         Returns:
-            The total.
+            The total. For partitions it has the sweep alone.
         """
-        if here.sweep.act in backfill.PARTITIONED:
-            return here
-        return sweep.Applied(*sweep.acted(self._ledger, here.sweep.id), here.sweep)
-
-    def replay_edited(self, letter_id: int, payload: bytes, /, *, because: str, max_replays: int | None = MAX_REPLAYS) -> int:
-        """Replay a dead letter with another payload. The dead letter keeps its own.
-
-        Args:
-            letter_id: Id of the dead letter.
-            payload: The new payload.
-            because: Why, for the audit log.
-            max_replays: Refuse a dead letter that was replayed this often. None: no limit.
-
-        Returns:
-            The id of the new job.
-        """
-        self._say(because)
-        return edit.replayed(self._ledger, letter_id, payload, actor=self.actor, because=because, max_replays=max_replays)
-
-    def export(
-        self, *, ids: Collection[int | str] = (), kind: str | None = None, error: str | None = None, reason: str | None = None,
-        status: LetterStatus | None = "pending", since: datetime | None = None, until: datetime | None = None,
-        limit: int | None = None, because: str | None = None,
-    ) -> Iterator[dict[str, Any]]:  # fmt: skip
-        """Return dead letters with headers and payloads, oldest first.
-
-        Args:
-            ids: Ids of dead letters.
-            kind: Job type.
-            error: Text in the error, or its signature.
-            reason: Why the job died.
-            status: Status, or None for all.
-            since: Not older than this.
-            until: Older than this.
-            limit: Maximum number.
-            because: Include secrets, for this reason. It is recorded in the audit log.
-
-        Returns:
-            An iterator of dictionaries.
-        """
-        if because is not None:
-            self._say(because)
-        some = dead.Selection(ids=dead.numbers(ids), kind=kind, error=error, reason=reason, since=since, until=until, limit=limit)
-        return export.exported(self._ledger, some, status, actor=self.actor, because=because)
-
-    # ---- sweeps ----
+        return Applied({}, {}, sweep) if sweep.act in PARTITIONED else self.sweeps.total(sweep)
 
     def carry_out(self, sweep_id: int, /) -> Iterator[Applied]:
         """Carry out the rest of a sweep here, step by step, beside any worker.
@@ -336,264 +238,21 @@ class Operator(RecordKeeping, Partitioning):
         Returns:
             An iterator of the steps.
         """
-        found = self._ledger.sweeps.get(sweep_id)
-        if found is not None and found.act in backfill.PARTITIONED:
-            return self._requeued(sweep_id)
-        return sweep.carried_out(self._ledger, sweep_id)
+        sweep = self._context.ledger.sweeps.get(sweep_id)
+        is_partitioned = sweep is not None and sweep.act in PARTITIONED
+        return (self.backfills if is_partitioned else self.sweeps).carry_out(sweep_id)
 
-    def sweeps(self, *, limit: int = 100) -> list[Sweep]:
-        """Return bulk operations, newest first.
+    def _begin(
+        self, plan: Plan, because: str, options: SweepOptions, seen: str | None = None
+    ) -> Sweep:
+        check_reason(because)
+        if seen is not None and seen != plan.digest:
+            changed = f"the plan has changed and now covers {plan.count:,}"
+            raise Drift(f"{changed}; check the new plan; nothing was changed")
+        part = self.sweeps if plan.partitions is None else self.backfills
+        return part.begin(plan, because=because, options=options)
 
-        Args:
-            limit: Maximum number.
+    if not TYPE_CHECKING:  # Type checkers report old names, which work at run time.
 
-        Returns:
-            The sweeps.
-        """
-        return sweep.listed(self._ledger, limit=limit)
-
-    def count_sweeps(self) -> int:
-        """Return the number of bulk operations, counted up to 100,001.
-
-        Returns:
-            The number.
-        """
-        return sweep.count_sweeps(self._ledger)
-
-    def sweep(self, sweep_id: int, /, *, after: int = -1, limit: int = 100) -> SweepReport | None:
-        """Return one bulk operation with the result of each item.
-
-        Args:
-            sweep_id: Id of the sweep.
-            after: Start after this position.
-            limit: Maximum number of items.
-
-        Returns:
-            The report, or None.
-        """
-        return sweep.reported(self._ledger, sweep_id, after=after, limit=limit)
-
-    def pause(self, sweep_id: int, /, *, because: str) -> Sweep:
-        """Pause a running sweep.
-
-        Args:
-            sweep_id: Id of the sweep.
-            because: Why, for the audit log.
-
-        Returns:
-            The sweep.
-
-        Raises:
-            NotAllowed: It is not running.
-        """
-        return self._move(sweep_id, "pause", because)
-
-    def resume(self, sweep_id: int, /, *, because: str) -> Sweep:
-        """Continue a sweep that was paused, halted by its canary, or left by its worker.
-
-        Args:
-            sweep_id: Id of the sweep.
-            because: Why, for the audit log.
-
-        Returns:
-            The sweep.
-        """
-        return self._move(sweep_id, "resume", because)
-
-    def cancel(self, sweep_id: int, /, *, because: str) -> Sweep:
-        """Cancel the rest of a sweep. Completed items stay as they are.
-
-        Args:
-            sweep_id: Id of the sweep.
-            because: Why, for the audit log.
-
-        Returns:
-            The sweep.
-        """
-        return self._move(sweep_id, "cancel", because)
-
-    def _move(self, sweep_id: int, verb: str, because: str) -> Sweep:
-        self._say(because)
-        return sweep.moved(self._ledger, sweep_id, verb, actor=self.actor, because=because)
-
-    @staticmethod
-    def _say(because: str) -> None:
-        if not isinstance(because, str) or not because.strip():
-            raise ValueError(f"because= must say why: {because!r}")
-
-    # ---- jobs ----
-
-    def jobs(self, *, state: DisplayState | None = None, kind: str | None = None, limit: int = 100) -> list[JobLine]:
-        """Return jobs. Queued ones are ordered by due time, ended ones by end, newest first.
-
-        Args:
-            state: State as shown, such as `"queued"`. None: all, newest first.
-            kind: Job type.
-            limit: Maximum number.
-
-        Returns:
-            The jobs.
-        """
-        return jobs.listed(self._ledger, state=state, kind=kind, limit=limit)
-
-    def job(self, job_id: int, /) -> JobReport | None:
-        """Return everything that is known about a job.
-
-        Args:
-            job_id: Id of the job.
-
-        Returns:
-            The report, or None.
-        """
-        return jobs.shown(self._ledger, job_id)
-
-    def reveal(self, of: Of, number: int, /, *, because: str) -> Revealed:
-        """Return a payload with its secrets. This is recorded in the audit log.
-
-        Args:
-            of: `"job"` or `"dead"`.
-            number: Id of the job or dead letter.
-            because: Why, for the audit log.
-
-        Returns:
-            The payload.
-        """
-        self._say(because)
-        return reveal.revealed(self._ledger, of, number, actor=self.actor, because=because)
-
-    def stacks(self) -> list[Stack]:
-        """Return the retry layers of the app, by job type. Empty for a bare ledger.
-
-        Returns:
-            The stacks.
-        """
-        return stacks.stacks(self._app)
-
-    # ---- events ----
-
-    def events(self, *, source: str | None = None, of_type: str | None = None, limit: int = 100) -> list[ReceivedEvent]:
-        """Return received events, newest first.
-
-        Args:
-            source: Source of the events.
-            of_type: Type of the events.
-            limit: Maximum number.
-
-        Returns:
-            The events.
-        """
-        return events.listed(self._ledger, source=source, type_=of_type, limit=limit)
-
-    def event(self, event_id: str, /, *, source: str | None = None) -> EventReport | None:
-        """Return an event and what each handler did with it.
-
-        Args:
-            event_id: Id of the event.
-            source: Source of the event. Needed if several sources have this id.
-
-        Returns:
-            The report, or None.
-
-        Raises:
-            NotAllowed: Several sources have this id.
-        """
-        return events.shown(self._ledger, event_id, source)
-
-    def replay_event(
-        self, event_id: str, /, *, because: str, source: str | None = None, handlers: Collection[str] = ()
-    ) -> dict[str, str]:
-        """Replay an event.
-
-        Args:
-            event_id: Id of the event.
-            because: Why, for the audit log.
-            source: Source of the event.
-            handlers: Names of handlers. Default: all that had the event.
-
-        Returns:
-            The outcome by handler.
-
-        Raises:
-            ValueError: A name is not a handler of this event type. Nothing was changed.
-            NotAllowed: There is no such event, or there are several.
-        """
-        self._say(because)
-        return events.replayed(self._app, event_id, source, handlers, actor=self.actor, because=because)
-
-    # ---- the ledger ----
-
-    def audit(
-        self, *, actor: str | None = None, action: str | None = None, since: datetime | None = None,
-        until: datetime | None = None, limit: int = 100, people: bool = False,
-    ) -> list[Decision]:  # fmt: skip
-        """Return entries of the audit log, newest first.
-
-        Args:
-            actor: Who decided.
-            action: What was done.
-            since: Not older than this.
-            until: Older than this.
-            limit: Maximum number.
-            people: Leave out automatic decisions.
-
-        Returns:
-            The entries.
-        """
-        return audit.decisions(self._ledger, actor=actor, action=action, since=since, until=until, limit=limit, people=people)
-
-    def verify(self, anchor: str | None = None, /) -> Chain:
-        """Verify the hash chain of the audit log.
-
-        Args:
-            anchor: A hash that was noted earlier, to compare with.
-
-        Returns:
-            The result.
-        """
-        return audit.verified(self._ledger, anchor)
-
-    def status(self) -> Status:
-        """Return schema version, size and counts of the ledger.
-
-        Returns:
-            The status.
-        """
-        return ledger.status(self._ledger)
-
-    def doctor(self, *, quiet: float = QUIET) -> Health:
-        """Check the health of the ledger.
-
-        Args:
-            quiet: Seconds without a heartbeat after which a worker counts as offline.
-
-        Returns:
-            The problems that were found.
-        """
-        return doctor.diagnosed(self._app, quiet=quiet)
-
-    def pulse(self) -> str:
-        """Return a text that changes whenever something changed that an operator can see.
-
-        Returns:
-            The text.
-        """
-        return changes.pulse(self._ledger)
-
-    def reap(self) -> list[int]:
-        """Take back expired leases. Workers do this regularly.
-
-        Returns:
-            The ids of the jobs.
-        """
-        return ledger.reaped(self._ledger)
-
-    def recount(self, *, because: str) -> dict[str, dict[str, int]]:
-        """Correct the counters from the rows.
-
-        Args:
-            because: Why, for the audit log.
-
-        Returns:
-            The corrections by job type.
-        """
-        return ledger.recounted(self._ledger, actor=self.actor, because=because)
+        def __getattr__(self, name: str) -> Any:
+            return deprecated_method(self, name)

@@ -1,4 +1,4 @@
-"""Document: a report as JSON can hold it."""
+"""Reports as JSON, and times as text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..partitions.key import Partition
 
 
 def document(value: Any, /) -> Any:
-    """Records by their fields, moments in ISO 8601 and UTC, durations in seconds, partitions in their text form."""
+    """Return a value for JSON. Times are in ISO 8601 and UTC, durations in seconds."""
     if isinstance(value, datetime):
         return value.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
     if isinstance(value, date):
@@ -38,29 +38,29 @@ SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|m|h|d|w)")
 
 
 def ago(moment: datetime | None, now: datetime, /) -> str:
-    """12 s ago, 5 min ago, in 3 h."""
+    """Return `12 s ago`, `5 min ago` or `in 3 h`."""
     if moment is None:
         return "–"
     seconds = (now - moment).total_seconds()
     size, name = next((step for step in STEPS if abs(seconds) >= 2 * step[0]), (1.0, "s"))
-    said = round(abs(seconds) / size)
-    if said == 0:
+    count = round(abs(seconds) / size)
+    if count == 0:
         return "now"
-    return f"{said:,} {name} ago" if seconds > 0 else f"in {said:,} {name}"
+    return f"{count:,} {name} ago" if seconds > 0 else f"in {count:,} {name}"
 
 
 def utc(moment: datetime | None, /) -> str:
-    """2026-01-31 12:30:05."""
+    """Return `2026-01-31 12:30:05`."""
     return "–" if moment is None else moment.astimezone(timezone.utc).isoformat(" ")[:19]
 
 
 def both(moment: datetime | None, now: datetime, /) -> str:
-    """5 min ago, 2026-01-31 12:30:05 UTC."""
+    """Return `5 min ago, 2026-01-31 12:30:05 UTC`."""
     return "–" if moment is None else f"{ago(moment, now)}, {utc(moment)} UTC"
 
 
 def moment(text: str, /) -> datetime:
-    """What somebody wrote as a moment: 90s, 30min, 12h, 7d ago; or ISO 8601, UTC unless it says otherwise."""
+    """Parse a time: 90s, 30min, 12h or 7d ago, or ISO 8601, in UTC unless it has a time zone."""
     span = SPAN.fullmatch(text.strip())
     now = datetime.now(timezone.utc)
     if span is not None:
@@ -69,7 +69,9 @@ def moment(text: str, /) -> datetime:
         except OverflowError:
             raise ValueError(f"invalid time {text!r}: too long ago") from None
     try:
-        found = datetime.fromisoformat(text.strip())
+        parsed = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ValueError(f"invalid time {text!r}: use 90s, 30min, 12h, 7d or 2026-01-31T12:30") from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+        raise ValueError(
+            f"invalid time {text!r}: use 90s, 30min, 12h, 7d or 2026-01-31T12:30"
+        ) from None
+    return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=timezone.utc)

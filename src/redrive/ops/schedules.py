@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from ..commands.cron import Cron
+from ..commands.spec import CRON_HEADER
 from ..core.text import pluralise
 from ..ledger.model import READY, display_state
-from .target.target import ledger_of
+from ..ledger.queries import overview
+from ..ledger.queries.overview import ScheduledJob
+from ..ledger.stats import counters
+from ..partitions.queries import Register
+from ..partitions.store.schedule_runs import Fired
+from ..partitions.work.tasks import due
+from .partitions.datasets import label, parse_cron
+from .target import Operated, extractions, ledger_of
 
-if TYPE_CHECKING:
-    from ..commands.cron import Cron
-    from ..ledger.queries.overview import ScheduledJob
-    from ..partitions.store.schedule_runs import Fired
-    from .target.target import Operated
-
-LOOKED_AT = 10
-"""Runs of each command, the newest."""
+MAX_RUNS = 10
+"""Newest runs of each command that are read."""
 MOST_MISSED = 100
 """Missed runs that are counted."""
 GRACE = timedelta(seconds=10)
@@ -58,27 +61,24 @@ class Schedule:
 
 def schedules(app: Operated, /) -> list[Schedule]:
     """Return all schedules by name. Those of commands are known by their runs, which are jobs."""
-    from ..ledger.queries import overview as gauges  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..ledger.stats import counters  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
     ledger = ledger_of(app)
     now = ledger.now()
     with ledger.reading() as connection:
-        found = gauges.scheduled_jobs(connection, sorted(counters.counts(connection)), LOOKED_AT)
-    made = [_schedule(kind, firings, now) for kind, firings in found.items()]
-    return sorted([*made, *_of_datasets(app, now)], key=lambda one: one.kind)
+        runs = overview.scheduled_jobs(connection, sorted(counters.counts(connection)), MAX_RUNS)
+    of_commands = [_of_command(kind, firings, now) for kind, firings in runs.items()]
+    return sorted([*of_commands, *_of_datasets(app, now)], key=lambda schedule: schedule.kind)
 
 
 def _of_datasets(app: Operated, now: datetime) -> list[Schedule]:
     """Schedules of the app's datasets, and of those that only the ledger knows."""
-    from ..partitions.queries import Register  # noqa: PLC0415  # the same
-    from .partitions.datasets import cron_from, extractions  # noqa: PLC0415
-
     stored = Register(ledger_of(app)).schedules()
-    crons = {key: cron_from(one.cron) for key, one in stored.items()}
-    crons |= {one.terms.dataset: one.cron for one in extractions(app)}
-    found = {key: cron for key, cron in crons.items() if cron is not None}
-    return [of_dataset(*key, cron, stored.get(key), now) for key, cron in found.items()]
+    crons = {dataset: parse_cron(fired.cron) for dataset, fired in stored.items()}
+    crons |= {extraction.terms.dataset: extraction.cron for extraction in extractions(app)}
+    return [
+        of_dataset(*dataset, cron, stored.get(dataset), now)
+        for dataset, cron in crons.items()
+        if cron is not None
+    ]
 
 
 def of_dataset(
@@ -89,10 +89,7 @@ def of_dataset(
     now: datetime,
     /,
 ) -> Schedule:
-    """The schedule of one dataset. Pure."""
-    from ..partitions.work.tasks import due  # noqa: PLC0415  # the same
-    from .partitions.datasets import label  # noqa: PLC0415
-
+    """Return the schedule of one dataset. Pure."""
     waiting = [] if stored is None else due(cron, stored.fired_at, now - GRACE, most=MOST_MISSED)
     last = None if stored is None else stored.last
     error = None
@@ -116,37 +113,41 @@ def of_dataset(
     )
 
 
-def _schedule(kind: str, firings: list[ScheduledJob], now: datetime) -> Schedule:
+def _of_command(kind: str, firings: list[ScheduledJob], now: datetime) -> Schedule:
+    """Return the schedule of one command, from its newest runs. The newest is first."""
     newest = firings[0]
     line = _line(newest)
-    ahead = [one for one in firings if one.due_at > now and one.state == READY]
-    waits = [one for one in firings if one.due_at <= now and one.state == READY]
-    come = [one for one in firings if one.due_at <= now]
-    last = come[0] if come else None
-    state = None if last is None else display_state(last.state, started=last.started_at is not None)
+    due = [firing for firing in firings if firing.due_at <= now]
+    ahead = [firing for firing in firings if firing.due_at > now and firing.state == READY]
+    waiting = [firing for firing in due if firing.state == READY]
+    last = due[0] if due else None
     return Schedule(
-        kind=kind, line=line, next_at=ahead[-1].due_at if ahead else None,
-        late_since=waits[-1].due_at if waits else None, last_at=None if last is None else last.due_at, last_state=state,
-        last_job=None if last is None else last.id, last_ended=None if last is None else last.ended_at,
-        error=None if last is None else last.error, missed=_missed(line, newest.due_at, now),
-    )  # fmt: skip
+        kind=kind,
+        line=line,
+        next_at=ahead[-1].due_at if ahead else None,
+        late_since=waiting[-1].due_at if waiting else None,
+        last_at=None if last is None else last.due_at,
+        last_state=None
+        if last is None
+        else display_state(last.state, started=last.started_at is not None),
+        last_job=None if last is None else last.id,
+        last_ended=None if last is None else last.ended_at,
+        error=None if last is None else last.error,
+        missed=_count_missed(line, newest.due_at, now),
+    )
 
 
 def _line(firing: ScheduledJob) -> str | None:
-    from ..commands.spec import CRON_HEADER  # noqa: PLC0415  # brings SQLAlchemy
-
-    found = json.loads(firing.headers).get(CRON_HEADER) if firing.headers else None
-    return found if isinstance(found, str) else None
+    line = json.loads(firing.headers).get(CRON_HEADER) if firing.headers else None
+    return line if isinstance(line, str) else None
 
 
-def _missed(line: str | None, written: datetime, now: datetime) -> int:
-    """Moments after the last one that was written down, up to now."""
-    from .partitions.datasets import cron_from  # noqa: PLC0415  # likewise
-
-    cron = None if line is None or written > now else cron_from(line)
+def _count_missed(line: str | None, stored_until: datetime, now: datetime) -> int:
+    """Count the runs after the last stored one, up to now."""
+    cron = None if line is None or stored_until > now else parse_cron(line)
     if cron is None:
         return 0
-    missed, moment = 0, written
-    while missed < MOST_MISSED and (moment := cron.after(moment)) <= now:
+    missed, time = 0, stored_until
+    while missed < MOST_MISSED and (time := cron.after(time)) <= now:
         missed += 1
     return missed

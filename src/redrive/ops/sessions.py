@@ -1,4 +1,4 @@
-"""Sessions of the console that were signed out before their time: remembered in the ledger, for every process that serves it."""
+"""Sessions of the console that were signed out, stored in the ledger for all processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from ..core.key import Key
-from .target.target import Operated, ledger_of
+from ..idempotency.keys import Keys
+from ..idempotency.record import KeyId
+from .target import Operated, ledger_of
 
 if TYPE_CHECKING:
     from ..idempotency.keys import Keys
@@ -22,17 +24,20 @@ MAX_REMEMBERED = 10_000
 
 
 class RevokedSessions:
-    """Sessions that are over. Threads may share one."""
+    """Sessions that were signed out. Threads may share one."""
 
     def __init__(self, app: Operated, /) -> None:
         self._app = app
         self._keys: Keys | None = None
         self._lock = threading.Lock()
         self._looked_up: OrderedDict[str, tuple[bool, float]] = OrderedDict()
-        """Each with whether it is revoked, and when it was looked up."""
+        """By digest of the session: whether it is revoked, and when it was looked up."""
 
     def revoke(self, session: str, /, *, keep: float) -> None:
-        """End a session. keep: seconds after which it would have ended by itself."""
+        """End a session.
+
+        `keep` is the number of seconds after which it would have ended by itself.
+        """
         digest = _digest(session)
         self._remember(digest, revoked=True)
         keys, ident = self._key(digest)
@@ -41,7 +46,10 @@ class RevokedSessions:
             keys.complete(ident, begun.fence, None, keep=keep)
 
     def is_revoked(self, session: str, /) -> bool:
-        """Whether it was signed out, here or in another process (there up to five seconds ago)."""
+        """Return whether a session was signed out.
+
+        Another process's sign-out counts after five seconds.
+        """
         digest = _digest(session)
         with self._lock:
             revoked, at = self._looked_up.get(digest, (False, float("-inf")))
@@ -50,15 +58,12 @@ class RevokedSessions:
         try:
             keys, ident = self._key(digest)
             revoked = keys.peek(ident) is not None
-        except Exception:  # the ledger cannot be reached: the page itself says so, and has nothing to show
+        except Exception:  # The ledger is not reachable, which the page reports.
             return False
         self._remember(digest, revoked=revoked)
         return revoked
 
     def _key(self, digest: str) -> tuple[Keys, KeyId]:
-        from ..idempotency.keys import Keys  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-        from ..idempotency.record import KeyId  # noqa: PLC0415
-
         if self._keys is None:
             self._keys = Keys(ledger_of(self._app))
         return self._keys, KeyId.of(Key(DOMAIN, "", digest, "signed-out"))

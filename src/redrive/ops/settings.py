@@ -1,4 +1,4 @@
-"""Settings as operators see them: what is set, and by what."""
+"""Settings as operators see them: the values, and where each is set."""
 
 from __future__ import annotations
 
@@ -9,54 +9,63 @@ from ..journal.redaction import redact_text
 from ..journal.redaction.addresses import redact_address
 from ..settings import KEYS, SECRET, Configuration, settings
 from .secret import is_hashed
-from .target.imported import Unreadable
+from .user_code import Unreadable
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One thing that can be set, and how it stands."""
+    """A setting with its value."""
 
     name: str
     variable: str
     value: Any
-    """Secrets are hidden."""
+    """The value. Secrets are masked."""
     said_by: str
     """A variable, a file, or `default`."""
     says: str
     warns: str | None = None
-    """What is not well with it."""
+    """A problem with the value."""
 
 
 def known() -> Configuration:
-    """What is set. Unreadable says what is wrong, and where."""
+    """Return the settings. Raise Unreadable if a value is invalid."""
     try:
         return settings()
     except ValueError as wrong:
         raise Unreadable(str(wrong)) from wrong
 
 
-def told() -> list[Setting]:
-    """All that can be set, in the order of the file."""
-    found = known()
-    values, by, plain = found.visible_values(), found.set_by, warnings(found)
+def list_settings() -> list[Setting]:
+    """Return every setting, in the order of the file."""
+    settings_ = known()
+    values, by, plain = settings_.visible_values(), settings_.set_by, warnings(settings_)
     return [
-        Setting(key.name, key.variable, _shown(values[key.name]), by.get(key.name, "default"), key.says, plain.get(key.name))
+        Setting(
+            key.name,
+            key.variable,
+            _shown(values[key.name]),
+            by.get(key.name, "default"),
+            key.says,
+            plain.get(key.name),
+        )
         for key in KEYS
     ]
 
 
-def warnings(found: Configuration, /) -> dict[str, str]:
-    """Secrets that stand in the file as they are: files are copied, kept in git, read by others. By their names."""
-    made: dict[str, str] = {}
+def warnings(settings: Configuration, /) -> dict[str, str]:
+    """Return a warning for each secret that is in clear text in the file, which others may read."""
+    problems: dict[str, str] = {}
     for key in KEYS:
-        value = key.of(found)
-        if key.name not in SECRET or value is None or found.set_by.get(key.name) == key.variable or is_hashed(value):
-            continue
-        made[key.name] = f"is in clear text in {found.file}; {_mend(key.name)}set {key.variable}"
-    return made
+        value = key.of(settings)
+        is_in_file = value is not None and settings.set_by.get(key.name) != key.variable
+        if key.name in SECRET and is_in_file and not is_hashed(value):
+            problems[key.name] = (
+                f"is in clear text in {settings.file}; {_fix(key.name)}set {key.variable}"
+            )
+    return problems
 
 
-def _mend(name: str) -> str:
+def _fix(name: str) -> str:
     if name == "console.secret":
         return ""
     if name.endswith("password"):

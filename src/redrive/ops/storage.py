@@ -1,4 +1,4 @@
-"""Storage: files of the stores that a configuration names, for whoever is at the terminal."""
+"""Operations on the files of configured stores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from ..app import App
 from ..errors import StorageError
 from .settings import known as known_settings
-from .target.imported import Unreadable, imported, meant
+from .user_code import Unreadable, imported, meant
 
 if TYPE_CHECKING:
     from ..storage import FileInfo, Registry, Store
@@ -35,14 +35,14 @@ class Place(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """What is in a folder."""
+    """The contents of a folder."""
 
     folders: tuple[str, ...]
     files: tuple[FileInfo, ...]
 
 
 class Copying(NamedTuple):
-    """One file to be copied."""
+    """A file to copy."""
 
     source: Place
     target: Place
@@ -51,39 +51,43 @@ class Copying(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How a store was found."""
+    """The result of checking a store."""
 
     store: str
     backend: str
     type: str
     problem: str | None
-    """None: it is well."""
+    """None: no problem was found."""
     seconds: float
     promises: tuple[str, ...]
-    """What its backend can promise."""
+    """Capabilities of its backend."""
 
 
 @contextmanager
 def stores(source: str | None = None, /) -> Iterator[Registry]:
-    """The stores of a TOML file, or of `module:app`, for the block. Unreadable says what is wrong with it."""
+    """Open the stores of a TOML file, or of `module:app`, for the block.
+
+    Raises:
+        Unreadable: The source is not found, or not valid.
+    """
     from ..storage import Registry, RegistryConfig  # noqa: PLC0415  # not before files are wanted
 
-    found = source or known_settings().storage or DEFAULT
-    module, colon, name = found.partition(":")
-    if colon and name.isidentifier() and not Path(found).exists():
+    config = source or known_settings().storage or DEFAULT
+    module, colon, name = config.partition(":")
+    if colon and name.isidentifier() and not Path(config).exists():
         app = imported(module, name)
         if not isinstance(app, App):
-            raise Unreadable(f"{found} must be an App, not {type(app).__name__}")
+            raise Unreadable(f"{config} must be an App, not {type(app).__name__}")
         with app.stores as registry:
             yield registry
         return
     try:
-        registry = Registry(RegistryConfig.from_toml(found))
+        registry = Registry(RegistryConfig.from_toml(config))
     except FileNotFoundError:
         hint = "" if source else f" (pass --config, or set {VARIABLE})"
-        raise Unreadable(f"file {found} not found{hint}; create {EXAMPLE}") from None
+        raise Unreadable(f"file {config} not found{hint}; create {EXAMPLE}") from None
     except OSError as wrong:
-        raise Unreadable(f"{found} cannot be read: {wrong.strerror}") from wrong
+        raise Unreadable(f"{config} cannot be read: {wrong.strerror}") from wrong
     except (TypeError, ValueError) as wrong:
         raise Unreadable(str(wrong)) from wrong
     with registry:
@@ -91,38 +95,40 @@ def stores(source: str | None = None, /) -> Iterator[Registry]:
 
 
 def place(registry: Registry, text: str, /) -> Place:
-    """A `STORE:PATH`; the path may be empty, for the root."""
+    """Parse `STORE:PATH`. An empty path is the root."""
     name, _, path = text.partition(":")
-    _known(registry, text)
+    _check_known(registry, text)
     try:
         return Place(registry.get_store(name), path)
-    except ValueError as wrong:  # a variable that is not set
+    except ValueError as wrong:  # A variable is not set.
         raise Unreadable(str(wrong)) from wrong
 
 
-def _known(registry: Registry, text: str) -> None:
+def _check_known(registry: Registry, text: str) -> None:
     name, colon, _ = text.partition(":")
     known = list(registry.config.stores)
     if name in known:
         return
-    what = f"unknown store {name!r}{meant(name, known)}; use one of: {', '.join(known) or 'none'}"
-    hint = (
-        ""
-        if colon or not text
-        else ". A file of a store is written STORE:PATH; `put` copies a file into a store, `cat` prints one"
+    problem = (
+        f"unknown store {name!r}{meant(name, known)}; use one of: {', '.join(known) or 'none'}"
     )
-    raise Unreadable(what + hint)
+    if text and not colon:
+        problem += (
+            ". A file of a store is written STORE:PATH; `put` copies a file into a store, `cat` "
+            "prints one"
+        )
+    raise Unreadable(problem)
 
 
 def listed(where: Place, /, *, recursive: bool) -> Listed:
-    """What is in a folder, by name."""
+    """Return the contents of a folder, by name."""
     files = sorted(where.store.list(where.path, recursive=recursive), key=lambda info: info.path)
     folders = () if recursive else tuple(sorted(where.store.folders(where.path)))
     return Listed(folders, tuple(files))
 
 
 def copies(source: Place, target: Place, /, *, recursive: bool) -> list[Copying]:
-    """What a copy is about to do: one file, or all in a folder, which keep their names beneath the target."""
+    """Plan a copy: one file, or all files of a folder, which keep their paths below the target."""
     if not recursive:
         to = target.path or source.path.rpartition("/")[2]
         if target.path.endswith("/"):
@@ -131,50 +137,58 @@ def copies(source: Place, target: Place, /, *, recursive: bool) -> list[Copying]
     start = f"{source.path}/" if source.path else ""
     under = f"{target.path.rstrip('/')}/" if target.path else ""
     return [
-        Copying(Place(source.store, info.path), Place(target.store, under + info.path[len(start) :]), info.size)
+        Copying(
+            Place(source.store, info.path),
+            Place(target.store, under + info.path[len(start) :]),
+            info.size,
+        )
         for info in source.store.list(source.path)
     ]
 
 
-def copy(one: Copying, /, *, how: How, progress: Callable[[int], object] | None = None) -> None:
-    """Copy one file, between any two stores."""
+def copy(file: Copying, /, *, how: How, progress: Callable[[int], object] | None = None) -> None:
+    """Copy a file between any two stores."""
     from ..storage import transfer  # noqa: PLC0415
 
-    transfer(one.source.store, one.source.path, one.target.store, one.target.path, how=how, progress=progress)
+    source, target = file.source, file.target
+    transfer(source.store, source.path, target.store, target.path, how=how, progress=progress)
 
 
 def check(registry: Registry, names: Sequence[str], /, *, write: bool) -> list[Checked]:
-    """Look at these stores, or at all. write: put a file there, read it, take it away."""
+    """Check these stores, or all. `write`: also write, read and delete a file."""
     for name in names:
-        _known(registry, name)
-    return [_checked(registry, name, write) for name in names or registry.config.stores]
+        _check_known(registry, name)
+    return [_check_store(registry, name, write) for name in names or registry.config.stores]
 
 
-def _checked(registry: Registry, name: str, write: bool) -> Checked:
+def _check_store(registry: Registry, name: str, write: bool) -> Checked:
     backend = registry.config.stores[name].backend
-    began, problem = time.monotonic(), None
+    start, problem = time.monotonic(), None
     promises: list[str] = []
     try:
         store = registry.get_store(name)
-        promises = [each.replace("_", " ") for each in store.capabilities.__slots__ if getattr(store.capabilities, each)]
+        promises = [
+            each.replace("_", " ")
+            for each in store.capabilities.__slots__
+            if getattr(store.capabilities, each)
+        ]
         store.check()
         if write:
-            _tried(store)
-    except (
-        StorageError,
-        ImportError,
-        ValueError,
-    ) as error:  # a variable that is not set, say: the others are looked at all the same
+            _check_write(store)
+    except (StorageError, ImportError, ValueError) as error:  # Such as a variable that is not set.
         problem = str(error)
-    took = round(time.monotonic() - began, 3)
-    return Checked(name, backend, registry.config.backends[backend].type, problem, took, tuple(promises))
+    seconds = round(time.monotonic() - start, 3)
+    type_ = registry.config.backends[backend].type
+    return Checked(name, backend, type_, problem, seconds, tuple(promises))
 
 
-def _tried(store: Store) -> None:
+def _check_write(store: Store) -> None:
     path, data = f"redrive-check-{secrets.token_hex(6)}", secrets.token_bytes(1000)
     store.create(path, data)
     try:
         if store.read_bytes(path) != data:
-            raise StorageError("the file read differs from the file written", path=path, backend=store.name)
+            raise StorageError(
+                "the file read differs from the file written", path=path, backend=store.name
+            )
     finally:
         store.delete(path)

@@ -1,4 +1,4 @@
-"""Work: a worker of an app in the user's code, as its own process."""
+"""A worker of an app in the user's code, as its own process."""
 
 from __future__ import annotations
 
@@ -12,43 +12,45 @@ from typing import TYPE_CHECKING
 from ..app import App
 from ..errors import LedgerError
 from ..journal.redaction import redact_text
+from ..settings import Configuration
 from ..worker.status import Status
 from . import failure_lines
 from .failure_lines import Show
 from .settings import known
-from .target.imported import Unreadable, imported
-from .target.target import DATABASES
+from .target import DATABASES
+from .user_code import Unreadable, imported
 
 if TYPE_CHECKING:
     from ..worker.worker import Worker
-    from .metrics.server import Exposure
+    from .metrics.server import MetricsServer
 
-__all__ = ["Shift", "Status", "Terms", "Work", "hired"]
+__all__ = ["Status", "WorkOptions", "WorkerProcess", "WorkerSummary", "start_worker"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
-    """What a worker is about to work on."""
+class WorkerSummary:
+    """What a worker is going to run."""
 
     name: str
     url: str
-    """Where the ledger is, without its password."""
+    """Address of the ledger, without its password."""
     threads: int
     kinds: tuple[str, ...]
     datasets: tuple[str, ...]
     scheduled: Mapping[str, str]
-    """Commands and datasets that fire by themselves, and by which line."""
+    """Scheduled commands and datasets, with their cron lines."""
     unknown: Mapping[str, int]
-    """Kinds that wait in the ledger and that are not registered here, with how many there are: kept, for whoever has them."""
+    """Job types with queued jobs that are not registered here, and the number of jobs. They stay
+    queued."""
     metrics: str | None = None
-    """Where /metrics and /health are served."""
+    """Address of /metrics. The same server has /health."""
     handlers: tuple[str, ...] = ()
-    """Which of the kinds are handlers of events, or read for them; the others are commands."""
+    """Job types of event handlers. The others are commands."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """How a worker is to work; None: as the environment or redrive.toml says, else the default."""
+class WorkOptions:
+    """Options of a worker. None: from the environment or redrive.toml, or else the default."""
 
     threads: int | None = None
     only: Sequence[str] | None = None
@@ -58,33 +60,39 @@ class Terms:
     metrics_host: str | None = None
 
 
-class Work:
-    """A worker, ready to begin. Belongs to the main thread."""
+class WorkerProcess:
+    """A worker that is ready to run. Belongs to the main thread."""
 
-    def __init__(self, worker: Worker, shift: Shift, exposure: Exposure | None) -> None:
+    def __init__(
+        self, worker: Worker, summary: WorkerSummary, server: MetricsServer | None
+    ) -> None:
         self._worker = worker
-        self._exposure = exposure
-        self.shift = shift
+        self._server = server
+        self.summary = summary
 
     @property
     def status(self) -> Status:
-        """How it is now."""
+        """The current status."""
         return self._worker.status
 
     def run(self, show: Show | None = None, /) -> int | None:
-        """Until a signal comes, then drain. The second signal's number, where there was one: then nothing was waited for.
+        """Run until a signal, then drain.
 
-        show: is called for every failure, unless the program has set up logging.
+        Args:
+            show: Called for every failure, unless the program has set up logging.
+
+        Returns:
+            Number of the second signal, which ends the drain. None: there was none.
         """
-        from ..worker.worker import run_until_signal  # noqa: PLC0415  # SQLAlchemy: not before a ledger is wanted
+        from ..worker.worker import run_until_signal  # noqa: PLC0415  # SQLAlchemy: not before a ledger is needed
 
         failures = nullcontext() if show is None else failure_lines.shown(show)
-        with nullcontext() if self._exposure is None else self._exposure, failures:
+        with nullcontext() if self._server is None else self._server, failures:
             return run_until_signal(self._worker)
 
     @property
     def problem(self) -> str | None:
-        """After `run`: why the ledger could not be told of everything; None: it was."""
+        """After `run`: why results could not be written to the ledger. None: all were."""
         return self._worker.problem
 
     @property
@@ -93,84 +101,100 @@ class Work:
         return self._worker.is_ledger_removed
 
 
-def hired(given: str | None, terms: Terms, /) -> Work:
-    """The worker of `module:app`, by default the one that is set. Unreadable: that is no app, nothing is registered, or its
-    metrics cannot be served. LedgerError: the ledger cannot be reached."""
-    found = known()
-    source = given or found.app
+def start_worker(source: str | None, options: WorkOptions, /) -> WorkerProcess:
+    """Create the worker of `module:app`, by default of the app in the settings.
+
+    Raises:
+        Unreadable: It is not an app, nothing is registered, or metrics cannot be served.
+        LedgerError: The ledger cannot be reached.
+    """
+    settings = known()
+    source = source or settings.app
     if source is None:
-        raise Unreadable("no app; run `redrive work module:app`, set REDRIVE_APP, or name it in redrive.toml")
-    terms = Terms(
-        threads=terms.threads or found.worker.threads,
-        only=terms.only or found.worker.only,
-        drain=found.worker.drain if terms.drain is None else terms.drain,
-        name=terms.name or found.worker.name,
-        metrics_port=found.metrics.port if terms.metrics_port is None else terms.metrics_port,
-        metrics_host=terms.metrics_host or found.metrics.host,
-    )
-    app = _app(source)
+        raise Unreadable(
+            "no app; run `redrive work module:app`, set REDRIVE_APP, or name it in redrive.toml"
+        )
+    app = _import_app(source)
     try:
-        return _hired(app, terms)
+        return _create(app, _with_settings(options, settings))
     except (LedgerError, Unreadable):
         raise
     except (ValueError, ModuleNotFoundError) as wrong:
         raise Unreadable(f"{source}: {wrong}") from wrong
     except Exception as problem:
         if type(problem).__module__.partition(".")[0] in DATABASES:
-            first = str(problem).strip().partition("\n")[0]
-            raise LedgerError(f"the database failed: {redact_text(first)}") from problem
+            first_line = str(problem).strip().partition("\n")[0]
+            raise LedgerError(f"the database failed: {redact_text(first_line)}") from problem
         raise Unreadable(f"{source}: {type(problem).__name__}: {problem}") from problem
 
 
-def _hired(app: App, terms: Terms) -> Work:
-    threads, only = terms.threads or 1, terms.only or ()
-    worker = app.worker(threads=threads, only=only or None, drain=terms.drain or 0, name=terms.name)
-    shift = _shift(app, worker.name, threads, only)
-    if terms.metrics_port is None:
-        return Work(worker, shift, None)
-    from .metrics.collect import prometheus_endpoint  # noqa: PLC0415  # likewise
-    from .metrics.server import Exposure  # noqa: PLC0415  # an HTTP server: not before one is wanted
+def _with_settings(options: WorkOptions, settings: Configuration) -> WorkOptions:
+    worker, metrics = settings.worker, settings.metrics
+    return WorkOptions(
+        threads=options.threads or worker.threads,
+        only=options.only or worker.only,
+        drain=worker.drain if options.drain is None else options.drain,
+        name=options.name or worker.name,
+        metrics_port=metrics.port if options.metrics_port is None else options.metrics_port,
+        metrics_host=options.metrics_host or metrics.host,
+    )
+
+
+def _create(app: App, options: WorkOptions) -> WorkerProcess:
+    threads, only = options.threads or 1, options.only or None
+    worker = app.worker(threads=threads, only=only, drain=options.drain or 0, name=options.name)
+    summary = _summarise(app, worker.name, threads, only)
+    if options.metrics_port is None:
+        return WorkerProcess(worker, summary, None)
+    from .metrics.collect import prometheus_endpoint  # noqa: PLC0415  # not before metrics are served
+    from .metrics.server import MetricsServer  # noqa: PLC0415  # likewise
 
     try:
-        shown = prometheus_endpoint(app)
+        exporter = prometheus_endpoint(app)
     except ImportError as missing:
         raise Unreadable(str(missing)) from missing
-    exposure = Exposure(shown, lambda: worker.is_healthy, host=terms.metrics_host or "127.0.0.1", port=terms.metrics_port)
-    return Work(worker, replace(shift, metrics=f"http://{exposure.address}/metrics"), exposure)
+    host, port = options.metrics_host or "127.0.0.1", options.metrics_port
+    server = MetricsServer(exporter, lambda: worker.is_healthy, host=host, port=port)
+    return WorkerProcess(
+        worker, replace(summary, metrics=f"http://{server.address}/metrics"), server
+    )
 
 
-def _app(source: str) -> App:
+def _import_app(source: str) -> App:
     module, colon, name = source.partition(":")
     if not colon or not module or not name or "/" in source:
         raise Unreadable(f"{source!r} is not an app; use module:app, such as shop.work:app")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)  # for as long as it works: `include` names modules that are there too
-    found = imported(module, name)
-    if not isinstance(found, App):
-        raise Unreadable(f"{source} must be an App, not {type(found).__name__}")
-    return found
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # It stays, because `include` names modules of this folder too.
+    app = imported(module, name)
+    if not isinstance(app, App):
+        raise Unreadable(f"{source} must be an App, not {type(app).__name__}")
+    return app
 
 
-def _shift(app: App, name: str, threads: int, only: Sequence[str]) -> Shift:
-    from .ledger import status  # noqa: PLC0415  # likewise
+def _summarise(app: App, name: str, threads: int, only: Sequence[str] | None) -> WorkerSummary:
+    from .ledger import status  # noqa: PLC0415  # SQLAlchemy: not before a ledger is needed
 
-    kinds = tuple(sorted(kind.name for kind in app.kinds(only or None)))
-    datasets = app.datasets.chosen(only or None)
+    kinds = tuple(sorted(kind.name for kind in app.kinds(only)))
+    datasets = app.datasets.chosen(only)
     registered = {kind.name for kind in app.kinds()}
-    waiting = {
-        kind.name: kind.states["queued"] + kind.states["retry_wait"] + kind.states["replaying"]
-        for kind in status(app.ledger).kinds
-        if kind.name not in registered
+    unknown: dict[str, int] = {}
+    for kind in status(app.ledger).kinds:
+        queued = sum(kind.states[state] for state in ("queued", "retry_wait", "replaying"))
+        if queued and kind.name not in registered:
+            unknown[kind.name] = queued
+    commands = {
+        terms.name: str(terms.cron) for terms in app.commands.scheduled if terms.name in kinds
     }
-    return Shift(
+    extractions = {each.name: str(each.cron) for each in datasets if each.cron is not None}
+    return WorkerSummary(
         name=name,
         url=redact_text(app.url),
         threads=threads,
         kinds=kinds,
-        datasets=tuple(sorted(one.name for one in datasets)),
-        scheduled={terms.name: str(terms.cron) for terms in app.commands.scheduled if terms.name in kinds}
-        | {one.name: str(one.cron) for one in datasets if one.cron is not None},
-        unknown={kind: many for kind, many in waiting.items() if many},
+        datasets=tuple(sorted(dataset.name for dataset in datasets)),
+        scheduled=commands | extractions,
+        unknown=unknown,
         handlers=tuple(kind for kind in kinds if kind not in app.commands),
     )

@@ -1,41 +1,43 @@
-"""Workers: who is there, who has gone without a word, and what each has in its hands."""
+"""Operations on workers: which are online, which are offline, and what each is running."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from ..ledger.jobs.workers import Worker
+from ..ledger.jobs.workers import list_workers as read_workers
+from ..ledger.ledger import Ledger
+from ..ledger.queries import overview
+from ..partitions.store.overview import held as held_partitions
+from .context import OperatorContext
 from .defaults import QUIET
-from .health.presence import nobody
+from .render import ago
 
-if TYPE_CHECKING:
-    from ..ledger.jobs.workers import Worker
-    from ..ledger.ledger import Ledger
-
-MOST = 500
-"""Jobs in hands that are looked at, and partitions."""
+MAX_RUNNING = 500
+"""Running jobs, and running partitions, that are read."""
 Presence: TypeAlias = Literal["alive", "silent", "lost", "ended"]
-"""Silent: it gives no sign of life. Lost: its process is gone, and did not end in order: killed, or crashed."""
+"""Silent: no heartbeat. Lost: the process was killed or crashed."""
 ORDER: tuple[Presence, ...] = ("alive", "silent", "lost", "ended")
 
 
 @dataclass(frozen=True, slots=True)
 class InHand:
-    """A job that a worker has."""
+    """A job that a worker has leased."""
 
     id: int
     kind: str
     key: str
     attempt: int
     started_at: datetime | None
-    """None: it was only taken, and waits in the worker."""
+    """None: it is leased, but has not started."""
     lease_until: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class InExtraction:
-    """A partition that a worker extracts or judges."""
+    """A partition that a worker extracts or validates."""
 
     partition: str
     attempt: int
@@ -44,16 +46,16 @@ class InExtraction:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLine:
-    """A worker, as it was last seen."""
+    """A worker as of its last heartbeat."""
 
     name: str
     presence: Presence
     host: str | None
     pid: int | None
     version: str | None
-    """Of redrive."""
+    """Version of Redrive."""
     state: str | None
-    """As it last said: working, draining."""
+    """State in its last heartbeat: working or draining."""
     threads: int | None
     kinds: tuple[str, ...]
     started_at: datetime
@@ -64,65 +66,129 @@ class WorkerLine:
 
     @property
     def hands(self) -> int:
-        """How many jobs and partitions it has."""
+        """Number of its jobs and partitions."""
         return len(self.jobs) + len(self.partitions)
 
     @property
     def longest_since(self) -> datetime | None:
-        """When it began with what it has had for longest; None: it runs nothing."""
-        begun = [job.started_at for job in self.jobs if job.started_at is not None]
-        return min([*begun, *(one.started_at for one in self.partitions)], default=None)
+        """Start of its longest-running job or partition. None: it runs nothing."""
+        jobs = [job.started_at for job in self.jobs if job.started_at is not None]
+        return min([*jobs, *(lease.started_at for lease in self.partitions)], default=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """All workers that are remembered: for a week."""
+    """All workers of the last week."""
 
     now: datetime
     quiet: float
-    """Seconds after which one counts as silent."""
+    """Seconds without a heartbeat after which a worker counts as silent."""
     workers: tuple[WorkerLine, ...]
-    """Those alive first, then those that went silent, then those that were lost."""
+    """Online workers first, then silent, lost and ended ones."""
 
     @property
     def alive(self) -> int:
-        """How many are."""
-        return sum(one.presence == "alive" for one in self.workers)
+        """Number of online workers."""
+        return sum(worker.presence == "alive" for worker in self.workers)
 
     @property
     def nobody(self) -> str:
-        """Where none is: since when, in a sentence."""
-        return nobody(max((one.seen_at for one in self.workers), default=None), self.now)
+        """The sentence that no worker is online."""
+        return describe_missing(
+            max((worker.seen_at for worker in self.workers), default=None), self.now
+        )
 
 
-def workers(ledger: Ledger, /, *, quiet: float = QUIET) -> Workers:
-    """Who works, or did."""
-    from ..ledger.jobs import workers as stored  # noqa: PLC0415  # the same
-    from ..ledger.queries import overview  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ..partitions.store.overview import held as extracted  # noqa: PLC0415  # the same
+@dataclass(frozen=True, slots=True)
+class WorkerOperations:
+    """Operations on workers, as `Operator.workers`. Threads may share one."""
 
+    _context: OperatorContext
+
+    def find(self, *, quiet: float = QUIET) -> Workers:
+        """Return the workers, online and offline, and their running jobs.
+
+        Args:
+            quiet: Seconds without a heartbeat after which a worker counts as offline.
+
+        Returns:
+            The workers.
+        """
+        ledger = self._context.ledger
+        now = ledger.now()
+        with ledger.reading() as connection:
+            stored = read_workers(connection)
+            leased_jobs = overview.leased_jobs(connection, MAX_RUNNING)
+            leased_partitions = held_partitions(connection, MAX_RUNNING)
+        jobs: dict[str, list[InHand]] = {}
+        for job in leased_jobs:
+            line = InHand(job.id, job.kind, job.key, job.attempts, job.started_at, job.lease_until)
+            jobs.setdefault(job.worker, []).append(line)
+        partitions: dict[str, list[InExtraction]] = {}
+        for lease in leased_partitions:
+            extraction = InExtraction(str(lease.partition), lease.attempt_no, lease.leased_at)
+            partitions.setdefault(lease.worker, []).append(extraction)
+        silent_before = now - timedelta(seconds=quiet)
+        lines = [
+            _line(worker, silent_before, jobs.get(worker.name, []), partitions.get(worker.name, []))
+            for worker in stored
+        ]
+        lines.sort(key=lambda line: ORDER.index(line.presence))
+        return Workers(now, quiet, tuple(lines))
+
+    def missing(self, *, quiet: float = QUIET) -> str | None:
+        """Return a sentence that no worker is online, and since when.
+
+        Args:
+            quiet: Seconds without a heartbeat after which a worker counts as offline.
+
+        Returns:
+            The sentence, or None if a worker is online.
+        """
+        return missing_worker(self._context.ledger, quiet=quiet)
+
+
+def missing_worker(ledger: Ledger, /, *, quiet: float = QUIET) -> str | None:
+    """Return a sentence that no worker is online, and since when. None: a worker is online."""
     now = ledger.now()
-    with ledger.reading() as connection:
-        seen = stored.list_workers(connection)
-        held = overview.leased_jobs(connection, MOST)
-        extracting = extracted(connection, MOST)
-    hands: dict[str, list[InHand]] = {}
-    for one in held:
-        hands.setdefault(one.worker, []).append(InHand(one.id, one.kind, one.key, one.attempts, one.started_at, one.lease_until))
-    parts: dict[str, list[InExtraction]] = {}
-    for each in extracting:
-        parts.setdefault(each.worker, []).append(InExtraction(str(each.partition), each.attempt_no, each.leased_at))
-    silent = now - timedelta(seconds=quiet)
-    lines = [_line(one, hands.get(one.name, []), parts.get(one.name, []), silent) for one in seen]
-    lines.sort(key=lambda one: ORDER.index(one.presence))
-    return Workers(now, quiet, tuple(lines))
+    workers = ledger.workers()
+    silent_before = now - timedelta(seconds=quiet)
+    if any(worker.ended_at is None and worker.seen_at >= silent_before for worker in workers):
+        return None
+    return describe_missing(max((worker.seen_at for worker in workers), default=None), now)
 
 
-def _line(one: Worker, jobs: list[InHand], partitions: list[InExtraction], silent: datetime) -> WorkerLine:
-    here: Presence = "silent" if one.seen_at < silent else "alive"
-    presence: Presence = here if one.ended_at is None else "lost" if one.lost else "ended"
+def describe_missing(seen_at: datetime | None, now: datetime, /) -> str:
+    """Return the sentence that no worker is online, and when one was last seen."""
+    if seen_at is None:
+        return "No worker is online (none seen so far)"
+    return f"No worker is online (last seen {ago(seen_at, now).replace('now', 'just now')})"
+
+
+def _line(
+    worker: Worker,
+    silent_before: datetime,
+    jobs: list[InHand],
+    partitions: list[InExtraction],
+) -> WorkerLine:
     return WorkerLine(
-        name=one.name, presence=presence, host=one.host, pid=one.pid, version=one.info.get("version"),
-        state=one.info.get("state"), threads=one.info.get("threads"), kinds=tuple(one.info.get("kinds", ())),
-        started_at=one.started_at, seen_at=one.seen_at, ended_at=one.ended_at, jobs=tuple(jobs), partitions=tuple(partitions),
-    )  # fmt: skip
+        name=worker.name,
+        presence=_presence(worker, silent_before),
+        host=worker.host,
+        pid=worker.pid,
+        version=worker.info.get("version"),
+        state=worker.info.get("state"),
+        threads=worker.info.get("threads"),
+        kinds=tuple(worker.info.get("kinds", ())),
+        started_at=worker.started_at,
+        seen_at=worker.seen_at,
+        ended_at=worker.ended_at,
+        jobs=tuple(jobs),
+        partitions=tuple(partitions),
+    )
+
+
+def _presence(worker: Worker, silent_before: datetime) -> Presence:
+    if worker.ended_at is not None:
+        return "lost" if worker.lost else "ended"
+    return "silent" if worker.seen_at < silent_before else "alive"

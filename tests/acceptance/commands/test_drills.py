@@ -13,7 +13,7 @@ import requests
 from sqlalchemy import Connection, text
 
 from redrive import App, RetryPolicy, current, errors, retry
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 from redrive.testing import Answer, FaultServer
 from redrive.testing.http_server import refused
 
@@ -59,7 +59,7 @@ def test_the_called_service_is_stopped(app: App, spent: Literal["dead", "blocked
     with app.worker(), FaultServer(Answer(200, body=b"planned")) as back:
         service[0] = back.url
         ann = Operator(app, actor="ann")
-        ann.apply(ann.replay(ids=[dead.value.dead_id]), because="the interview service is back")
+        ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(dead.value.dead_id,))), because="the interview service is back")
         assert job.result(SOON) == "planned"
         assert back.requests[0].headers["idempotency-key"] == letter.key, "the original key"
     assert [entry.action for entry in app.ledger.audit()][-1].startswith(("dead.replay", "sweep"))
@@ -88,7 +88,7 @@ def test_a_credential_is_broken(app: App) -> None:
         token[0] = "renewed"
         gitea.script(201, path="/repo")
         ann = Operator(app, actor="ann")
-        ann.apply(ann.replay(ids=[dead.value.dead_id]), because="the token was renewed")
+        ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(dead.value.dead_id,))), because="the token was renewed")
         assert job.result(SOON) == [201, 201, 201]
         made = {(request.path, request.headers["idempotency-key"]) for request in gitea.requests}
         assert made == {(f"/{step}", "stack:ann:notes:provision:v1") for step in ("user", "repo", "file")}, "one of each, by key"

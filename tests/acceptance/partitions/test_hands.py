@@ -64,8 +64,8 @@ def test_what_a_worker_extracts_is_seen_in_its_hands(app: App) -> None:
     operator = Operator(app, actor="ann")
     with app.worker(threads=1) as worker:
         assert began.wait(30)
-        until(lambda: [one.name for one in operator.workers().workers] == [worker.name])
-        (line,) = operator.workers().workers
+        until(lambda: [one.name for one in operator.workers.find().workers] == [worker.name])
+        (line,) = operator.workers.find().workers
         assert [one.partition for one in line.partitions] == [f"crm/acme/orders/{SINCE}"]
         (run,) = Register(app.ledger).history(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]
         assert run.worker == worker.name

@@ -41,6 +41,6 @@ def test_report_and_rows_agree(answers: list[str], calls: int) -> None:
             assert arrived | gone | pending == set(IDS)
             assert not arrived & gone
             ann = Operator(app, actor="ann")
-            assert {one.item for one in ann.giveups()} == gone
-            for one in ann.batches():
+            assert {one.item for one in ann.batches.given_up()} == gone
+            for one in ann.batches.find():
                 assert (one.waiting, one.given_up) == (len(pending), len(gone))

@@ -57,7 +57,7 @@ def test_after_a_crash_the_next_call_finishes(app: App, url: str, engine: Engine
     counts = attempts(app, engine, store)
     gone = {tile for tile, row in found.items() if row[0] == "giveup"}
     if store == "ledger":
-        gone = {one.item for one in Operator(app, actor="ann").giveups()}
+        gone = {one.item for one in Operator(app, actor="ann").batches.given_up()}
     assert gone == set(POISON)
     assert {tile: count for tile, count in counts.items() if count} == dict.fromkeys(POISON, counts["t3"])
     assert 5 <= counts["t3"] <= 6  # counted one more time if it died between the last count and the give-up
@@ -68,7 +68,7 @@ def test_a_crash_during_an_acknowledgement(app: App, url: str, engine: Engine, a
     app.items("tiles").increment_many(["t1", "t2"])
     assert dies(f"{at}:1:kill", upload, url, "ledger", ()) == -9
     assert {row[0] for row in tiles(engine).values()} == {"uploaded"}
-    waiting = Operator(app, actor="ann").batches()[0].waiting
+    waiting = Operator(app, actor="ann").batches.find()[0].waiting
     assert waiting == (2 if at.endswith("before_commit") else 0)  # the next acknowledgement resets them
     assert app.items("tiles").acknowledge_many(["t1", "t2"]) == waiting
 
@@ -81,7 +81,7 @@ def spare(url: str) -> None:
 def reopen(url: str) -> None:
     with App(url) as app:
         bob = Operator(app, actor="bob")
-        for _ in bob.reopening(bob.reopen("tiles", items=["t1", "t2"]), because="mended"):
+        for _ in bob.batches.reopen(bob.batches.plan_reopen("tiles", items=["t1", "t2"]), because="mended"):
             pass
 
 

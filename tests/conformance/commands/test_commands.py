@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from redrive import Again, App, RetryPolicy, Stop, correlate, current, errors
 from redrive.core.context import IDS
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.02, backoff_max=0.05, jitter=0)
 SOON = 60.0
@@ -118,7 +118,7 @@ def test_an_exhausted_job_is_blocked_or_dead_by_its_command(app: App, spent: Any
         assert str(dead.value.error).startswith("ConnectionError: down\n"), "with where it was raised"
         fixed.set()
         ann = Operator(app, actor="ann")
-        ann.apply(ann.replay(ids=[dead.value.dead_id]), because="the CRM is back")
+        ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(dead.value.dead_id,))), because="the CRM is back")
         assert job.result(SOON) == "synced", "the handle follows the work, not the row"
         assert job.state == "done"
 
@@ -162,7 +162,7 @@ def test_the_result_of_a_discarded_or_pruned_job(app: App) -> None:
             refused.result(SOON)
         assert done.result(SOON) == 1
     ann = Operator(app, actor="ann")
-    ann.apply(ann.discard(ids=[dead.value.dead_id]), because="of no use")
+    ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(dead.value.dead_id,))), because="of no use")
     with pytest.raises(errors.Dead, match="is discarded: discarded"):
         refused.result(0)
     app.ledger.prune(0)

@@ -21,7 +21,7 @@ from redrive.errors import LedgerError, LedgerRemoved, LedgerUnavailable, Schema
 from redrive.ledger import NewJob, open_ledger
 from redrive.ledger.db import sqlite
 from redrive.ledger.db.tables import HEAD
-from redrive.ops.overview.change_token import pulse
+from redrive.ops.overview.operations import change_token
 
 
 @pytest.mark.req("L-1")
@@ -215,7 +215,7 @@ def test_a_role_that_may_not_read_the_hidden_names_opens_and_uses_the_ledger(
             with caplog.at_level("DEBUG", "redrive"), open_ledger(older) as ledger:
                 assert "GRANT SELECT, INSERT ON redrive_hidden_name" in caplog.text
                 ledger.submit(NewJob("k", "a"))
-                assert pulse(ledger)
+                assert change_token(ledger)
                 assert ledger.counts()["k"].ready == 1
             with App(older, secrets=["badge_no"]) as app:
                 assert app.ledger.counts()["k"].ready == 1

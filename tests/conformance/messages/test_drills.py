@@ -19,7 +19,7 @@ import redis
 from redrive import App, Event, journal
 from redrive.ledger import Ledger
 from redrive.messages import RedisStream
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 from redrive.testing import FaultServer
 from tests.conformance.messages.test_redis_stream import Shop, paid, pending
 
@@ -75,7 +75,7 @@ def test_dead_letters_of_an_invalid_credential_are_replayed(
         assert {letter.reason for letter in ledger.dead_letters()} == {"not_retryable"}
         server.script(200)
         ann = Operator(app, actor="ann")
-        ann.apply(ann.replay(kind="crm"), because="the credential was mended")
+        ann.apply(ann.dead_letters.replay(DeadLetterFilter(kind="crm")), because="the credential was mended")
         shop.work(lambda: len(booked) == len(NAMES))
     assert sorted(booked) == sorted(NAMES)
     assert {letter.status for letter in ledger.dead_letters()} == {"replayed"}

@@ -18,7 +18,7 @@ from redrive import App, Event, RetryPolicy, Stop, current
 from redrive.app.worker_setup import WorkerSetup
 from redrive.engine.attempt import correlate
 from redrive.ledger import Ledger
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 from tests.conformance.ledger.world import pass_time
 
 AT_ONCE = RetryPolicy(max_attempts=2, backoff_base=0, backoff_max=0, jitter=0)
@@ -118,7 +118,7 @@ def test_a_failing_handler_does_not_affect_others(app: App, ledger: Ledger) -> N
     }
     broken.clear()
     ann = Operator(app, actor="ann")
-    ann.apply(ann.replay(kind="qscore"), because="it is back")
+    ann.apply(ann.dead_letters.replay(DeadLetterFilter(kind="qscore")), because="it is back")
     work(app)
     assert seen == ["search", "qscore -7"]
     assert [letter.status for letter in ledger.dead_letters(kind="qscore")] == ["replayed"]
@@ -303,7 +303,7 @@ def test_old_events_are_removed_and_their_jobs_are_not(app: App, ledger: Ledger)
     for task in setup.background_tasks(app.kinds()):
         if task.name == "forget events":
             task.do(ledger.now())
-    assert [one.id for one in Operator(app, actor="ann").events()] == ["new"]
+    assert [one.id for one in Operator(app, actor="ann").events.find()] == ["new"]
     assert app.receive(Event("paid", 1, id="old")), "the event is stored anew"
     work(app)
     assert seen == ["old", "new"], "and its handler knows that it has done it"

@@ -21,7 +21,7 @@ from redrive.messages.redis.consumer_group import ConsumerGroup
 from redrive.messages.redis.dead_letter_publisher import DeadLetterPublisher
 from redrive.messages.redis.entry import EntryFields
 from redrive.messages.redis.reader import StreamReader
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 
 NOW = SYSTEM.now()
 
@@ -198,7 +198,7 @@ def test_an_unreadable_entry_becomes_an_event_when_replayed_after_a_fix(
         seen.append(event.payload)
 
     ann = Operator(after.app, actor="ann")
-    ann.apply(ann.replay(ids=[letter.id]), because="decode knows them now")
+    ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(letter.id,))), because="decode knows them now")
     after.work(lambda: bool(seen))
     assert seen == [b"\x00\xff"]
     assert ledger.dead_letters(ids=[letter.id])[0].status == "replayed"
@@ -319,10 +319,10 @@ def test_events_with_one_id_and_two_origins_are_distinct(shop: Shop, client: red
     assert {(event.id, event.source) for event in shop.seen} == {("p-1", stream)}
     ann = Operator(shop.app, actor="ann")
     with pytest.raises(NotAllowed, match="several events match 'p-1'; pass the whole id"):
-        ann.event("p-1")
+        ann.events.get("p-1")
     late: list[Event[Any]] = []
     shop.app.on("paid", name="stats")(late.append)
-    assert ann.replay_event("p-1@/eu", handlers=["stats", "book"], because="a new handler").keys() == {"stats", "book"}
+    assert ann.events.replay("p-1@/eu", handlers=["stats", "book"], because="a new handler").keys() == {"stats", "book"}
     shop.work(lambda: len(late) == 1 and len(shop.seen) == 4)
     assert [(event.id, event.payload) for event in late] == [("p-1", "/eu")]
 

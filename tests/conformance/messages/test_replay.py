@@ -16,7 +16,7 @@ from redrive.cli.root import app as cli
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
 from redrive.ledger.db.tables import event as events
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 
 ONCE = RetryPolicy.disabled()
 
@@ -61,16 +61,16 @@ def shop(ledger: Ledger) -> Iterator[Shop]:
 
 @pytest.mark.req("M-4", "M-5")
 def test_replay_by_chosen_handlers(shop: Shop, ledger: Ledger) -> None:
-    report = shop.ann.event("p-1")
+    report = shop.ann.events.get("p-1")
     assert report is not None
     assert {one.handler: one.state for one in report.handlers} == {"book": "done", "mail": "dlq"}
     assert report.payload == {"cents": 1, "token": "[redacted]"}
     shop.broken, shop.seen = False, []
-    said = shop.ann.replay_event("p-1", handlers=["mail"], because="the mail server is back")
+    said = shop.ann.events.replay("p-1", handlers=["mail"], because="the mail server is back")
     assert said.keys() == {"mail"}
     shop.work()
     assert shop.seen == ["mail p-1"]
-    assert shop.ann.replay_event("p-1", handlers=["book"], because="booked on the wrong account").keys() == {"book"}
+    assert shop.ann.events.replay("p-1", handlers=["book"], because="booked on the wrong account").keys() == {"book"}
     shop.work()
     assert shop.seen == ["mail p-1", "book p-1"]
     assert not shop.app.receive(Event("paid", 1, id="p-1", source="web")), "its dedupe key is as it was"
@@ -84,7 +84,7 @@ def test_replay_by_a_new_handler(shop: Shop) -> None:
     def stats(event: Event[Any]) -> None:
         late.append(event.id)
 
-    shop.ann.replay_event("p-0", handlers=["stats"], because="a new handler")
+    shop.ann.events.replay("p-0", handlers=["stats"], because="a new handler")
     shop.work()
     assert late == ["p-0"]
 
@@ -111,7 +111,7 @@ def test_replay_rejects_unknown_handlers(shop: Shop, ledger: Ledger, bare: bool)
         ("a name: with colons", unknown),
     ):
         with pytest.raises(ValueError, match=problem) as refused:
-            ann.replay_event("p-0", handlers=["book", name], because="a typo")
+            ann.events.replay("p-0", handlers=["book", name], because="a typo")
         assert "Nothing was changed" in str(refused.value)
     assert ledger.counts() == before, "not even the names that were right"
     assert [entry.action for entry in ledger.audit()] == []
@@ -126,7 +126,7 @@ def test_replay_from_a_bare_ledger_knows_handlers_by_their_jobs(shop: Shop, ledg
         late.append(event.id)
 
     shop.app.receive(Event("paid", {}, id="p-9", source="web"))
-    assert Operator(ledger, actor="ann").replay_event("p-0", handlers=["stats"], because="backfill").keys() == {"stats"}
+    assert Operator(ledger, actor="ann").events.replay("p-0", handlers=["stats"], because="backfill").keys() == {"stats"}
     shop.work()
     assert sorted(late) == ["p-0", "p-9"]
 
@@ -134,11 +134,11 @@ def test_replay_from_a_bare_ledger_knows_handlers_by_their_jobs(shop: Shop, ledg
 @pytest.mark.req("M-4")
 def test_failed_events_are_replayed_with_a_canary(shop: Shop, ledger: Ledger) -> None:
     shop.broken = False
-    plan = shop.ann.replay(source="*")
+    plan = shop.ann.dead_letters.replay(DeadLetterFilter(source="*"))
     assert (plan.count, plan.kinds) == (3, {"mail": 3})
     begun = shop.ann.begin(plan, because="the mail server is back", canary=1)
     shop.work(sweeps=True)
-    report = shop.ann.sweep(begun.id)
+    report = shop.ann.sweeps.get(begun.id)
     assert report is not None
     assert (report.sweep.state, report.sweep.made, report.jobs) == ("done", 3, {"done": 3})
     assert sorted(one for one in shop.seen if one.startswith("mail")) == ["mail p-0", "mail p-1", "mail p-2"]
@@ -149,21 +149,21 @@ def test_a_replay_stores_a_removed_event_again(shop: Shop, ledger: Ledger) -> No
     shop.broken = False
     with ledger.begin() as tx:
         tx.execute(delete(events))
-    assert shop.ann.events() == []
-    shop.ann.apply(shop.ann.replay(kind="mail"), because="it is back")
+    assert shop.ann.events.find() == []
+    shop.ann.apply(shop.ann.dead_letters.replay(DeadLetterFilter(kind="mail")), because="it is back")
     shop.work()
-    assert sorted(one.id for one in shop.ann.events()) == ["p-0", "p-1", "p-2"]
+    assert sorted(one.id for one in shop.ann.events.find()) == ["p-0", "p-1", "p-2"]
     assert not shop.app.receive(Event("paid", 1, id="p-1", source="web"))
 
 
 def test_an_ambiguous_id_needs_a_source(shop: Shop) -> None:
     shop.app.receive(Event("paid", 1, id="p-1", source="another"))
     with pytest.raises(NotAllowed, match=r"several events have the id 'p-1'; pass the source \(another, web\)"):
-        shop.ann.event("p-1")
-    assert shop.ann.event("p-1", source="web") is not None
-    assert shop.ann.event("none") is None
+        shop.ann.events.get("p-1")
+    assert shop.ann.events.get("p-1", source="web") is not None
+    assert shop.ann.events.get("none") is None
     with pytest.raises(NotAllowed, match="event 'none' not found"):
-        shop.ann.replay_event("none", because="x")
+        shop.ann.events.replay("none", because="x")
     shop.work()
 
 

@@ -16,7 +16,7 @@ from redrive.ledger.model import NewJob
 from redrive.messages.inbox import Inbox
 from redrive.messages.redis.consumer_group import ConsumerGroup
 from redrive.messages.redis.entry import StreamEntry
-from redrive.ops import Operator
+from redrive.ops import DeadLetterFilter, Operator
 from tests.conformance.messages.test_drills import heard
 from tests.conformance.messages.test_redis_stream import NOW, Shop, paid, pending, shop
 
@@ -126,7 +126,7 @@ def test_a_replay_does_not_store_an_entry_that_is_too_large(shop: Shop, client: 
     (letter,) = ledger.dead_letters()
     assert (letter.kind, "the ledger takes at most" in (letter.error or "")) == (f"read:{stream}", True)
     ann = Operator(shop.app, actor="ann")
-    ann.apply(ann.replay(ids=[letter.id]), because="perhaps it has shrunk")
+    ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(letter.id,))), because="perhaps it has shrunk")
     shop.work(lambda: [one.replay_count for one in ledger.dead_letters(status="pending")] == [1])
     assert shop.seen == []
 

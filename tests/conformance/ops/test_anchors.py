@@ -13,8 +13,8 @@ from sqlalchemy import delete, select, text
 from redrive import App, journal
 from redrive.ledger import Ledger, audit
 from redrive.ledger.db.tables import audit as entries
-from redrive.ops.health.doctor import diagnosed
-from redrive.ops.metrics.collect import Standing
+from redrive.ops.health.doctor import diagnose
+from redrive.ops.metrics.collect import LedgerGauges
 from redrive.worker.tasks import AuditAnchorTask
 
 SOON = 60
@@ -58,7 +58,7 @@ def rewritten(ledger: Ledger) -> None:
 
 
 def findings(ledger: Ledger) -> list[str]:
-    return [one.says for one in diagnosed(ledger).findings if one.name == "audit"]
+    return [one.says for one in diagnose(ledger).findings if one.name == "audit"]
 
 
 @pytest.mark.req("O-5")
@@ -91,7 +91,7 @@ def test_workers_emit_anchors(ledger: Ledger, file: Path, records: list[journal.
     assert file.read_text().split()[0] == f"{number}:{head}"
     (record,) = [one for one in records if one.kind == "audit_anchor"]
     assert record.fields["anchor"] == f"{number}:{head}"
-    assert [one.value for one in Standing(ledger)() if one.metric.name == "redrive_audit_entries"] == [3]
+    assert [one.value for one in LedgerGauges(ledger)() if one.metric.name == "redrive_audit_entries"] == [3]
 
 
 def test_an_anchor_is_written_once_for_each_head(ledger: Ledger, file: Path) -> None:

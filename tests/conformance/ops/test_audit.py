@@ -60,11 +60,11 @@ def test_tampering_shows(
     ledger: Ledger, ann: Operator, statements: Sequence[sqlalchemy.Executable], broken: int, problem: str
 ) -> None:
     decide(ledger)
-    assert ann.verify().holds
+    assert ann.audit.verify().holds
     change(ledger, *statements)
-    chain = ann.verify()
+    chain = ann.audit.verify()
     assert (chain.broken, chain.problem, chain.entries) == (broken, problem, broken - 1)
-    assert len(ann.audit()) >= 4  # what can still be read is
+    assert len(ann.audit.find()) >= 4  # what can still be read is
 
 
 @pytest.mark.req("O-5")
@@ -74,49 +74,49 @@ def test_an_entry_made_to_fit_does_not_fit_the_next(ledger: Ledger, ann: Operato
     decide(ledger)
     entry = ledger.audit()[2]._replace(because="forged")
     change(ledger, update(audit).where(at(3)).values(because="forged", hash=digest(entry)))
-    chain = ann.verify()
+    chain = ann.audit.verify()
     assert (chain.broken, chain.problem) == (4, "it does not follow from the entry before it, which was changed or replaced")
 
 
 @pytest.mark.req("O-5")
 def test_an_end_that_was_cut_off_shows_by_an_anchor(ledger: Ledger, ann: Operator) -> None:
     decide(ledger)
-    anchor = ann.verify().anchor
+    anchor = ann.audit.verify().anchor
     assert anchor.startswith("5:")
-    assert ann.verify(anchor).holds
+    assert ann.audit.verify(anchor).holds
     change(ledger, delete(audit).where(audit.c.number >= 4))
-    assert ann.verify().holds  # nothing in the chain itself says that there was more
-    cut = ann.verify(anchor)
+    assert ann.audit.verify().holds  # nothing in the chain itself says that there was more
+    cut = ann.audit.verify(anchor)
     assert (cut.broken, cut.problem) == (4, "it is missing: entries up to 5 were removed, or the anchor is of another ledger")
     decide(ledger, 3)
-    anew = ann.verify(anchor)
+    anew = ann.audit.verify(anchor)
     rewritten = "it differs from the anchor: the log was rewritten, or the anchor is of another ledger"
     assert (anew.broken, anew.problem) == (5, rewritten)
     with pytest.raises(ValueError, match="an anchor must be a number and a hash"):
-        ann.verify("5")
+        ann.audit.verify("5")
 
 
 def test_decisions_are_found(ledger: Ledger, ann: Operator) -> None:
     ledger.record(actor="ann", action="dead.replay", because="one", what={})
     ledger.record(actor="bob", action="dead.discard", because="two", what={"password": "s3cret"})
     ledger.record(actor="bob", action="deadline", because="three", what={})
-    assert [one.because for one in ann.audit()] == ["three", "two", "one"]
-    assert [one.because for one in ann.audit(actor="bob")] == ["three", "two"]
-    assert [one.because for one in ann.audit(action="dead")] == ["two", "one"]
-    assert [one.because for one in ann.audit(action="dead.replay")] == ["one"]
-    assert [one.because for one in ann.audit(limit=1)] == ["three"]
+    assert [one.because for one in ann.audit.find()] == ["three", "two", "one"]
+    assert [one.because for one in ann.audit.find(actor="bob")] == ["three", "two"]
+    assert [one.because for one in ann.audit.find(action="dead")] == ["two", "one"]
+    assert [one.because for one in ann.audit.find(action="dead.replay")] == ["one"]
+    assert [one.because for one in ann.audit.find(limit=1)] == ["three"]
     now = datetime.now(timezone.utc)
-    assert ann.audit(since=now + timedelta(hours=1)) == []
-    assert len(ann.audit(since=now - timedelta(hours=1))) == 3
-    assert ann.audit(until=now - timedelta(hours=1)) == []
-    assert len(ann.audit(until=now + timedelta(hours=1))) == 3
-    assert "s3cret" not in str(ann.audit())
+    assert ann.audit.find(since=now + timedelta(hours=1)) == []
+    assert len(ann.audit.find(since=now - timedelta(hours=1))) == 3
+    assert ann.audit.find(until=now - timedelta(hours=1)) == []
+    assert len(ann.audit.find(until=now + timedelta(hours=1))) == 3
+    assert "s3cret" not in str(ann.audit.find())
 
 
 def test_the_signature_of_an_error_is_not_hidden(ledger: Ledger, ann: Operator) -> None:
     ledger.record(actor="redrive", action="kind.park", because="x", what={"kind": "mail", "signature": "TimeoutError"})
     ledger.record(actor="redrive", action="kind.park", because="x", what={"kind": "mail", "signature": "E: token=s3cret"})
-    secret, plain = ann.audit()
+    secret, plain = ann.audit.find()
     assert (plain.what, "s3cret" in str(secret.what)) == ({"kind": "mail", "signature": "TimeoutError"}, False)
 
 
@@ -133,7 +133,7 @@ with open_ledger(sys.argv[1]) as ledger:
 def test_writers_of_several_processes_make_one_chain(url: str, ledger: Ledger, ann: Operator) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, f"writer {each}"]) for each in range(4)]
     assert [writer.wait(120) for writer in writers] == [0, 0, 0, 0]
-    chain = ann.verify()
+    chain = ann.audit.verify()
     assert (chain.holds, chain.entries) == (True, 100)
     by_writer = [entry.actor for entry in ledger.audit(limit=100)]
     assert {name: by_writer.count(name) for name in by_writer} == {f"writer {each}": 25 for each in range(4)}

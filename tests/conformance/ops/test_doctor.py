@@ -17,6 +17,7 @@ from redrive.errors import LedgerError
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.db.tables import VERSION_TABLE, audit, dead, job, key, tally
 from redrive.ledger.jobs import parking
+from redrive.ops import DeadLetterFilter
 from redrive.ops.health import doctor
 from redrive.ops.health.finding import Finding, Health
 from redrive.ops.operator import Operator
@@ -43,10 +44,10 @@ def test_a_ledger_in_use_is_well(ledger: Ledger, ann: Operator) -> None:
     ledger.settle([lease.done() for lease in leases[:5]])
     ledger.settle(leases[5].again(60, error="once more"))
     letters = die(ledger, "d")
-    ann.apply(ann.discard(ids=letters), because="a test order")
+    ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=tuple(letters))), because="a test order")
     with App(ledger) as app, app.claim("shop:ann:o-1:charge:v1") as claim:
         claim.response = 1
-        health = ann.doctor()
+        health = ann.health.check()
     assert (health.findings, health.severity) == ((), None)
     assert health.balance == "21 submitted = 5 done + 11 queued + 4 running + 0 dead + 1 discarded or replayed"
 
@@ -57,13 +58,13 @@ def test_a_command_that_nobody_has_registered(ledger: Ledger, ann: Operator) -> 
     ledger.submit_many([NewJob("old.name", "b"), NewJob("old.name", "c")])
     pass_time(ledger, 300)
     ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
-    found = only(ann.doctor())
+    found = only(ann.health.check())
     assert (found.name, found.severity, found.count) == ("unregistered", "warning", 2)
     assert found.says == "old.name: no online worker has registered this job type; 2 jobs kept and not run"
     ledger.maintenance.heartbeat("w2", {"kinds": ["old.name"]})
-    assert only(ann.doctor()).name == "late"
+    assert only(ann.health.check()).name == "late"
     ledger.claim({"old.name": 2}, worker="w2")
-    assert ann.doctor().findings == ()
+    assert ann.health.check().findings == ()
 
 
 def test_leases_that_nobody_took_back(ledger: Ledger, ann: Operator) -> None:
@@ -71,12 +72,12 @@ def test_leases_that_nobody_took_back(ledger: Ledger, ann: Operator) -> None:
     ledger.claim({"mail": 2}, worker="w1", lease=30)
     pass_time(ledger, 300)
     ledger.maintenance.heartbeat("w2")
-    found = only(ann.doctor())
+    found = only(ann.health.check())
     assert (found.name, found.severity, found.count, found.mend) == ("dangling leases", "critical", 2, "redrive ledger reap")
     assert found.since is not None
     assert 260 < (ledger.now() - found.since).total_seconds() < 280
-    assert len(ann.reap()) == 2
-    assert ann.doctor().findings == ()
+    assert len(ann.health.reap()) == 2
+    assert ann.health.check().findings == ()
 
 
 def test_keys_whose_holder_is_gone(ledger: Ledger, ann: Operator) -> None:
@@ -86,15 +87,15 @@ def test_keys_whose_holder_is_gone(ledger: Ledger, ann: Operator) -> None:
                 claim.response = each
     change(ledger, sqlalchemy.update(key).values(status="processing", response=None))
     pass_time(ledger, 300)
-    found = only(ann.doctor())
+    found = only(ann.health.check())
     assert (found.name, found.severity, found.count) == ("wedged keys", "warning", 2)
     assert "shop:ann:o-0:charge:v1" in found.says
     assert found.mend == "redrive keys list --abandoned"
-    ann.release("shop:ann:o-0:charge:v1", because="crashed")
-    found = only(ann.doctor())
+    ann.keys.release("shop:ann:o-0:charge:v1", because="crashed")
+    found = only(ann.health.check())
     assert found.mend == 'redrive keys release "shop:ann:o-1:charge:v1" --because "..."'
-    ann.release("shop:ann:o-1:charge:v1", because="crashed")
-    assert ann.doctor().severity is None
+    ann.keys.release("shop:ann:o-1:charge:v1", because="crashed")
+    assert ann.health.check().severity is None
 
 
 @pytest.mark.req("L-8")
@@ -109,23 +110,23 @@ def test_keys_whose_holder_is_gone(ledger: Ledger, ann: Operator) -> None:
 def test_counts_that_do_not_balance(ledger: Ledger, ann: Operator, planted: sqlalchemy.Executable) -> None:
     ledger.submit_many([NewJob("mail", "a"), NewJob("mail", "b"), NewJob("other", "c")])
     change(ledger, planted)
-    found = only(ann.doctor())
+    found = only(ann.health.check())
     assert (found.name, found.severity) == ("balance", "critical")
     assert found.mend == 'redrive ledger recount --because "..."'
-    assert ann.recount(because="rows were removed by hand, INC-9")
-    assert ann.doctor().findings == ()
-    assert [(one.action, one.because) for one in ann.audit()] == [("ledger.recount", "rows were removed by hand, INC-9")]
-    assert ann.recount(because="again") == {}
-    assert len(ann.audit()) == 1
+    assert ann.health.recount(because="rows were removed by hand, INC-9")
+    assert ann.health.check().findings == ()
+    assert [(one.action, one.because) for one in ann.audit.find()] == [("ledger.recount", "rows were removed by hand, INC-9")]
+    assert ann.health.recount(because="again") == {}
+    assert len(ann.audit.find()) == 1
     with pytest.raises(ValueError, match="because= must say why"):
-        ann.recount(because="")
+        ann.health.recount(because="")
 
 
 @pytest.mark.req("L-8")
 def test_a_dead_job_without_its_letter(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a")
     change(ledger, sqlalchemy.delete(dead))
-    found = only(ann.doctor())
+    found = only(ann.health.check())
     assert (found.name, "1 job is dead, but 0 dead letters are pending" in found.says) == ("balance", True)
     ledger.submit(NewJob("mail", "b"))
     change(ledger, sqlalchemy.update(job).where(job.c.key == "a").values(state=4))
@@ -155,7 +156,7 @@ def test_work_under_way_is_no_imbalance(ledger: Ledger, ann: Operator) -> None:
             assert ledger.imbalance() == []
             assert ann.status().kinds is not None
         change(ledger, sqlalchemy.insert(tally).values(kind="ghost", submitted=1))
-        assert ann.recount(because="while others work") == {"ghost": {"submitted": -1}}
+        assert ann.health.recount(because="while others work") == {"ghost": {"submitted": -1}}
         assert ledger.imbalance() == []
     finally:
         stop.set()
@@ -184,28 +185,28 @@ class Apart(SystemClock):
     ],
 )
 def test_a_clock_that_is_off(ledger: Ledger, seconds: float, severity: str, says: str) -> None:
-    found = only(doctor.diagnosed(ledger, clock=Apart(seconds)))
+    found = only(doctor.diagnose(ledger, clock=Apart(seconds)))
     assert (found.name, found.severity) == ("clock skew", severity)
     assert says in found.says
-    assert doctor.diagnosed(ledger, clock=Apart(0.5)).findings == ()
+    assert doctor.diagnose(ledger, clock=Apart(0.5)).findings == ()
 
 
 def test_work_that_waits_while_no_worker_is_alive(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", "a"), NewJob("mail", "b"), NewJob("sms", "c"), NewJob("sms", "later", delay=90_000)])
-    assert ann.doctor().findings == ()  # not so soon
+    assert ann.health.check().findings == ()  # not so soon
     pass_time(ledger, 120)
-    found = only(ann.doctor())
+    found = only(ann.health.check())
     assert (found.name, found.severity, found.count) == ("no workers", "critical", 4)
     assert "Workers: none online (none seen so far), but 4 jobs (2 mail, 2 sms) queued" in found.says
     assert found.since is not None
-    assert ann.doctor(quiet=600).findings == ()
+    assert ann.health.check(quiet=600).findings == ()
     ledger.maintenance.heartbeat("w1")
-    assert {one.name for one in ann.doctor().findings} == {"late"}
+    assert {one.name for one in ann.health.check().findings} == {"late"}
     pass_time(ledger, 120)
-    assert re.search(r"last seen 1[2-9]\d s ago", only(ann.doctor()).says), "a slow machine takes its time"
+    assert re.search(r"last seen 1[2-9]\d s ago", only(ann.health.check()).says), "a slow machine takes its time"
     ledger.maintenance.heartbeat("w1")
     ledger.maintenance.deregister_worker("w1")
-    assert only(ann.doctor()).name == "no workers"
+    assert only(ann.health.check()).name == "no workers"
 
 
 def test_dead_letters_that_grow(ledger: Ledger, ann: Operator) -> None:
@@ -213,11 +214,11 @@ def test_dead_letters_that_grow(ledger: Ledger, ann: Operator) -> None:
         die(ledger, *(f"{kind}-{each}" for each in range(9)), kind=kind)
     pass_time(ledger, 3 * 3600)
     ledger.maintenance.heartbeat("w1")
-    assert only(ann.doctor()).name == "dead letters pending"
+    assert only(ann.health.check()).name == "dead letters pending"
     die(ledger, *(f"fast-{each}" for each in range(9)))
-    assert only(ann.doctor()).name == "dead letters pending"
+    assert only(ann.health.check()).name == "dead letters pending"
     die(ledger, *(f"mail-{each}" for each in range(3)), kind="mail")
-    found = only(ann.doctor())
+    found = only(ann.health.check())
     assert (found.name, found.severity, found.count) == ("dead letters growing", "warning", 12)
     assert "Dead letters: 12 new in the last hour (9 crm.sync, 3 mail; average before: 1.12/h)" in found.says
     assert found.mend == "redrive dead list --since 1h"
@@ -227,7 +228,7 @@ def test_dead_letters_that_grow(ledger: Ledger, ann: Operator) -> None:
 def test_a_broken_audit(ledger: Ledger, ann: Operator) -> None:
     ledger.record(actor="ann", action="x", because="y", what={})
     change(ledger, sqlalchemy.update(audit).values(actor="bob"))
-    found = only(ann.doctor())
+    found = only(ann.health.check())
     assert (found.name, found.severity, found.is_command) == ("audit", "critical", False)
     assert "entry 1 was changed" in found.says
 
@@ -246,7 +247,7 @@ def test_a_schema_that_is_not_this_codes(url: str, ledger: Ledger, revision: str
         (known,) = tx.execute(sqlalchemy.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars()
         tx.execute(sqlalchemy.text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
     try:
-        found = only(doctor.examined(url))
+        found = only(doctor.examine(url))
         assert (found.name, found.severity) == ("schema", "critical")
         assert found.is_command == mend.startswith("redrive")
         if found.is_command:
@@ -258,12 +259,12 @@ def test_a_schema_that_is_not_this_codes(url: str, ledger: Ledger, revision: str
         with ledger.begin() as tx:
             tx.execute(sqlalchemy.text(f"UPDATE {VERSION_TABLE} SET version_num = '{known}'"))
     assert ledger.audit() == before
-    assert doctor.examined(url).findings == ()
+    assert doctor.examine(url).findings == ()
 
 
 def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="no ledger at"):
-        doctor.examined(f"sqlite:///{tmp_path / 'none.db'}")
+        doctor.examine(f"sqlite:///{tmp_path / 'none.db'}")
 
 
 @pytest.mark.req("L-7")
@@ -272,7 +273,7 @@ def test_a_parked_kind_is_named_with_its_reason(ledger: Ledger, ann: Operator) -
     ledger.submit_many([NewJob("mail", f"k{each}") for each in range(3)])
     with ledger.connections.write.use() as session:
         parking.park(session, "mail", signature="Timeout", reason="12 jobs failed for one reason: Timeout", seconds=60)
-    found = only(ann.doctor())
+    found = only(ann.health.check())
     assert (found.name, found.severity, found.count) == ("parked", "critical", 3)
     assert "12 jobs failed for one reason: Timeout" in found.says
 
@@ -281,11 +282,11 @@ def test_a_parked_kind_is_named_with_its_reason(ledger: Ledger, ann: Operator) -
 def test_doctor_counts_dead_letters_that_wait_for_a_decision(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a", "b", kind="mail")
     pass_time(ledger, 3 * 24 * 3600)
-    (found,) = ann.doctor().findings
+    (found,) = ann.health.check().findings
     assert (found.name, found.severity, found.count) == ("dead letters pending", "warning", 2)
     assert found.says == "Dead letters: 2 waiting for a decision (2 mail)"
-    ann.apply(ann.discard(kind="mail"), because="test orders")
-    assert ann.doctor().findings == ()
+    ann.apply(ann.dead_letters.discard(DeadLetterFilter(kind="mail")), because="test orders")
+    assert ann.health.check().findings == ()
 
 
 @pytest.mark.req("O-3")
@@ -298,7 +299,7 @@ def test_a_source_that_cannot_be_read_is_in_doctor_and_overview(ledger: Ledger, 
             raise ConnectionError("redis is away")
 
     def names() -> list[str]:
-        findings = [*ann.doctor().findings, *ann.overview().findings]
+        findings = [*ann.health.check().findings, *ann.overview.summary().findings]
         return [one.says for one in findings if one.name == "source failing"]
 
     with Worker(ledger, [], background_tasks=[Unreadable()], name="w1", lease=0.4) as worker:
@@ -319,9 +320,9 @@ def test_doctor_reports_every_problem_of_the_overview(ledger: Ledger, ann: Opera
         parking.park(session, "crm", signature="Timeout", reason="Timeout", seconds=60)
     pass_time(ledger, 120)
     ledger.maintenance.heartbeat("w1", {"kinds": ["mail", "sms", "crm"], "threads": 1})
-    seen = [(one.name, one.severity, one.says, one.since) for one in ann.overview().findings]
+    seen = [(one.name, one.severity, one.says, one.since) for one in ann.overview.summary().findings]
     assert {name for name, *_ in seen} == {"late", "dead letters growing", "parked"}
-    findings = [(one.name, one.severity, one.says, one.since) for one in ann.doctor().findings]
+    findings = [(one.name, one.severity, one.says, one.since) for one in ann.health.check().findings]
     assert [(name, severity) for name, severity, *_ in findings] == [(name, severity) for name, severity, *_ in seen]
 
 
@@ -332,9 +333,9 @@ def test_late_jobs_are_explained_by_busy_threads(ledger: Ledger, ann: Operator) 
     ledger.claim({"mail": 2}, worker="w1", lease=3600)
     pass_time(ledger, 240)
     ledger.maintenance.heartbeat("w1", {"kinds": ["mail"], "threads": 2})
-    found = only(ann.doctor())
+    found = only(ann.health.check())
     assert (found.name, found.count, found.mend) == ("late", 3, "redrive workers list")
     assert re.search(r"; all 2 worker threads are busy, and the longest job has run for 24\d s", found.says)
     ledger.maintenance.heartbeat("w1", {"kinds": ["mail"], "threads": 3})
-    found = only(ann.doctor())
+    found = only(ann.health.check())
     assert (found.mend, "busy" in found.says) == ("redrive work module:app", False)

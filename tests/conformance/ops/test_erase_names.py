@@ -16,7 +16,6 @@ from redrive.ledger import Ledger
 from redrive.ledger.db import partition_tables as parts
 from redrive.ledger.db.tables import METADATA, audit, hidden_name, kind, worker
 from redrive.ops import Operator
-from redrive.ops.erase import erased, planned
 
 NOW = datetime(2026, 1, 31, 12, 42, 1, tzinfo=timezone.utc)
 USERS = ("42", "1")
@@ -38,6 +37,11 @@ JSON_COLUMNS = {
 }
 TEXT_COLUMNS = {"error", "reason", "actor", "because", "note", "message", "signature"}
 """Columns in which a mention is replaced. All others of other users' rows stay as they are."""
+
+
+def dpo(ledger: Ledger) -> Operator:
+    """The data protection officer."""
+    return Operator(ledger, actor="dpo")
 
 
 @pytest.fixture
@@ -90,7 +94,7 @@ def app(ledger: Ledger) -> Iterator[App]:
         ledger.record(actor="ben", action="dead.export", because="for zoe", what={"user": "zoe"})
         fill(ledger)
         ledger.maintenance.fold_counters()
-        erased(ledger, planned(ledger, "zoe"), actor="dpo", because="request 42")
+        dpo(ledger).user_data.erase(dpo(ledger).user_data.plan_erasure("zoe"), because="request 42")
         yield made
 
 
@@ -199,10 +203,10 @@ def check(app: App, user: str, before: dict[str, list[dict[str, Any]]]) -> None:
         assert left == expected, (user, table)
     assert now[audit.name][: len(was[audit.name])] == was[audit.name], user
     operator = Operator(app, actor="dpo")
-    assert operator.verify().holds, user
-    assert "42" in {name for one in operator.workers().workers for name in one.kinds}
-    operator.doctor()
-    operator.overview()
+    assert operator.audit.verify().holds, user
+    assert "42" in {name for one in operator.workers.find().workers for name in one.kinds}
+    operator.health.check()
+    operator.overview.summary()
     assert app.ledger.imbalance() == [], user
     assert app.items("tiles").pending(["42", "1", "tile:42", "a", "null"]) == set(), user
 
@@ -211,12 +215,12 @@ def test_erasing_a_common_name_leaves_all_other_rows_readable(app: App) -> None:
     filled = rows_of(app.ledger)
     deltas = {"redrive_tally_delta", "redrive_failure_delta"}  # of Postgres, and added up at times
     assert {table for table, rows in filled.items() if not rows} <= deltas
-    anchor = Operator(app, actor="dpo").verify().anchor
+    anchor = Operator(app, actor="dpo").audit.verify().anchor
     for user in (*COMMON, *WORDS):
         before = rows_of(app.ledger)
-        erased(app.ledger, planned(app.ledger, user), actor="dpo", because="request 7")
+        dpo(app.ledger).user_data.erase(dpo(app.ledger).user_data.plan_erasure(user), because="request 7")
         check(app, user, before)
-    assert Operator(app, actor="dpo").verify(anchor).holds
+    assert Operator(app, actor="dpo").audit.verify(anchor).holds
     events = [row["event_id"] for row in rows_of(app.ledger)["redrive_event"]]
     assert "42" in events
     assert app.receive(Event("order.placed", {"user": "bob"}, id="42")) is not None
@@ -224,12 +228,12 @@ def test_erasing_a_common_name_leaves_all_other_rows_readable(app: App) -> None:
 
 
 def test_a_common_name_is_taken_out_of_texts_and_own_rows(app: App) -> None:
-    erased(app.ledger, planned(app.ledger, "42"), actor="dpo", because="request 7")
+    dpo(app.ledger).user_data.erase(dpo(app.ledger).user_data.plan_erasure("42"), because="request 7")
     rows = rows_of(app.ledger)
     assert not [row for row in rows["redrive_job"] if row["key"].startswith("shop:42:")]
     assert not [row for row in rows["redrive_key"] if row["user_id"] == "42"]
     assert "42" not in {row["customer_id"] for row in rows["redrive_partition"]}
-    export = next(one for one in Operator(app, actor="dpo").audit() if "sweep" in one.what and "rows" in one.what)
+    export = next(one for one in Operator(app, actor="dpo").audit.find() if "sweep" in one.what and "rows" in one.what)
     assert (export.what["sweep"], export.what["rows"], export.what["kind"]) == (42, [1, 42, 1.5], "42")
     assert export.what["until"] == "2026-01-31T12:42:01+00:00"
     assert "42" not in export.what["text"] + export.because
@@ -239,9 +243,9 @@ def test_a_common_name_is_taken_out_of_texts_and_own_rows(app: App) -> None:
 
 
 def test_a_backfill_that_has_not_ended_keeps_its_customers(app: App) -> None:
-    plan = planned(app.ledger, "42")
+    plan = dpo(app.ledger).user_data.plan_erasure("42")
     assert plan.stays[0].startswith("1 backfill")
-    erased(app.ledger, plan, actor="dpo", because="request 7")
+    dpo(app.ledger).user_data.erase(plan, because="request 7")
     customers = {row["sweep_id"]: json.loads(row["customers"]) for row in rows_of(app.ledger)["redrive_partition_range"]}
     assert customers[1] == ["42", "1", "42.5"]
     assert customers[4242][0].startswith("erased-")
@@ -249,6 +253,6 @@ def test_a_backfill_that_has_not_ended_keeps_its_customers(app: App) -> None:
 
 
 def test_the_plan_lists_mentions_that_cannot_be_erased(app: App) -> None:
-    stays = " ".join(planned(app.ledger, "42").stays)
+    stays = " ".join(dpo(app.ledger).user_data.plan_erasure("42").stays)
     for place in ("other users' jobs, dead letters, events and items", "job types, workers, batches", "number", "signatures"):
         assert place in stays

@@ -11,6 +11,7 @@ from redrive.ledger import Ledger, NewJob
 from redrive.ledger.db.tables import dead, failure, failure_slot
 from redrive.ledger.stats.failure_groups import MAX_SIGNATURE_CHARS
 from redrive.ledger.stats.failures import RETENTION, delete_old, imbalance
+from redrive.ops import DeadLetterFilter
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time, session
 from tests.conformance.ops.world import SECRET, TIMEOUT, die
@@ -20,7 +21,7 @@ SLOTS_A_DAY = 144
 
 def groups(ann: Operator) -> dict[tuple[str, str], tuple[int, int, int]]:
     """(pending, died, tries) by kind and signature."""
-    return {(one.kind, one.signature): (one.pending, one.died, one.tries) for one in ann.failures()}
+    return {(one.kind, one.signature): (one.pending, one.died, one.tries) for one in ann.overview.failures()}
 
 
 def balanced(ledger: Ledger) -> None:
@@ -36,7 +37,7 @@ def test_grouped_by_kind_and_signature(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "d", kind="mail", signature="TimeoutError")
     die(ledger, "e", error="ValueError: no address of 7", signature="ValueError: no address of #")
     die(ledger, "f", signature=None)
-    first, *_ = ann.failures()
+    first, *_ = ann.overview.failures()
     assert groups(ann) == {
         ("crm.sync", "TimeoutError"): (3, 3, 3), ("mail", "TimeoutError"): (1, 1, 1),
         ("crm.sync", "ValueError: no address of #"): (1, 1, 1), ("crm.sync", ""): (1, 1, 0),
@@ -50,16 +51,26 @@ def test_grouped_by_kind_and_signature(ledger: Ledger, ann: Operator) -> None:
     )
     assert first.error is not None
     assert SECRET not in first.error
-    assert ann.job(first.job_id or 0) is not None
-    assert {one.kind for one in ann.failures(kind="mail")} == {"mail"}
+    assert ann.jobs.get(first.job_id or 0) is not None
+    assert {one.kind for one in ann.overview.failures(kind="mail")} == {"mail"}
     balanced(ledger)
 
 
 @pytest.mark.req("O-4", "L-8")
 def test_what_becomes_of_dead_letters_is_counted(ledger: Ledger, ann: Operator) -> None:
     one, two, three = die(ledger, "a", "b", "c")
-    ann.apply(ann.discard(ids=[one]), because="old")
-    ann.apply(ann.replay(ids=[two, three]), because="mended")
+    ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(one,))), because="old")
+    ann.apply(
+        ann.dead_letters.replay(
+            DeadLetterFilter(
+                ids=(
+                    two,
+                    three,
+                )
+            )
+        ),
+        because="mended",
+    )
     assert groups(ann) == {("crm.sync", "TimeoutError"): (0, 3, 3)}
     again, done = ledger.claim({"crm.sync": 2}, worker="w1")
     ledger.settle([again.dead("permanent", error="KeyError: 'x'", signature="KeyError: …"), done.done()])
@@ -73,9 +84,9 @@ def test_attempts_that_fail_are_seen_before_anything_is_dead(ledger: Ledger, ann
     leases = ledger.claim({"mail": 12}, worker="w1")
     ledger.settle([lease.again(60, error=TIMEOUT)._replace(signature="TimeoutError") for lease in leases[:11]])
     ledger.settle(leases[11].again(60))  # it asked to come back: no failure
-    (found,) = ann.failures()
+    (found,) = ann.overview.failures()
     assert (found.pending, found.died, found.tries, found.trend.hour, found.trend.growing) == (0, 0, 11, 11, True)
-    assert [(one.name, one.kind) for one in ann.overview().findings] == [("failing", "mail")]
+    assert [(one.name, one.kind) for one in ann.overview.summary().findings] == [("failing", "mail")]
     balanced(ledger)
 
 
@@ -85,20 +96,20 @@ def test_blocked_ones_and_lost_ones(ledger: Ledger, ann: Operator) -> None:
     blocked, lost, freed = ledger.claim({"mail": 3}, worker="w1", lease=30)
     ledger.settle([blocked.blocked("credentials"), freed.blocked("credentials", until=ledger.now() - timedelta(seconds=1))])
     assert groups(ann)["mail", ""] == (2, 2, 0)
-    assert [one.blocked for one in ann.failures()] == [2]
+    assert [one.blocked for one in ann.overview.failures()] == [2]
     pass_time(ledger, 60)
     assert ledger.reap() == [lost.job_id]
     ledger.maintenance.unblock()
-    found = {one.signature: (one.pending, one.blocked, one.died) for one in ann.failures()}
+    found = {one.signature: (one.pending, one.blocked, one.died) for one in ann.overview.failures()}
     assert found == {"": (1, 1, 2), "attempts": (1, 0, 1)}
-    (kind,) = ann.overview().kinds
+    (kind,) = ann.overview.summary().kinds
     assert (kind.dead, kind.blocked) == (2, 1)
     balanced(ledger)
 
 
 def test_a_replay_that_is_lost_takes_its_new_cause(ledger: Ledger, ann: Operator) -> None:
     (letter,) = die(ledger, "a", max_attempts=1)
-    ann.apply(ann.replay(ids=[letter]), because="mended")
+    ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(letter,))), because="mended")
     ledger.claim({"crm.sync": 1}, worker="w1", lease=30)
     pass_time(ledger, 60)
     ledger.reap()
@@ -120,9 +131,9 @@ def test_signatures_that_no_index_would_take(ledger: Ledger, ann: Operator) -> N
     long = "Ä🦆" * 3000
     die(ledger, "a", signature=long)
     die(ledger, "b", signature="\x00'; DROP TABLE redrive_dead; --")
-    assert {len(one.signature) for one in ann.failures()} >= {MAX_SIGNATURE_CHARS}
-    for one in ann.failures():
-        report = ann.failure(one.kind, one.signature)
+    assert {len(one.signature) for one in ann.overview.failures()} >= {MAX_SIGNATURE_CHARS}
+    for one in ann.overview.failures():
+        report = ann.overview.failure(one.kind, one.signature)
         assert report is not None
         assert [letter.signature for letter in report.letters] == [one.signature]
     balanced(ledger)
@@ -132,13 +143,13 @@ def test_signatures_that_no_index_would_take(ledger: Ledger, ann: Operator) -> N
 def test_one_group_with_its_dead_letters(ledger: Ledger, ann: Operator) -> None:
     letters = die(ledger, "a", "b")
     die(ledger, "c", signature=None)
-    report = ann.failure("crm.sync", "TimeoutError")
+    report = ann.overview.failure("crm.sync", "TimeoutError")
     assert report is not None
     assert [letter.id for letter in report.letters] == letters[::-1]
-    without = ann.failure("crm.sync", "")
+    without = ann.overview.failure("crm.sync", "")
     assert without is not None
     assert [letter.key for letter in without.letters] == ["c"]
-    assert ann.failure("crm.sync", "nothing") is None
+    assert ann.overview.failure("crm.sync", "nothing") is None
 
 
 @pytest.mark.req("O-4")
@@ -150,28 +161,30 @@ def test_hour_by_hour_and_what_was_seen_lately(ledger: Ledger, ann: Operator) ->
         held.core.execute(sqlalchemy.update(failure_slot).values(slot=failure_slot.c.slot - 18))
     die(ledger, "new", signature="new")
     ledger.maintenance.fold_counters()
-    fresh, old = ann.failures()
+    fresh, old = ann.overview.failures()
     assert (fresh.signature, fresh.trend.hour, old.signature, old.trend.hour, old.trend.day) == ("new", 1, "old", 0, 5)
     assert old.trend.hours[-4:] in ((5, 0, 0, 0), (0, 5, 0, 0))  # the hour that it was in, or the one before it
     now = ledger.now()
-    assert [one.signature for one in ann.failures(since=now - timedelta(hours=1))] == ["new"]
-    assert [one.signature for one in ann.failures(until=now - timedelta(hours=1))] == ["old"]
-    assert [one.signature for one in ann.failures(since=now - timedelta(hours=4), until=now - timedelta(hours=2))] == ["old"]
+    assert [one.signature for one in ann.overview.failures(since=now - timedelta(hours=1))] == ["new"]
+    assert [one.signature for one in ann.overview.failures(until=now - timedelta(hours=1))] == ["old"]
+    assert [one.signature for one in ann.overview.failures(since=now - timedelta(hours=4), until=now - timedelta(hours=2))] == [
+        "old"
+    ]
     die(ledger, "again", signature="old")
     ledger.maintenance.fold_counters()  # seen before and after the next window, and not in it
-    assert ann.failures(since=now - timedelta(hours=2), until=now - timedelta(hours=1)) == []
+    assert ann.overview.failures(since=now - timedelta(hours=2), until=now - timedelta(hours=1)) == []
 
 
 def test_what_was_dealt_with_is_forgotten_after_a_month(ledger: Ledger, ann: Operator) -> None:
     one, two = die(ledger, "a")[0], die(ledger, "b", signature="other")[0]
-    ann.apply(ann.discard(ids=[one]), because="old")
+    ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(one,))), because="old")
     ledger.maintenance.fold_counters()
     pass_time(ledger, RETENTION.total_seconds() + 60)
     with session(ledger) as held:
         held.core.execute(sqlalchemy.update(failure_slot).values(slot=failure_slot.c.slot - 32 * SLOTS_A_DAY))
         assert delete_old(held) == 1
         assert held.core.scalar(sqlalchemy.select(sqlalchemy.func.count()).select_from(failure_slot)) == 0
-    assert [letter.id for letter in ann.dead()] == [two]
+    assert [letter.id for letter in ann.dead_letters.find()] == [two]
     assert groups(ann) == {("crm.sync", "other"): (1, 1, 1)}
     balanced(ledger)
 
@@ -182,10 +195,10 @@ def test_the_doctor_finds_what_does_not_balance_and_a_recount_mends_it(ledger: L
     ledger.maintenance.fold_counters()
     with ledger.begin() as tx:
         tx.execute(sqlalchemy.update(failure).values(pending=7))
-    (wrong,) = [one for one in ann.doctor().findings if one.name == "balance"]
+    (wrong,) = [one for one in ann.health.check().findings if one.name == "balance"]
     assert "7 pending are counted" in wrong.says
     assert "there are 2" in wrong.says
-    assert ann.recount(because="somebody played with it") == {"crm.sync": {"pending": -5}}
+    assert ann.health.recount(because="somebody played with it") == {"crm.sync": {"pending": -5}}
     balanced(ledger)
     with ledger.reading() as connection:
         assert imbalance(connection) == []

@@ -10,7 +10,7 @@ import pytest
 from redrive import App
 from redrive.journal.redaction import is_secret, names
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ops.overview.change_token import pulse
+from redrive.ops.overview.operations import change_token
 from tests.unit.cli.command import run
 
 
@@ -58,5 +58,5 @@ def test_a_running_console_learns_new_names(url: str, ledger: Ledger) -> None:
     names._added_names = frozenset()
     is_secret.cache_clear()
     assert not is_secret("iban")
-    pulse(ledger)
+    change_token(ledger)
     assert is_secret("iban")

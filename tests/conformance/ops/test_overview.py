@@ -24,7 +24,7 @@ def test_every_kind_at_a_glance(ledger: Ledger, ann: Operator) -> None:
     ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
     leases = ledger.claim({"mail": 6}, worker="w1")
     ledger.settle([leases[0].done(), leases[1].again(60, error="e"), leases[2].dead("x", signature="s"), leases[3].blocked("y")])
-    found = ann.overview()
+    found = ann.overview.summary()
     mail, sms = sorted(found.kinds, key=lambda one: one.name)
     assert (mail.waiting, mail.running, mail.retry_wait, mail.retry_more, mail.dead, mail.blocked, mail.done) == (
         5,
@@ -48,24 +48,27 @@ def test_every_kind_at_a_glance(ledger: Ledger, ann: Operator) -> None:
 
 @pytest.mark.req("O-4")
 def test_well_is_told_apart_from_nobody_being_there(ledger: Ledger, ann: Operator) -> None:
-    assert (ann.overview().says, ann.overview().severity, ann.overview().kinds) == (
+    assert (ann.overview.summary().says, ann.overview.summary().severity, ann.overview.summary().kinds) == (
         "No worker is online (none seen so far)",
         None,
         (),
     )
     ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
-    assert (ann.overview().says, ann.overview().alive) == ("No problems found. 1 worker online; nothing running", 1)
+    assert (ann.overview.summary().says, ann.overview.summary().alive) == (
+        "No problems found. 1 worker online; nothing running",
+        1,
+    )
     pass_time(ledger, 95)
-    found = ann.overview()
+    found = ann.overview.summary()
     assert (found.alive, found.severity, found.findings) == (0, None, ())
     assert found.says.startswith("No worker is online (last seen 9")
     ledger.submit(NewJob("mail", "a"))
     pass_time(ledger, 100)
-    found = ann.overview()
+    found = ann.overview.summary()
     assert [(one.name, one.severity) for one in found.findings] == [("no workers", "critical")]
     assert found.severity == "critical"
     ledger.maintenance.heartbeat("w2", {"kinds": ["mail"]})
-    assert [one.name for one in ann.overview().findings] == ["late"]
+    assert [one.name for one in ann.overview.summary().findings] == ["late"]
 
 
 def test_the_overview_names_dead_letters_that_are_no_new_problem(ledger: Ledger, ann: Operator) -> None:
@@ -73,7 +76,7 @@ def test_the_overview_names_dead_letters_that_are_no_new_problem(ledger: Ledger,
     ledger.submit(NewJob("mail", "a"))
     ledger.settle(ledger.claim({"mail": 1}, worker="w1")[0].dead("attempts"))
     decision = "No new problems; 1 dead letter waiting for a decision. 1 worker online; nothing running"
-    assert ann.overview().says == decision
+    assert ann.overview.summary().says == decision
 
 
 @pytest.mark.req("O-4")
@@ -82,7 +85,7 @@ def test_what_is_wrong_comes_first(ledger: Ledger, ann: Operator) -> None:
     ledger.submit(NewJob("a", "1"))
     die(ledger, "1", kind="b")
     die(ledger, *map(str, range(20)), kind="z")
-    found = ann.overview()
+    found = ann.overview.summary()
     assert [kind.name for kind in found.kinds] == ["z", "b", "a"]
     ((one),) = found.findings
     assert (one.name, one.kind, one.count, one.severity) == ("dead letters growing", "z", 20, "warning")
@@ -99,7 +102,7 @@ def test_parked_kinds_and_leases_that_nobody_took_back(ledger: Ledger, ann: Oper
     ledger.submit(NewJob("sms", "b"))
     pass_time(ledger, 120)
     ledger.maintenance.heartbeat("w1", {"kinds": ["mail", "sms"]})
-    found = ann.overview()
+    found = ann.overview.summary()
     assert {(one.name, one.kind, one.severity) for one in found.findings} == {
         ("dangling leases", None, "critical"), ("parked", "sms", "critical"),
     }  # fmt: skip
@@ -112,7 +115,7 @@ def test_what_waits_to_be_tried_again_is_counted_so_far(ledger: Ledger, ann: Ope
     many = MAX_COUNTED_RETRIES + 5
     ledger.submit_many([NewJob("mail", str(each)) for each in range(many)])
     ledger.settle([lease.again(600, error="e") for lease in ledger.claim({"mail": many}, worker="w1")])
-    (mail,) = ann.overview().kinds
+    (mail,) = ann.overview.summary().kinds
     assert (mail.waiting, mail.retry_wait, mail.retry_more) == (many, MAX_COUNTED_RETRIES, True)
 
 
@@ -124,11 +127,11 @@ def test_sources_and_their_lag(url: str) -> None:
         def greet(event: Event[str]) -> None: ...
 
         ann = Operator(app, actor="ann")
-        assert ann.overview().sources == ()
+        assert ann.overview.summary().sources == ()
         then = app.ledger.now() - timedelta(seconds=30)
         app.receive(Event("signed.up", "u1", id="1", source="accounts", at=then))
         app.receive(Event("signed.up", "u2", id="2", source="other"))
-        (accounts, other) = ann.overview().sources
+        (accounts, other) = ann.overview.summary().sources
         assert (accounts.name, other.name) == ("accounts", "other")
         assert accounts.lag is not None
         assert 29 < accounts.lag < 60
@@ -147,8 +150,8 @@ def test_it_asks_few_questions(ledger: Ledger, ann: Operator) -> None:
         ledger.submit(NewJob(kind, "1"))
     sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", heard)
     try:
-        ann.overview()
-        ann.failures()
+        ann.overview.summary()
+        ann.overview.failures()
     finally:
         sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", heard)
     assert 5 <= next(asked) <= 19

@@ -51,7 +51,7 @@ def keys(*customers: str) -> Selection:
 
 
 def actions(ann: Operator) -> list[str]:
-    return [one.action for one in reversed(ann.audit(actor="ann"))]  # the policy decides too
+    return [one.action for one in reversed(ann.audit.find(actor="ann"))]  # the policy decides too
 
 
 @pytest.mark.req("O-2")
@@ -59,7 +59,7 @@ def actions(ann: Operator) -> list[str]:
 @pytest.mark.req("P-3")
 def test_what_failed_is_planned_and_then_queued(mixed: World, ann: Operator) -> None:
     before = actions(ann)
-    plan = ann.retry(ALL)
+    plan = ann.partitions.retry(ALL)
     assert (plan.act, plan.count, plan.kinds) == ("retry", 3, {"crm/orders": 3})
     assert plan.reasons == {"row_count": 1, "unique": 1, "TimeoutError": 1}
     assert plan.partitions is not None
@@ -70,24 +70,24 @@ def test_what_failed_is_planned_and_then_queued(mixed: World, ann: Operator) -> 
     done = ann.apply(plan, because="the CRM is back", without_raw=True)
     assert (done.sweep.made, done.sweep.skipped, done.sweep.act) == (3, 0, "retry")
     assert actions(ann) == [*before, "partition.retry"]
-    assert ann.audit()[0].because == "the CRM is back (without raw data too)"
+    assert ann.audit.find()[0].because == "the CRM is back (without raw data too)"
     assert {lease.partition.customer_id for lease in mixed.claim()} == {"bad-1", "bad-2", "none"}
     assert mixed.facts(mixed.key("busy")).running
 
 
 @pytest.mark.req("O-2")
 def test_a_dataset_by_its_name_and_days(mixed: World, ann: Operator) -> None:
-    assert ann.retry("crm/orders", DAY).count == 3
-    assert ann.retry("crm/orders", str(DAY), DAY + timedelta(days=3), customers=["bad-1", "ok-1"]).count == 1
-    assert ann.retry("crm/orders", DAY - timedelta(days=3), DAY - timedelta(days=1)).count == 0
-    assert ann.retry("crm/orders", DAY, clear_terminal=True).count == 4
-    assert ann.reprocess("crm/orders", DAY).count == 2
+    assert ann.partitions.retry("crm/orders", DAY).count == 3
+    assert ann.partitions.retry("crm/orders", str(DAY), DAY + timedelta(days=3), customers=["bad-1", "ok-1"]).count == 1
+    assert ann.partitions.retry("crm/orders", DAY - timedelta(days=3), DAY - timedelta(days=1)).count == 0
+    assert ann.partitions.retry("crm/orders", DAY, clear_terminal=True).count == 4
+    assert ann.partitions.reprocess("crm/orders", DAY).count == 2
     with pytest.raises(TypeError, match="no first day"):
-        ann.retry("crm/orders")
+        ann.partitions.retry("crm/orders")
     with pytest.raises(TypeError, match="not one text"):
-        ann.retry("crm/orders", DAY, customers="bad-1")
+        ann.partitions.retry("crm/orders", DAY, customers="bad-1")
     with pytest.raises(TypeError, match="already has days"):
-        ann.retry(ALL, DAY)
+        ann.partitions.retry(ALL, DAY)
 
 
 @pytest.mark.req("O-2")
@@ -100,20 +100,20 @@ def test_what_makes_no_sense_is_refused(mixed: World, ann: Operator) -> None:
         (Selection(source="crm", until=ahead), f"{ahead} is in the future"),
         (keys_on(ahead), "is in the future"),
     ):
-        for verb in (ann.retry, ann.reprocess, ann.revalidate):
+        for verb in (ann.partitions.retry, ann.partitions.reprocess, ann.partitions.revalidate):
             with pytest.raises(ValueError, match=says):
                 verb(wrong)
         with pytest.raises(ValueError, match=says):
             ann.partitions.chosen("pause", wrong)
     with pytest.raises(ValueError, match="range is reversed"):
-        ann.retry("crm/orders", DAY, DAY - timedelta(days=1))
+        ann.partitions.retry("crm/orders", DAY, DAY - timedelta(days=1))
     with pytest.raises(ValueError, match="not a valid date"):
-        ann.retry("crm/orders", "2026-02-30")
+        ann.partitions.retry("crm/orders", "2026-02-30")
     with pytest.raises(ValueError, match="use source/query"):
-        ann.retry("crm", DAY)
+        ann.partitions.retry("crm", DAY)
     for nothing in ("", "  "):
         with pytest.raises(ValueError, match="because= must say why"):
-            ann.apply(ann.retry(ALL), because=nothing)
+            ann.apply(ann.partitions.retry(ALL), because=nothing)
 
 
 def keys_on(day: date) -> Selection:
@@ -123,24 +123,24 @@ def keys_on(day: date) -> Selection:
 @pytest.mark.req("O-2")
 def test_raw_data_that_is_not_there(mixed: World, ann: Operator) -> None:
     with pytest.raises(NotAllowed, match="the partition has no raw data.*no extraction has ended.*--without-raw"):
-        ann.apply(ann.retry(keys("none")), **WHY)
+        ann.apply(ann.partitions.retry(keys("none")), **WHY)
     assert mixed.claim() == []  # nothing was queued
     with pytest.raises(NotAllowed, match="no raw data to validate"):
-        ann.apply(ann.revalidate(keys("none")), **WHY)
-    done = ann.apply(ann.revalidate(keys("none", "bad-1", "ok-1")), **WHY)
+        ann.apply(ann.partitions.revalidate(keys("none")), **WHY)
+    done = ann.apply(ann.partitions.revalidate(keys("none", "bad-1", "ok-1")), **WHY)
     assert (done.sweep.made, done.sweep.skipped) == (2, 1)
     assert {lease.kind for lease in mixed.claim()} == {"revalidate"}
 
 
 @pytest.mark.req("O-2")
 def test_a_retry_skips_the_partition_without_raw_data_and_applies_to_the_rest(mixed: World, ann: Operator) -> None:
-    plan = ann.retry(keys("none", "bad-1", "bad-2"))
+    plan = ann.partitions.retry(keys("none", "bad-1", "bad-2"))
     assert plan.partitions is not None
     assert plan.partitions.missing_raw == {f"crm/none/orders/{DAY}": "no extraction has ended"}
     done = ann.apply(plan, **WHY)
     assert (done.sweep.made, done.sweep.skipped) == (2, 1)
     assert {lease.partition.customer_id for lease in mixed.claim()} == {"bad-1", "bad-2"}
-    report = ann.partitions.progress(done.sweep.id)
+    report = ann.backfills.progress(done.sweep.id)
     assert report is not None
     assert report.progress.skips == {"no raw data": 1}
     assert report.progress.untouched == 0
@@ -148,16 +148,16 @@ def test_a_retry_skips_the_partition_without_raw_data_and_applies_to_the_rest(mi
 
 @pytest.mark.req("O-2")
 def test_the_world_moves_on(mixed: World, ann: Operator) -> None:
-    plan, other = ann.retry(keys("bad-1", "bad-2")), ann.retry(keys("bad-1", "bad-2"))
+    plan, other = ann.partitions.retry(keys("bad-1", "bad-2")), ann.partitions.retry(keys("bad-1", "bad-2"))
     assert plan.digest == other.digest
-    ann.apply(ann.retry(keys("bad-1")), **WHY)
+    ann.apply(ann.partitions.retry(keys("bad-1")), **WHY)
     (lease,) = mixed.claim()
     mixed.accept(lease)
     with pytest.raises(Drift, match="moved on since this was planned: 1 success meanwhile"):
         ann.apply(plan, **WHY)
     assert mixed.claim() == []
     with pytest.raises(Drift, match="the plan has changed"):
-        ann.begin(ann.retry(keys("bad-1", "bad-2")), because="x", seen=plan.digest)
+        ann.begin(ann.partitions.retry(keys("bad-1", "bad-2")), because="x", seen=plan.digest)
     done = ann.apply(plan, because="only the other", accept_drift=True)
     assert (done.sweep.made, done.sweep.skipped) == (1, 1)
     assert [lease.partition.customer_id for lease in mixed.claim()] == ["bad-2"]
@@ -166,9 +166,9 @@ def test_the_world_moves_on(mixed: World, ann: Operator) -> None:
 @pytest.mark.req("P-5")
 @pytest.mark.req("O-2")
 def test_successes_only_by_reprocess(mixed: World, ann: Operator) -> None:
-    plan = ann.retry(keys("ok-1"))
+    plan = ann.partitions.retry(keys("ok-1"))
     assert (plan.count, plan.partitions and plan.partitions.left) == (0, {"accepted already": 1})
-    again = ann.reprocess(keys("ok-1", "bad-1"))
+    again = ann.partitions.reprocess(keys("ok-1", "bad-1"))
     assert again.partitions is not None
     assert (again.count, again.partitions.readable, again.partitions.left) == (1, 1, {"never accepted": 1})
     run = mixed.facts(mixed.key("ok-1")).current_run_id
@@ -189,55 +189,55 @@ def test_a_backfill_ends_today_in_the_time_zone_of_a_stored_schedule(world: Worl
     now = world.ledger.now()
     world.control.seen("crm", "orders", now, cron="0 2 * * * Etc/GMT+12")
     today = (now - timedelta(hours=12)).date()
-    assert ann.backfill("crm/orders", today, today, customers=["a"]).count == 1
+    assert ann.backfills.plan("crm/orders", today, today, customers=["a"]).count == 1
     with pytest.raises(ValueError, match=rf"the last day to extract is {today} \(today in Etc/GMT\+12\)"):
-        ann.backfill("crm/orders", today, today + timedelta(days=1), customers=["a"])
+        ann.backfills.plan("crm/orders", today, today + timedelta(days=1), customers=["a"])
 
 
 @pytest.mark.req("P-10")
 @pytest.mark.req("O-3")
 def test_a_backfill_from_plan_to_end(world: World, ann: Operator) -> None:
     with pytest.raises(ValueError, match="unknown source 'crm'.*no dataset is registered"):
-        ann.backfill("crm/orders", DAY, DAY, customers=["a"])
+        ann.backfills.plan("crm/orders", DAY, DAY, customers=["a"])
     world.accept(world.one("a"))
     world.control.tick()
     last = DAY + timedelta(days=9)
     with pytest.raises(ValueError, match="customers of crm/orders are unknown"):
-        ann.backfill("crm/orders", DAY, last)
+        ann.backfills.plan("crm/orders", DAY, last)
     with pytest.raises(ValueError, match="range is reversed"):
-        ann.backfill("crm/orders", last, DAY, customers=["a"])
+        ann.backfills.plan("crm/orders", last, DAY, customers=["a"])
     with pytest.raises(ValueError, match="is in the future"):
-        ann.backfill("crm/orders", DAY, "2999-01-01", customers=["a"])
+        ann.backfills.plan("crm/orders", DAY, "2999-01-01", customers=["a"])
     with pytest.raises(ValueError, match="share"):
-        ann.backfill("crm/orders", DAY, last, customers=["a"], share=1.5)
-    plan = ann.backfill("crm/orders", DAY, last, customers=["a", "b", "c"], share=0.3)
+        ann.backfills.plan("crm/orders", DAY, last, customers=["a"], share=1.5)
+    plan = ann.backfills.plan("crm/orders", DAY, last, customers=["a", "b", "c"], share=0.3)
     assert plan.partitions is not None
     assert (plan.count, plan.partitions.total, plan.partitions.left) == (29, 30, {"accepted already": 1})
     begun = ann.apply(plan, because="new dataset").sweep
     assert (begun.act, begun.state, begun.total) == ("backfill", "running", 30)
     assert actions(ann)[-1] == "partition.backfill"
     with pytest.raises(NotAllowed, match=f"backfill {begun.id} has some of these"):
-        ann.backfill("crm/orders", last, last, customers=["c"])
+        ann.backfills.plan("crm/orders", last, last, customers=["c"])
     leases = world.claim(25)
     world.accept(*leases[:21])
     world.reject(leases[21], final=True)
-    report = ann.partitions.progress(begun.id)
+    report = ann.backfills.progress(begun.id)
     assert report is not None
     assert (report.progress.ok, report.progress.failed, report.progress.active) == (21, 1, 3)
     assert report.left is not None
     assert report.said == f"crm/orders × 3 customers × {DAY} to {last} = 30"
     assert report.reasons == {"row_count": 1}
-    ann.partitions.share(begun.id, 0.5, because="hurry")
-    ann.pause(begun.id, because="the CRM is slow")
+    ann.backfills.set_share(begun.id, 0.5, because="hurry")
+    ann.sweeps.pause(begun.id, because="the CRM is slow")
     assert world.claim() == []
-    ann.resume(begun.id, because="fast again")
-    ann.cancel(begun.id, because="enough")
+    ann.sweeps.resume(begun.id, because="fast again")
+    ann.sweeps.cancel(begun.id, because="enough")
     assert world.claim() == []
     assert actions(ann)[-4:] == ["sweep.share", "sweep.pause", "sweep.resume", "sweep.cancel"]
-    assert [one.id for one in ann.partitions.backfills()] == [begun.id, 1]
-    assert ann.partitions.progress(99) is None
+    assert [one.id for one in ann.backfills.find()] == [begun.id, 1]
+    assert ann.backfills.progress(99) is None
     with pytest.raises(NotAllowed):
-        ann.partitions.share(begun.id, 0.5, because="too late")
+        ann.backfills.set_share(begun.id, 0.5, because="too late")
 
 
 @pytest.mark.req("P-4")
@@ -264,21 +264,21 @@ def test_terminal_is_marked_and_cleared_with_a_grant(mixed: World, ann: Operator
 def test_partitions_and_sources_are_put_aside(mixed: World, ann: Operator) -> None:
     desk = ann.partitions
     desk.steer(desk.chosen("pause", keys("bad-1")), because="being looked at")
-    desk.pause_source("crm", because="the CRM moves house")
-    assert [(one.source, one.paused, one.actor) for one in desk.sources()] == [("crm", True, "ann")]
-    (finding,) = [one for one in ann.doctor().findings if one.name == "source paused"]
+    ann.sources.pause("crm", because="the CRM moves house")
+    assert [(one.source, one.paused, one.actor) for one in ann.sources.find()] == [("crm", True, "ann")]
+    (finding,) = [one for one in ann.health.check().findings if one.name == "source paused"]
     assert (finding.severity, finding.mend) == ("warning", 'redrive state unpause crm --whole-source --because "..."')
     mixed.pass_time(3600)
     assert mixed.claim() == []
     said = desk.explain(mixed.key("bad-2"))
     assert any("source crm is paused by ann until it is unpaused: the CRM moves house" in line for line in said.explanation.why)
-    desk.unpause_source("crm", because="it has moved")
+    ann.sources.unpause("crm", because="it has moved")
     assert {lease.partition.customer_id for lease in mixed.claim()} == {"bad-2", "none"}
     desk.steer(desk.chosen("unpause", keys("bad-1")), because="looked at")
     assert [lease.partition.customer_id for lease in mixed.claim()] == ["bad-1"]
     assert actions(ann)[-4:] == ["partition.pause", "source.pause", "source.unpause", "partition.unpause"]
     with pytest.raises(ValueError, match="unknown source 'cmr'"):
-        desk.pause_source("cmr", because="x")
+        ann.sources.pause("cmr", because="x")
 
 
 @pytest.mark.req("O-1")
@@ -314,7 +314,7 @@ def test_a_ledger_alone_does_not_roll_back(world: World, ann: Operator) -> None:
     key = world.key("acme")
     with pytest.raises(NotAllowed, match="no accepted run before the current run"):
         ann.partitions.rollback(key, because="x")
-    ann.apply(ann.reprocess(keys("acme")), **WHY)
+    ann.apply(ann.partitions.reprocess(keys("acme")), **WHY)
     (lease,) = world.claim()
     world.accept(lease)
     with pytest.raises(NotAllowed, match="does not know the store"):
@@ -328,10 +328,10 @@ def test_a_ledger_alone_does_not_roll_back(world: World, ann: Operator) -> None:
 @pytest.mark.req("P-14")
 def test_the_doctor_compares_the_calendar_with_the_rows(world: World, ann: Operator) -> None:
     world.accept(world.one("acme"))
-    assert ann.doctor().findings == ()
+    assert ann.health.check().findings == ()
     with world.ledger.connections.write.use() as session, session.transaction("test"):
         session.core.exec_driver_sql("UPDATE redrive_partition_rollup SET n = n + 2")
-    (finding,) = ann.doctor().findings
+    (finding,) = ann.health.check().findings
     assert (finding.name, finding.severity) == ("calendar", "critical")
     assert "success is counted 2 too many" in finding.says
     with world.ledger.connections.write.use() as session, session.transaction("test"):
@@ -342,7 +342,7 @@ def test_the_doctor_compares_the_calendar_with_the_rows(world: World, ann: Opera
 def test_a_canary_that_is_rejected_halts_it_until_somebody_has_looked(world: World, ann: Operator) -> None:
     world.accept(world.one("a"))
     world.control.tick()
-    plan = ann.backfill("crm/orders", DAY, DAY + timedelta(days=4), customers=["b"])
+    plan = ann.backfills.plan("crm/orders", DAY, DAY + timedelta(days=4), customers=["b"])
     begun = ann.apply(plan, because="history", canary=2).sweep
     leases = world.claim()
     assert len(leases) == 2
@@ -351,10 +351,10 @@ def test_a_canary_that_is_rejected_halts_it_until_somebody_has_looked(world: Wor
     world.control.tick()
     assert world.claim(0) == []
     world.claim()
-    report = ann.partitions.progress(begun.id)
+    report = ann.backfills.progress(begun.id)
     assert report is not None
     assert (report.sweep.state, "of the 2 that went first" in (report.sweep.reason or "")) == ("halted", True)
-    assert ann.resume(begun.id, because="looked at: the first days are empty").state == "running"
+    assert ann.sweeps.resume(begun.id, because="looked at: the first days are empty").state == "running"
     assert len(world.claim()) > 0
 
 
@@ -368,7 +368,7 @@ def test_a_plan_over_several_datasets(ledger: Ledger, ann: Operator) -> None:
         control.backfill(one, actor="ann", because="a test")
         (lease,) = control.claim(1, worker="w1")
         authority.judge([Verdict(lease.run_id, "rejected", reason="row_count", manifest="sha")])
-    plan = ann.retry(Selection(source="crm"))
+    plan = ann.partitions.retry(Selection(source="crm"))
     assert (plan.count, plan.kinds) == (6, {"crm/orders": 3, "crm/customers": 3})
     done = ann.apply(plan, **WHY)
     assert (done.sweep.made, done.sweep.skipped) == (6, 0)

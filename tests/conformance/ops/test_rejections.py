@@ -23,7 +23,7 @@ def world(ledger: Ledger) -> Iterator[World]:
 
 @pytest.mark.req("O-4")
 def test_what_fails_is_grouped_by_dataset_and_by_why(world: World, ann: Operator) -> None:
-    assert ann.rejections() == []
+    assert ann.overview.rejections() == []
     world.backfill(["fine", "few-1", "few-2", "over", "away", "given"])
     leases = {lease.partition.customer_id: lease for lease in world.claim()}
     world.accept(leases["fine"])
@@ -35,44 +35,44 @@ def test_what_fails_is_grouped_by_dataset_and_by_why(world: World, ann: Operator
     world.retry(world.key("fine"), act="reprocess")
     (again,) = world.claim()
     world.reject(again)
-    few, away, given = sorted(ann.rejections(), key=lambda one: -one.many)
+    few, away, given = sorted(ann.overview.rejections(), key=lambda one: -one.many)
     assert (few.name, few.why, few.many, few.terminal, few.readable, few.more) == ("crm/orders", "row_count", 4, 1, 1, False)
     assert (few.partition, few.error) == (f"crm/fine/orders/{DAY}", "too few")  # the last of them
     assert few.last_at is not None
     assert {(one.why, one.many) for one in (away, given)} == {("TimeoutError", 1), ("given up", 1)}
-    assert ann.rejections(dataset="crm/orders") == ann.rejections()
-    assert ann.rejections(dataset="mail.send") == []
-    assert ann.rejections(since=few.last_at + timedelta(seconds=1)) == []
-    assert ann.rejections(until=few.last_at - timedelta(hours=1)) == []
-    assert len(ann.rejections(until=few.last_at + timedelta(seconds=1))) == 2  # without those that nobody validated
-    assert len(ann.rejections(limit=1)) == 1
+    assert ann.overview.rejections(dataset="crm/orders") == ann.overview.rejections()
+    assert ann.overview.rejections(dataset="mail.send") == []
+    assert ann.overview.rejections(since=few.last_at + timedelta(seconds=1)) == []
+    assert ann.overview.rejections(until=few.last_at - timedelta(hours=1)) == []
+    assert len(ann.overview.rejections(until=few.last_at + timedelta(seconds=1))) == 2  # without those that nobody validated
+    assert len(ann.overview.rejections(limit=1)) == 1
 
 
 def test_only_the_last_of_a_dataset_are_looked_at(world: World, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rejections, "LOOKED", 3)
+    monkeypatch.setattr(rejections, "MAX_PER_DATASET", 3)
     world.backfill(5)
     world.reject(*world.claim())
-    (few,) = ann.rejections()
+    (few,) = ann.overview.rejections()
     assert (few.many, few.more) == (3, True)
 
 
 @pytest.mark.req("J-1", "O-3")
 def test_the_journal_has_what_was_rejected_until_it_is_mended(world: World, ann: Operator) -> None:
     world.ledger.submit(NewJob("mail", "a"))
-    tail = ann.tail()
+    tail = ann.overview.tail()
     assert [one.event for one in tail.look()] == ["submitted"]
     world.backfill(["acme", "fine"])
     leases = {lease.partition.customer_id: lease for lease in world.claim()}
     world.accept(leases["fine"])
     world.reject(leases["acme"])
     assert {one.event for one in tail.look()} >= {"rejected"}
-    (seen,) = ann.journal(events=["rejected"])
+    (seen,) = ann.overview.journal(events=["rejected"])
     assert (seen.kind, seen.key, seen.job_id) == ("crm/orders", f"crm/acme/orders/{DAY}", None)
     assert (seen.attempt, seen.reason, seen.error, seen.actor) == (1, "row_count", "too few", None)
-    assert seen in ann.journal()
-    assert ann.journal(kind="crm/orders") == [seen]
-    assert {one.event for one in ann.journal(events=["rejected", "submitted"])} == {"rejected", "submitted"}
-    assert ann.journal(events=["rejected"], since=seen.at + timedelta(seconds=1)) == []
+    assert seen in ann.overview.journal()
+    assert ann.overview.journal(kind="crm/orders") == [seen]
+    assert {one.event for one in ann.overview.journal(events=["rejected", "submitted"])} == {"rejected", "submitted"}
+    assert ann.overview.journal(events=["rejected"], since=seen.at + timedelta(seconds=1)) == []
     assert "rejected" not in {one.event for one in tail.look()}  # said once
     world.pass_time(61)
     (lease,) = world.claim()
@@ -80,7 +80,7 @@ def test_the_journal_has_what_was_rejected_until_it_is_mended(world: World, ann:
     assert [(one.event, one.attempt) for one in tail.look() if one.event == "rejected"] == [("rejected", 2)]
     world.pass_time(61)
     world.accept(*world.claim())
-    assert ann.journal(events=["rejected"]) == []
+    assert ann.overview.journal(events=["rejected"]) == []
 
 
 @pytest.mark.req("O-4")
@@ -88,7 +88,7 @@ def test_a_worker_has_partitions_in_its_hands_too(world: World, ann: Operator) -
     world.ledger.maintenance.heartbeat("w1", {"kinds": []})
     world.backfill(["acme"])
     world.claim(worker="w1")
-    (one,) = ann.workers().workers
+    (one,) = ann.workers.find().workers
     assert (one.hands, [each.partition for each in one.partitions]) == (1, [f"crm/acme/orders/{DAY}"])
     assert one.longest_since == one.partitions[0].started_at
 
@@ -100,23 +100,23 @@ def test_a_worker_that_was_killed_is_lost_and_not_ended(ledger: Ledger, ann: Ope
     ledger.maintenance.deregister_worker("left")
     with ledger.connections.write.use() as session:
         expire_leases_of_dead_workers(session, ["killed"])  # as any worker on its machine does, that finds its process gone
-    found = [(one.name, one.presence) for one in ann.workers().workers]
+    found = [(one.name, one.presence) for one in ann.workers.find().workers]
     assert found == [("alive", "alive"), ("killed", "lost"), ("left", "ended")]
 
 
 @pytest.mark.req("O-4")
 def test_the_pulse_is_another_when_partitions_move(world: World, ann: Operator) -> None:
     world.backfill(["acme"])
-    seen = [ann.pulse()]
+    seen = [ann.overview.change_token()]
     (lease,) = world.claim()
-    seen.append(ann.pulse())
+    seen.append(ann.overview.change_token())
     world.reject(lease)
-    seen.append(ann.pulse())
+    seen.append(ann.overview.change_token())
     world.pass_time(61)
     world.accept(*world.claim())
-    seen.append(ann.pulse())
+    seen.append(ann.overview.change_token())
     assert len(set(seen)) == 4
-    assert ann.pulse() == seen[-1]
+    assert ann.overview.change_token() == seen[-1]
 
 
 @pytest.mark.req("O-4")
@@ -125,26 +125,26 @@ def test_the_overview_warns_of_partitions_that_fail_now(world: World, ann: Opera
     world.backfill(12)
     leases = world.claim()
     world.reject(*leases[:9])
-    assert ann.overview().findings == ()
+    assert ann.overview.summary().findings == ()
     world.reject(*leases[9:])
-    (one,) = ann.overview().findings
+    (one,) = ann.overview.summary().findings
     assert (one.name, one.says) == ("partitions failing", "crm/orders: 12 partitions rejected in the last hour")
-    (line,) = ann.overview().datasets
+    (line,) = ann.overview.summary().datasets
     assert (line.failed, line.lately, line.pending) == (12, 12, 0)
     world.pass_time(7200)
     world.ledger.maintenance.heartbeat("w1")
-    assert ann.overview().findings == (), "it is over, or known"
+    assert ann.overview.summary().findings == (), "it is over, or known"
 
 
 def test_the_overview_tells_jobs_that_run_from_partitions_that_are_extracted(world: World, ann: Operator) -> None:
     world.ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
-    assert ann.overview().says == "No problems found. 1 worker online; nothing running"
+    assert ann.overview.summary().says == "No problems found. 1 worker online; nothing running"
     world.backfill(["acme"])
     world.claim()
-    assert ann.overview().says == "No problems found. 1 worker online; 1 partition running"
+    assert ann.overview.summary().says == "No problems found. 1 worker online; 1 partition running"
     world.ledger.submit(NewJob("mail", "a"))
     world.ledger.claim({"mail": 1}, worker="w1")
-    assert ann.overview().says == "No problems found. 1 worker online; 1 job and 1 partition running"
+    assert ann.overview.summary().says == "No problems found. 1 worker online; 1 job and 1 partition running"
 
 
 def test_the_overview_names_partitions_that_gave_up(world: World, ann: Operator) -> None:
@@ -152,4 +152,4 @@ def test_the_overview_names_partitions_that_gave_up(world: World, ann: Operator)
     world.reject(world.one(), final=True)
     world.control.tick()
     decision = "No new problems; 1 given-up partition waiting for a decision. 1 worker online; nothing running"
-    assert ann.overview().says == decision
+    assert ann.overview.summary().says == decision

@@ -14,8 +14,8 @@ from fastapi.testclient import TestClient
 from redrive import App, Event, Stop
 from redrive.console import asgi
 from redrive.ledger import open_ledger
-from redrive.ops import Operator
-from redrive.ops.metrics.collect import Standing
+from redrive.ops import DeadLetterFilter, Operator
+from redrive.ops.metrics.collect import LedgerGauges
 
 SQL = Path(__file__).parents[3] / "deploy" / "postgres" / "roles.sql"
 ROLES = ("redrive_worker", "redrive_console", "redrive_submitter")
@@ -82,11 +82,11 @@ def test_each_program_runs_with_the_rights_of_its_role(url: str) -> None:
         )
         for page in ("/", "/dead", "/jobs", "/failures", "/workers", "/audit", "/keys", "/events", "/partitions"):
             assert browser.get(page).status_code == 200, page
-        assert list(Standing(app)()), "what /metrics reads; the page itself would count this process from now on"
+        assert list(LedgerGauges(app)()), "what /metrics reads; the page itself would count this process from now on"
         operator = Operator(app, actor="ann")
-        operator.apply(operator.replay(ids=[1]), because="the address was added")
-        assert operator.verify().holds
-        assert [one.action for one in operator.audit()] == ["dead.replay"]
+        operator.apply(operator.dead_letters.replay(DeadLetterFilter(ids=(1,))), because="the address was added")
+        assert operator.audit.verify().holds
+        assert [one.action for one in operator.audit.find()] == ["dead.replay"]
 
 
 @pytest.mark.req("O-5")
@@ -119,10 +119,10 @@ def test_doctor_names_roles_that_cannot_read_the_names_of_secret_fields(url: str
     """Grants that were made before the table of these names existed do not cover it."""
     with shop(url) as app, psycopg.connect(url, autocommit=True) as connection:
         operator = Operator(app, actor="ann")
-        assert [one.name for one in operator.doctor().findings] == [], "roles.sql grants it"
+        assert [one.name for one in operator.health.check().findings] == [], "roles.sql grants it"
         connection.execute(b"REVOKE ALL ON redrive_hidden_name FROM redrive_console, redrive_submitter")
-        (finding,) = operator.doctor().findings
+        (finding,) = operator.health.check().findings
         assert (finding.name, finding.severity, finding.count) == ("grants", "warning", 2)
         assert "redrive_console, redrive_submitter may read jobs but not redrive_hidden_name" in finding.says
         connection.execute(finding.mend.encode())
-        assert operator.doctor().findings == ()
+        assert operator.health.check().findings == ()

@@ -25,8 +25,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from redrive import App, Event, journal
 from redrive.console import asgi
 from redrive.ledger import Ledger, NewJob
-from redrive.ops.dead_letters import export
-from redrive.ops.dead_letters.queries import Selection
+from redrive.ops import Operator
 from tests.ledgers import texts_in
 from tests.unit.cli.command import call
 
@@ -194,7 +193,7 @@ def test_an_undecodable_payload_leaks_into_no_error(
         assert SECRET not in "".join(span.to_json() for span in spans.get_finished_spans())
         token = "0123456789abcdef-token"
         console = TestClient(asgi(app, token=token), headers={"authorization": f"Bearer {token}"})
-        errors = [one["error"] for one in export.exported(ledger, Selection(), None, actor="ann", because=None)]
+        errors = [one["error"] for one in Operator(ledger, actor="ann").dead_letters.export(status=None)]
         assert SECRET not in repr(errors)
         for page in ("/dead", "/failures", "/journal", "/api/dead", *(f"/dead/{letter.id}" for letter in letters[:3])):
             shown = console.get(page)

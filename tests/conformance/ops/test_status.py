@@ -11,6 +11,7 @@ from redrive import App
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.db.tables import HEAD, kind
+from redrive.ops import DeadLetterFilter
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import SECRET
@@ -24,8 +25,8 @@ def test_jobs_are_counted_by_kind_and_shown_state(ledger: Ledger, ann: Operator)
     ledger.settle([leases[0].done(), leases[1].again(60), leases[2].dead("attempts"), leases[3].blocked("credentials")])
     ledger.settle([leases[4].dead("attempts"), leases[5].dead("attempts")])
     first, second, _third = (letter.id for letter in ledger.dead_letters(reason="attempts"))
-    ann.apply(ann.replay(ids=[first]), because="again")
-    ann.apply(ann.discard(ids=[second]), because="old")
+    ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(first,))), because="again")
+    ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(second,))), because="old")
     ledger.maintenance.heartbeat("w1", {"app": "shop"})
     found = ann.status()
     mail, sms = found.kinds
@@ -68,29 +69,29 @@ def test_keys_are_listed_shown_and_released(ledger: Ledger, ann: Operator) -> No
             claim.response = {"charge": 7, "token": SECRET}
         with pytest.raises(ValueError, match="declined"), app.claim("shop:bob:o-2:charge:v1"):
             raise ValueError(f"declined, password={SECRET}")
-        assert [(one.key, one.status) for one in ann.keys(limit=10)] == [
+        assert [(one.key, one.status) for one in ann.keys.find(limit=10)] == [
             ("shop:ann:o-1:charge:v1", "completed"),
             ("shop:bob:o-2:charge:v1", "failed"),
         ]
-        assert [one.user for one in ann.keys(status="failed")] == ["bob"]
-        assert [one.user for one in ann.keys(user="ann", domain="shop")] == ["ann"]
-        assert ann.keys(abandoned=True) == []
-        done, failed = ann.key("shop:ann:o-1:charge:v1"), ann.key("shop:bob:o-2:charge:v1")
+        assert [one.user for one in ann.keys.find(status="failed")] == ["bob"]
+        assert [one.user for one in ann.keys.find(user="ann", domain="shop")] == ["ann"]
+        assert ann.keys.find(abandoned=True) == []
+        done, failed = ann.keys.get("shop:ann:o-1:charge:v1"), ann.keys.get("shop:bob:o-2:charge:v1")
         assert done is not None
         assert failed is not None
         assert done.response == {"charge": 7, "token": "[redacted]"}
         assert failed.error is not None
         assert SECRET not in str((done, failed))
-        assert ann.key("shop:ann:none:charge:v1") is None
+        assert ann.keys.get("shop:ann:none:charge:v1") is None
         with app.claim("shop:ann:o-3:charge:v1") as claim:
             claim.response = 1
             with pytest.raises(NotAllowed, match="is in use by"):
-                ann.release("shop:ann:o-3:charge:v1", because="impatient")
+                ann.keys.release("shop:ann:o-3:charge:v1", because="impatient")
         with pytest.raises(ValueError, match="because= must say why"):
-            ann.release("shop:bob:o-2:charge:v1", because="")
+            ann.keys.release("shop:bob:o-2:charge:v1", because="")
         with pytest.raises(NotAllowed, match="not found"):
-            ann.release("shop:bob:none:charge:v1", because="x")
-        assert ann.audit() == []
-        ann.release("shop:bob:o-2:charge:v1", because="another card")
-        assert ann.key("shop:bob:o-2:charge:v1") is None
-    assert [(one.actor, one.action, one.because) for one in ann.audit()] == [("ann", "key.release", "another card")]
+            ann.keys.release("shop:bob:none:charge:v1", because="x")
+        assert ann.audit.find() == []
+        ann.keys.release("shop:bob:o-2:charge:v1", because="another card")
+        assert ann.keys.get("shop:bob:o-2:charge:v1") is None
+    assert [(one.actor, one.action, one.because) for one in ann.audit.find()] == [("ann", "key.release", "another card")]

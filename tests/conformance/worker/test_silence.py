@@ -20,7 +20,8 @@ from redrive.ledger.db import schema
 from redrive.ledger.db.postgres import TIMEOUTS, connect
 from redrive.ledger.db.silence_watch import Watch
 from redrive.ledger.jobs.erase import UserData
-from redrive.ops import audit, erase
+from redrive.ops import Operator
+from redrive.ops.user_data import Erasure
 from redrive.worker.worker import Worker
 from tests.servers.relay import Relay
 
@@ -66,13 +67,13 @@ def test_many_statements_that_are_each_answered_in_time_are_not_cut(postgres_led
             session.raw.execute("SELECT pg_sleep(20)")
 
 
-NOTHING = erase.Erasure("ann", 0, 0, 0, 0, (), 0, UserData(), 0, ())
+NOTHING = Erasure("ann", 0, 0, 0, 0, (), 0, UserData(), 0, ())
 ACTS: dict[str, Callable[[Ledger], object]] = {
     "recount": lambda ledger: ledger.recount(actor="ann", because="rows were removed"),
-    "erasure planned": lambda ledger: erase.planned(ledger, "ann"),
-    "erasure": lambda ledger: erase.erased(ledger, NOTHING, actor="bob", because="asked for"),
+    "erasure planned": lambda ledger: Operator(ledger, actor="bob").user_data.plan_erasure("ann"),
+    "erasure": lambda ledger: Operator(ledger, actor="bob").user_data.erase(NOTHING, because="asked for"),
     "audit": lambda ledger: ledger.audit_broken(),
-    "audit verified": audit.verified,
+    "audit verified": lambda ledger: Operator(ledger, actor="bob").audit.verify(),
     "prune": lambda ledger: ledger.prune(0),
 }
 

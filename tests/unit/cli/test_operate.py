@@ -11,7 +11,8 @@ from rich.cells import cell_len
 
 from redrive.ledger import Ledger, NewJob
 from redrive.ops import Operator
-from redrive.ops.sweep import Applied, carried_out
+from redrive.ops.sweeps import Applied
+from redrive.ops.workers import WorkerOperations
 from tests.unit.cli.command import call, on_terminal
 from tests.unit.cli.conftest import KEY, SECRET
 
@@ -195,7 +196,7 @@ def test_keys_are_released(busy: Ledger) -> None:
 @pytest.mark.usefixtures("busy")
 def test_a_canary_that_nobody_runs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Operator, "carry_out", lambda *_: iter(()))  # it would wait for a worker
-    monkeypatch.setattr(Operator, "nobody", lambda *_: "No worker is online (none seen so far)")
+    monkeypatch.setattr(WorkerOperations, "missing", lambda *_: "No worker is online (none seen so far)")
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
     printed = call(*asked, "--canary", "1")[1]
     assert "No worker is online (none seen so far); the canary (1) waits for a worker" in " ".join(printed.split())
@@ -205,7 +206,7 @@ def test_a_canary_that_nobody_runs_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 def test_dead_replay_counts_what_a_worker_replayed_at_the_same_time(busy: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     def beside_a_worker(self: Operator, sweep_id: int, /) -> Iterator[Applied]:
         busy.sweeps.step(sweep_id)
-        return carried_out(busy, sweep_id)
+        return self.sweeps.carry_out(sweep_id)
 
     monkeypatch.setattr(Operator, "carry_out", beside_a_worker)
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")

@@ -83,14 +83,14 @@ def test_ctrl_c_leaves_whole_steps(url: str, ledger: Ledger) -> None:
     ledger.settle([lease.dead("attempts") for lease in ledger.claim({"mail": 600}, worker="w")])
     slow = f"""if True:
         import time
-        from redrive.ops import sweep
-        quick = sweep.carried_out
+        from redrive.ops.sweeps import SweepOperations
+        quick = SweepOperations.carry_out
         def applied(*args, **options):
             for step in quick(*args, **options):
                 yield step
                 print("step", flush=True)
                 time.sleep(0.5)
-        sweep.carried_out = applied
+        SweepOperations.carry_out = applied
         {PROGRAM}
     """
     asked = ["dead", "discard", "--kind", "mail", "--limit", "600", "--because", "x", "--yes", "--max", "600"]

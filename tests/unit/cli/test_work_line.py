@@ -7,19 +7,19 @@ from types import SimpleNamespace
 from typing import Any
 
 from redrive.cli.work import Rate, opening, standing
-from redrive.ops.work import Shift, Status
+from redrive.ops.work import Status, WorkerSummary
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 TALLY = {"running": 2, "accepted": 40, "rejected": 3, "terminal": 1, "returned": 0, "late": 0}
 
 
-def shift(*, kinds: tuple[str, ...] = (), datasets: tuple[str, ...] = (), handlers: tuple[str, ...] = ()) -> Shift:
-    return Shift("w1", "sqlite:///shop.db", 8, kinds, datasets, {}, {}, handlers=handlers)
+def shift(*, kinds: tuple[str, ...] = (), datasets: tuple[str, ...] = (), handlers: tuple[str, ...] = ()) -> WorkerSummary:
+    return WorkerSummary("w1", "sqlite:///shop.db", 8, kinds, datasets, {}, {}, handlers=handlers)
 
 
 def line(partitions: dict[str, int], **told: Any) -> str:
     status = Status("w1", "working", NOW, 1, 2, 3, 4, 0, 0, {}, None, partitions)
-    return standing(SimpleNamespace(status=status, shift=shift(**told)), Rate())  # type: ignore[arg-type]  # all it looks at
+    return standing(SimpleNamespace(status=status, summary=shift(**told)), Rate())  # type: ignore[arg-type]  # all it looks at
 
 
 def test_what_it_works_on() -> None:
@@ -43,5 +43,5 @@ def test_how_it_goes() -> None:
 
 def test_the_last_line_has_no_jobs_that_are_left_when_none_is() -> None:
     status = Status("w1", "ended", NOW, 0, 3, 3, 0, 0, 0, {}, None, {})
-    said = standing(SimpleNamespace(status=status, shift=shift(kinds=("a",))), Rate())  # type: ignore[arg-type]  # the same
+    said = standing(SimpleNamespace(status=status, summary=shift(kinds=("a",))), Rate())  # type: ignore[arg-type]  # the same
     assert said == "ended: 3 done, 3 retries, 0 dead letters"

@@ -10,7 +10,7 @@ import pytest
 
 from redrive.core.policy import RetryPolicy
 from redrive.ops.classify import CALLS, JOB_ATTEMPTS, JOB_BACKOFF, classified, of_traceback
-from redrive.ops.target.imported import Unreadable
+from redrive.ops.user_code import Unreadable
 from redrive.worker.job_type import DURABLE
 
 

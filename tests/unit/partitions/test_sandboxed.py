@@ -27,7 +27,7 @@ def test_a_rate_takes_its_time() -> None:
     app, ann = made(orders, rate=0.1)
     with sandbox(app) as box:
         began = box.clock.now()
-        ann.apply(ann.backfill("crm/orders", DAY, DAY), because="new")
+        ann.apply(ann.backfills.plan("crm/orders", DAY, DAY), because="new")
         assert box.drain() == 3
         assert 20 <= (box.clock.now() - began).total_seconds() < 30, "the first at once, each of the others ten seconds later"
 
@@ -49,7 +49,7 @@ def test_a_probe_without_an_answer_is_not_charged() -> None:
 
     app, ann = made(orders)
     with sandbox(app) as box:
-        ann.apply(ann.backfill("crm/orders", DAY, DAY), because="new")
+        ann.apply(ann.backfills.plan("crm/orders", DAY, DAY), because="new")
         assert box.drain() == 6
         register = Register(app.ledger)
         assert register.counts()["crm", "orders"] == {"success": 3}

@@ -17,7 +17,7 @@ from ...core.text import pluralise
 from ...ops.operator import Operator
 from ...ops.plans.plan import Plan
 from ...ops.render import document
-from ...ops.sweep import Applied, Sweep
+from ...ops.sweeps import Applied, Sweep
 from ..options import INTERRUPTED, NOT_DONE
 from ..render.output import complain, console, print_json, show
 from ..render.suggestions import spelled
@@ -81,7 +81,7 @@ def act(ops: Operator, plan: Plan, how: How, /, **options: Any) -> None:
             show(console(), Text(spelled(words)))
         raise typer.Exit(0)
     applied, interrupted = carry_out(ops, begun, quiet=how.as_json)
-    applied = ops.applied(applied)  # workers carried out a part of it
+    applied = ops.total(applied.sweep)  # workers carried out a part of it
     skipped = {**plan.skipped, **applied.skipped}
     if how.as_json:
         said = {"plan": document(plan), "done": document(applied.done), "skipped": document(skipped)}
@@ -97,7 +97,7 @@ def carry_out(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
     done: dict[int, int] = {}
     skipped: dict[int, str] = {}
     interrupted = False
-    nobody = ops.nobody() if sweep.canary else None
+    nobody = ops.workers.missing() if sweep.canary else None
     if nobody is not None:  # it would wait for them without a word
         complain(
             f"{nobody}; the canary ({sweep.canary:,}) waits for a worker, and the rest for the canary",

@@ -14,9 +14,9 @@ from ...core.text import pluralise
 from ...ops.operator import Operator
 from ...ops.partitions.selection import words_of
 from ...ops.plans.plan import Plan
-from ...ops.plans.stored import LIFE, StoredPlan, saved
+from ...ops.plans.stored import LIFE, StoredPlan, save_plan
 from ...ops.render import document
-from ...ops.sweep import Sweep
+from ...ops.sweeps import Sweep
 from ..options import INTERRUPTED, NOT_DONE, option
 from ..partitions.render import quoted
 from ..render.output import complain, console, pairs, print_json, show
@@ -84,7 +84,7 @@ def carried_out(ops: Operator, plan: Plan, how: Told, /, **options: Any) -> NoRe
     if how.as_json:
         print_json({"plan": data(plan), "sweep": document(sweep)})
     else:
-        report = ops.partitions.progress(sweep.id) if sweep.skipped else None
+        report = ops.backfills.progress(sweep.id) if sweep.skipped else None
         _say(console(), plan, sweep, {} if report is None else report.progress.skips)
     stopped = sweep.state == "halted" or (plan.act != "backfill" and sweep.skipped > 0)
     raise typer.Exit(INTERRUPTED if interrupted else NOT_DONE if stopped else 0)
@@ -108,7 +108,7 @@ def _queued(ops: Operator, sweep: Sweep, *, quiet: bool) -> tuple[Sweep, bool]:
 def store(ops: Operator, plan: Plan, out: str | None) -> StoredPlan:
     """Written into a file: that leaves no trace in the ledger."""
     try:
-        return saved(plan, actor=ops.actor, now=ops.now(), url=ops.url, out=out)
+        return save_plan(plan, actor=ops.actor, now=ops.now(), url=ops.url, out=out)
     except OSError as problem:
         raise ValueError(f"plan: cannot be saved ({problem}); pass --out FILE") from None
 

@@ -62,14 +62,14 @@ def list_(
     """
     with operator(where) as ops:
         asked: dict[str, Any] = {"actor": by, "action": action, **times_of(since, until), "limit": limit}
-        found = ops.audit(**asked, people=not everything)
+        found = ops.audit.find(**asked, people=not everything)
         if as_json:
             print_json(document(found))
             return
         out = console()
         if found:
             more = showing(len(found)) if len(found) == limit else None
-            hidden = HIDDEN if not everything and _has_automatic(found, ops.audit(**asked)) else None
+            hidden = HIDDEN if not everything and _has_automatic(found, ops.audit.find(**asked)) else None
             show(out, with_note(_decisions(found, ops.now(), out.width), more, hidden and spelled(hidden)))
         else:
             narrowed = any(each is not None for each in (by, action, since, until))
@@ -148,7 +148,7 @@ def verify(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        chain = ops.verify(anchor)
+        chain = ops.audit.verify(anchor)
     if as_json:
         print_json(document(chain) | {"holds": chain.holds})
     elif chain.holds:

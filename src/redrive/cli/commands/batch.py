@@ -14,7 +14,8 @@ from rich.text import Text
 from ...core.text import pluralise
 from ...ops import batch_items
 from ...ops.actor import user
-from ...ops.batch import Batch, GivenUp, Reopened, Reopening
+from ...ops.batch_items import Reopened, Reopening
+from ...ops.batches import Batch, GivenUp
 from ...ops.operator import Operator
 from ...ops.render import document
 from ..apply.confirm import confirmed
@@ -66,7 +67,7 @@ def status(where: Where = None, as_json: AsJson = False) -> None:
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.batches()
+        found = ops.batches.find()
         if as_json:
             print_json(document(found))
             return
@@ -131,7 +132,7 @@ def giveups(
         _own_giveups(own, limit, reason, as_json)
         return
     with _operator(where) as ops:
-        found = ops.giveups(batch=batch, reason=reason, since=since_of(since), limit=limit)
+        found = ops.batches.given_up(batch=batch, reason=reason, since=since_of(since), limit=limit)
         if as_json:
             print_json(document(found))
             return
@@ -251,12 +252,12 @@ def reopen(
                 raise typer.BadParameter("cannot be used with --items; pass the IDs of the items", param_hint=name)
         _reopen_own(own, batch, items or (), because, dry_run=dry_run, actor=actor, where=where, as_json=as_json)
     with _operator(where, actor) as ops:
-        plan = ops.reopen(batch, items=items or (), reason=reason, since=since_of(since), limit=limit)
-        ops.reopening(plan, because=because)  # refuses an empty reason, before anybody is asked anything
+        plan = ops.batches.plan_reopen(batch, items=items or (), reason=reason, since=since_of(since), limit=limit)
+        ops.batches.reopen(plan, because=because)  # refuses an empty reason, before anybody is asked anything
         _show_plan(plan, dry_run=dry_run, as_json=as_json)
         if not items:
             confirmed(plan, yes=yes, most=most)
-        _carry_out(plan, ops.reopening(plan, because=because), as_json=as_json)
+        _carry_out(plan, ops.batches.reopen(plan, because=because), as_json=as_json)
 
 
 def _reopen_own(
@@ -265,16 +266,16 @@ def _reopen_own(
 ) -> NoReturn:  # fmt: skip
     """Reopen items in a store of the user's own: recorded where there is a ledger, and said where there is none."""
     with complaints():
-        plan = batch_items.planned(own, batch, items=items)
+        plan = batch_items.plan_reopen(own, batch, items=items)
         if not because.strip():
             raise ValueError("--because: pass a reason")
         if batch_items.has_ledger(where):
             with operator(where, actor) as ops:
                 _show_plan(plan, dry_run=dry_run, as_json=as_json)
-                _carry_out(plan, ops.reopening(plan, because=because, store=own), as_json=as_json)
+                _carry_out(plan, ops.batches.reopen(plan, because=because, store=own), as_json=as_json)
         _show_plan(plan, dry_run=dry_run, as_json=as_json)
         complain("ledger: not found, so this is not recorded in an audit log; pass --ledger to record it")
-        steps = batch_items.applied(None, own, plan, actor=actor or user(), because=because)
+        steps = batch_items.reopen(None, own, plan, actor=actor or user(), because=because)
         _carry_out(plan, steps, as_json=as_json)
 
 

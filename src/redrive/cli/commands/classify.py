@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ...ops.classify import Classified, classified, of_traceback
 from ...ops.render import document
-from ...ops.target.imported import Unreadable
+from ...ops.user_code import Unreadable
 from ..options import AsJson
 from ..render.fields import indented
 from ..render.output import BAD_INPUT, complain, console, heading, pairs, print_json, show

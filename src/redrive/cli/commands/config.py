@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from ...ops.render import document
-from ...ops.settings import told
-from ...ops.target.imported import Unreadable
+from ...ops.settings import list_settings
+from ...ops.user_code import Unreadable
 from ..options import AsJson
 from ..render.output import BAD_INPUT, complain, console, print_json, show
 from ..render.table import Column, fitted
@@ -28,7 +28,7 @@ def config(as_json: AsJson = False) -> None:
         2: unknown name or invalid value in the configuration
     """
     try:
-        found = told()
+        found = list_settings()
     except Unreadable as wrong:
         complain(str(wrong))
         raise typer.Exit(BAD_INPUT) from None

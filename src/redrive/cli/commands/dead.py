@@ -6,15 +6,16 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...core.text import pluralise
-from ...ops.dead_letters.queries import Drive, Letter, LetterReport
+from ...ops.dead_letters.model import DeadLetterFilter, Drive, Letter, LetterReport
 from ...ops.defaults import MAX_REPLAYS
 from ...ops.operator import Operator
 from ...ops.render import document
@@ -82,15 +83,18 @@ def list_(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        which: dict[str, Any] = {"kind": kind, "error": error, "reason": reason, **times_of(since, until)}
-        which["status"] = None if status == "all" else status
-        found = ops.dead(limit=limit, **which)
+        times = times_of(since, until)
+        which = DeadLetterFilter(kind=kind, error=error, reason=reason, since=times["since"], until=times["until"], limit=limit)
+        only = None if status == "all" else status
+        found = ops.dead_letters.find(which, status=only)
         if as_json:
             print_json(document(found))
             return
         out = console()
         if found:
-            show(out, _letters(found, ops, out.width, ops.count_dead(**which) if len(found) == limit else None))
+            show(
+                out, _letters(found, ops, out.width, ops.dead_letters.count(which, status=only) if len(found) == limit else None)
+            )
         else:
             narrowed = any(each is not None for each in (kind, error, reason, since, until)) or status != "pending"
             show(out, Text(_nothing(ops, narrowed)))
@@ -98,7 +102,7 @@ def list_(
 
 def _nothing(ops: Operator, narrowed: bool) -> str:
     if narrowed:
-        return f"No dead letter matches; {counted_up_to(ops.count_dead())} pending in total."
+        return f"No dead letter matches; {counted_up_to(ops.dead_letters.count())} pending in total."
     return f"No dead letters. {ops.status().sentence}."
 
 
@@ -158,7 +162,7 @@ def show_(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        report = ops.letter(letter_id)
+        report = ops.dead_letters.get(letter_id)
         if report is None:
             complain(f"dead letter {letter_id}: not found; `redrive dead list --status all` lists all")
             raise typer.Exit(NOT_DONE)
@@ -247,18 +251,19 @@ def replay(
         if edit is not None or payload_ is not None:
             _replay_edited(ops, ids or [], _edited(edit, payload_), because, max_replays or None, as_json=as_json)
             return
-        plan = ops.replay(**_which(ids, kind, error, reason, since, until), limit=bound(ids, limit))
+        plan = ops.dead_letters.replay(_which(ids, kind, error, reason, times_of(since, until), bound(ids, limit)))
         how = How(because, named=bool(ids), yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
         act(ops, plan, how, rate=rate, canary=canary, max_replays=max_replays or None)
 
 
 def _which(
-    ids: list[int] | None, kind: str | None, error: str | None, reason: str | None, since: str | None, until: str | None
-) -> dict[str, Any]:
+    ids: list[int] | None, kind: str | None, error: str | None, reason: str | None, times: dict[str, datetime | None], limit: int
+) -> DeadLetterFilter:
     """The selection. Nothing at all would mean every dead letter."""
-    if not ids and all(each is None for each in (kind, error, reason, since, until)):
+    which = DeadLetterFilter(tuple(ids or ()), kind, reason, error, since=times["since"], until=times["until"], limit=limit)
+    if which.selects_all:
         raise ValueError("no dead letters selected; pass IDs, or --kind, --error, --reason, --since or --until")
-    return {"ids": ids or (), "kind": kind, "error": error, "reason": reason, **times_of(since, until)}
+    return which
 
 
 def _edited(file: str | None, text: str | None) -> bytes:
@@ -279,7 +284,7 @@ def _replay_edited(
 ) -> None:
     if len(ids) != 1:
         raise typer.BadParameter("needs the ID of one dead letter", param_hint="--edit, --payload")
-    job_id = ops.replay_edited(ids[0], changed, because=because, max_replays=max_replays)
+    job_id = ops.dead_letters.replay_edited(ids[0], changed, because=because, max_replays=max_replays)
     if as_json:
         print_json({"done": {str(ids[0]): job_id}, "edited": [ids[0]]})
     else:
@@ -313,10 +318,10 @@ def export(
     if raw is (because is None):
         raise typer.BadParameter("pass both or neither", param_hint="--raw, --because")
     with operator(where, actor) as ops:
-        found = ops.export(
-            ids=ids or (), kind=kind, error=error, reason=reason, status=None if status == "all" or ids else status,
-            **times_of(since, until), limit=limit, because=because,
-        )  # fmt: skip
+        times = times_of(since, until)
+        which = DeadLetterFilter(tuple(ids or ()), kind, reason, error, since=times["since"], until=times["until"], limit=limit)
+        only = None if status == "all" or ids else status
+        found = ops.dead_letters.export(which, status=only, because=because)
         printed: set[int] = set()
         listed = [*found] if as_json else None
         if listed is not None:
@@ -354,7 +359,7 @@ def discard(
         130: interrupted; workers continue the sweep
     """
     with operator(where, actor) as ops:
-        plan = ops.discard(**_which(ids, kind, error, reason, since, until), limit=bound(ids, limit))
+        plan = ops.dead_letters.discard(_which(ids, kind, error, reason, times_of(since, until), bound(ids, limit)))
         how = How(because, named=bool(ids), yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
         act(ops, plan, how, rate=rate)
 

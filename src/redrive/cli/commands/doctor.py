@@ -9,10 +9,10 @@ from rich.text import Text
 from ...core.text import pluralise
 from ...errors import LedgerError
 from ...ops.defaults import QUIET
-from ...ops.health.doctor import examined
+from ...ops.health.doctor import examine
 from ...ops.health.finding import Health
 from ...ops.render import document
-from ...ops.target.imported import Unreadable
+from ...ops.user_code import Unreadable
 from ..options import NO_LEDGER, AsJson, HeartbeatTimeout, Named, Where, where_of
 from ..render.output import BAD_INPUT, complain, complain_of, console, print_json, show
 from .overview import problems
@@ -45,7 +45,7 @@ def doctor(
         4: critical problems: work is stopped, lost or not verifiable
     """
     try:
-        health = examined(where_of(app, where), quiet=heartbeat_timeout)
+        health = examine(where_of(app, where), quiet=heartbeat_timeout)
     except LedgerError as problem:
         complain_of(problem)
         raise typer.Exit(NO_LEDGER) from None

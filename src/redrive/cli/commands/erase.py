@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...core.text import pluralise
-from ...ops.erase import Erasure
 from ...ops.render import document
+from ...ops.user_data import Erasure
 from ..apply.confirm import confirmed
 from ..apply.dead_letters import Dry, Most, Yes
 from ..options import NOT_DONE, Actor, AsJson, Because, Where, operator, option
@@ -49,13 +49,13 @@ def erase(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor) as ops:
-        plan = ops.erasing(user)
+        plan = ops.user_data.plan_erasure(user)
         stays = plan.stays
         if not as_json:
             show(console(), _plan(plan))
         if plan.count and not dry_run:
             confirmed(plan, yes=yes, most=most)
-            stays = ops.erase(plan, because=because)
+            stays = ops.user_data.erase(plan, because=because)
     done = bool(plan.count) and not dry_run
     if as_json:
         told = {name: value for name, value in document(plan).items() if name != "found"}

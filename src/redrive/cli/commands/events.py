@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...core.text import pluralise
+from ...ops.dead_letters.model import DeadLetterFilter
 from ...ops.defaults import MAX_REPLAYS
 from ...ops.events import EventReport
 from ...ops.render import document
@@ -44,7 +45,7 @@ def list_(source: Source = None, type_: Type = None, limit: Limit = 50, where: W
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.events(source=source, of_type=type_, limit=limit)
+        found = ops.events.find(source=source, of_type=type_, limit=limit)
         if as_json:
             print_json(document(found))
             return
@@ -87,7 +88,7 @@ def show_(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        report = ops.event(event_id, source=source)
+        report = ops.events.get(event_id, source=source)
         if report is None:
             complain(f"event {event_id!r}: not found; `redrive events list` lists events")
             raise typer.Exit(NOT_DONE)
@@ -167,7 +168,9 @@ def replay(
                     'for dead letters of one handler: `redrive dead replay --kind NAME --because "..."`',
                 )
                 raise typer.Exit(BAD_INPUT)
-            plan = ops.replay(source=source or "*", error=error, reason=reason, since=since_of(since), limit=limit)
+            plan = ops.dead_letters.replay(
+                DeadLetterFilter(source=source or "*", error=error, reason=reason, since=since_of(since), limit=limit)
+            )
             how = How(because, named=False, yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
             act(ops, plan, how, rate=rate, canary=canary, max_replays=max_replays or None)
             return
@@ -175,7 +178,7 @@ def replay(
         if handlers is not None and not names:  # no name at all would mean every handler
             complain(f"--handlers {handlers!r}: no name; use --handlers A,B, or leave it out for all handlers that had the event")
             raise typer.Exit(BAD_INPUT)
-        said = ops.replay_event(event_id, source=source, handlers=names, because=because)
+        said = ops.events.replay(event_id, source=source, handlers=names, because=because)
         if as_json:
             print_json(said)
         elif not said:

@@ -60,11 +60,11 @@ def failures(
     with operator(where) as ops:
         most = limit if words is None else 500
         times = times_of(since, until)
-        found = ops.failures(kind=kind, **times, limit=most)
-        parts = ops.rejections(dataset=kind, **times, limit=most)
+        found = ops.overview.failures(kind=kind, **times, limit=most)
+        parts = ops.overview.rejections(dataset=kind, **times, limit=most)
         now = ops.now()
         chosen = None if words is None else _chosen(found, parts, words)
-        report = ops.failure(chosen.kind, chosen.signature) if isinstance(chosen, Failure) else None
+        report = ops.overview.failure(chosen.kind, chosen.signature) if isinstance(chosen, Failure) else None
     out = console()
     if chosen is not None and as_json:
         print_json(document(report or chosen))

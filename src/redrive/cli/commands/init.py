@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ...ops.init import MODULE, begun
+from ...ops.init import MODULE, create_project
 from ...ops.render import document
-from ...ops.target.imported import Unreadable
+from ...ops.user_code import Unreadable
 from ..options import NOT_DONE, AsJson
 from ..render.output import complain, console, print_json, show
 
@@ -36,7 +36,7 @@ def init(
         2: invalid option
     """
     try:
-        done = begun(Path(folder or "."))
+        done = create_project(Path(folder or "."))
     except Unreadable as wrong:
         complain(str(wrong))
         raise typer.Exit(NOT_DONE) from None

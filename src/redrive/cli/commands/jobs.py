@@ -48,7 +48,7 @@ def list_(state: State = None, kind: Kind = None, limit: Limit = 50, where: Wher
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.jobs(state=state, kind=kind, limit=limit)
+        found = ops.jobs.find(state=state, kind=kind, limit=limit)
         now = ops.now()
         status = ops.status()
     if as_json:
@@ -129,10 +129,10 @@ def show_(
         raise typer.BadParameter("pass both or neither", param_hint="--raw, --because")
     with operator(where, actor) as ops:
         if because is not None:
-            revealed = ops.reveal("job", job_id, because=because)
+            revealed = ops.jobs.reveal(job_id, because=because)
             print_json(document(revealed)) if as_json else show(console(), Text(revealed.text))
             return
-        report = ops.job(job_id)
+        report = ops.jobs.get(job_id)
     if report is None:
         complain(f"job {job_id}: not found; `redrive jobs list` lists jobs")
         raise typer.Exit(NOT_DONE)

@@ -61,7 +61,7 @@ def tail(
     """
     out = console()
     with operator(where) as ops:
-        reader = ops.tail(kind=kind, events=event or (), limit=limit)
+        reader = ops.overview.tail(kind=kind, events=event or (), limit=limit)
         try:
             for some in reader:
                 for one in some:

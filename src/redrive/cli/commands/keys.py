@@ -56,7 +56,7 @@ def list_(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.keys(domain=domain, user=user, status=status, abandoned=abandoned, limit=limit)
+        found = ops.keys.find(domain=domain, user=user, status=status, abandoned=abandoned, limit=limit)
         if as_json:
             print_json(document(found))
             return
@@ -108,7 +108,7 @@ def show_(key: Name, where: Where = None, as_json: AsJson = False) -> None:
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        report = ops.key(key)
+        report = ops.keys.get(key)
         if report is None:
             complain(f"{key}: no idempotency record; the key is free")
             raise typer.Exit(NOT_DONE)
@@ -162,7 +162,7 @@ def release(
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor) as ops:
-        released = ops.release(key, because=because, force=force)
+        released = ops.keys.release(key, because=because, force=force)
         if as_json:
             print_json(document(released))
         else:

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.text import format_duration, pluralise
-from ...ops.retry_stacks.files import Advice, LayersReport, Stack, Unreadable, WorstCaseError, WorstCaseLayer, of_app
-from ...ops.retry_stacks.files import layers as read_layers
+from ...ops.retry_stacks import Advice, LayersReport, Stack, Unreadable, WorstCaseError, WorstCaseLayer, of_app
+from ...ops.retry_stacks import layers as read_layers
 from ..native import native
 from ..options import option
 from ..render.output import BAD_INPUT, bullets, complain, console, heading, pairs, print_json, show, table

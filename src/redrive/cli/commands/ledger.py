@@ -16,7 +16,7 @@ from ...errors import LedgerError
 from ...ops.ledger import STATES, Kind, Seen, Status
 from ...ops.ledger import migrate as brought_up
 from ...ops.render import document
-from ...ops.target.imported import Unreadable
+from ...ops.user_code import Unreadable
 from ..command import Commands
 from ..options import NO_LEDGER, Actor, AsJson, Because, Named, Where, operator, where_of
 from ..render.fields import state_name
@@ -173,7 +173,7 @@ def reap(where: Where = None, as_json: AsJson = False) -> None:
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        jobs = ops.reap()
+        jobs = ops.health.reap()
     if as_json:
         print_json({"jobs": jobs})
     else:
@@ -199,7 +199,7 @@ def recount(because: Because, actor: Actor = None, where: Where = None, as_json:
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor) as ops:
-        added = ops.recount(because=because)
+        added = ops.health.recount(because=because)
     if as_json:
         print_json({"added": added})
     elif not added:

@@ -51,7 +51,7 @@ def overview(
         4: critical problems
     """
     with operator(where) as ops:
-        found = ops.overview(quiet=heartbeat_timeout)
+        found = ops.overview.summary(quiet=heartbeat_timeout)
     if as_json:
         print_json(document(found) | {"severity": found.severity, "says": found.says})
     else:

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.text import Text
 
 from ...ops.operator import Operator
-from ...ops.plans.stored import loaded
+from ...ops.plans.stored import load_plan
 from ...ops.render import document
 from ..apply.dead_letters import Canary, Detach, Most, Rate, Yes
 from ..apply.partitions import AcceptDrift, HaltOn, Told, WithoutRaw, carried_out, data, planned
@@ -40,7 +40,7 @@ def show_(name: Name, where: Where = None, as_json: AsJson = False) -> None:
         4: shown, but expired
     """
     with operator(where, app_first=True) as ops:
-        stored, now = loaded(name), ops.now()
+        stored, now = load_plan(name), ops.now()
         expired = now >= stored.expires_at
         if as_json:
             said = {
@@ -97,9 +97,9 @@ def applied(
     ops: Operator, name: str, how: Told, accept_drift: str | None, /, *, only: str | None = None, **options: Any
 ) -> NoReturn:
     """Apply it; ends with the exit status. only: plans of this act."""
-    stored = loaded(name)
+    stored = load_plan(name)
     if only is not None and stored.plan.act != only:
         apply_ = f'`redrive plan apply {name} --because "..."`'
         raise ValueError(f"plan {stored.id}: not a {only}, but a {stored.plan.act}; use {apply_}")
-    stored.alive(ops.now(), ops.url)
+    stored.check_current(ops.now(), ops.url)
     carried_out(ops, stored.plan, how, accept_drift=accept_drift == "skip", **options)

@@ -38,8 +38,8 @@ def list_(where: Where = None, as_json: AsJson = False) -> None:
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, app_first=True) as ops:
-        found, now = ops.schedules(), ops.now()
-        is_manned = any(one.of == "dataset" for one in found) and ops.nobody() is None
+        found, now = ops.overview.schedules(), ops.now()
+        is_manned = any(one.of == "dataset" for one in found) and ops.workers.missing() is None
     if as_json:
         print_json(document(found))
         return

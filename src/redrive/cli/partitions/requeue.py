@@ -55,7 +55,7 @@ def retry(
     """
     with operator(where, actor, app_first=True) as ops:
         asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)
-        plan = ops.retry(asked, clear_terminal=clear_terminal, grant=grant or 0, lane=to_lane)
+        plan = ops.partitions.retry(asked, clear_terminal=clear_terminal, grant=grant or 0, lane=to_lane)
         how = Told(because, yes, most, dry_run, as_json, detach, keep, out)
         carried_out(ops, plan, how, rate=rate, canary=canary, halt_on=halt_on, without_raw=without_raw)
 
@@ -86,7 +86,7 @@ def reprocess(
     """
     with operator(where, actor, app_first=True) as ops:
         asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)
-        plan = ops.reprocess(asked, lane=to_lane)
+        plan = ops.partitions.reprocess(asked, lane=to_lane)
         how = Told(because, yes, most, dry_run, as_json, detach, keep, out)
         carried_out(ops, plan, how, rate=rate, canary=canary, halt_on=halt_on)
 
@@ -116,6 +116,6 @@ def revalidate(
     """
     with operator(where, actor, app_first=True) as ops:
         asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)
-        plan = ops.revalidate(asked, lane=to_lane)
+        plan = ops.partitions.revalidate(asked, lane=to_lane)
         how = Told(because, yes, most, dry_run, as_json, detach, keep, out)
         carried_out(ops, plan, how, rate=rate, canary=canary, halt_on=halt_on)

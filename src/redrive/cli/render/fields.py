@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ...ops.dead_letters.queries import Try
+from ...ops.dead_letters.model import Try
 from ...ops.defaults import MOST_COUNTED
 from .moments import both
 from .output import heading, pairs

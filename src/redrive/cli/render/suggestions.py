@@ -41,7 +41,7 @@ def _complete(command: str) -> str:
         return command.replace("module:app", shlex.quote(ledger)) if _is_app(ledger) else command
     if words[1] == "storage":
         return f"{command} --config {shlex.quote(ledger)}" if _is_app(ledger) else command
-    from ...ops.target.target import command_for  # noqa: PLC0415  # `redrive --help` does without
+    from ...ops.target import command_for  # noqa: PLC0415  # `redrive --help` does without
 
     return command_for(command, ledger)
 
@@ -56,7 +56,7 @@ def _known_app() -> str | None:
     if ledger and _is_app(ledger):
         return ledger
     from ...ops.settings import known  # noqa: PLC0415  # the same
-    from ...ops.target.imported import Unreadable  # noqa: PLC0415  # `redrive --help` does without
+    from ...ops.user_code import Unreadable  # noqa: PLC0415  # `redrive --help` does without
 
     try:
         return known().app

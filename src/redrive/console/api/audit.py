@@ -15,10 +15,10 @@ def audit(
     view: Here, by: Text = None, action: Text = None, since: Since = None, limit: Limit = 100, people: bool = False
 ) -> list[Decision]:
     """List audit log entries, newest first. people: omit decisions of policies."""
-    return view.ops.audit(actor=by, action=action, since=since, limit=limit, people=people)
+    return view.ops.audit.find(actor=by, action=action, since=since, limit=limit, people=people)
 
 
 @router.get("/verify", responses=problems(422))
 def verify(view: Here, anchor: Text = None) -> Chain:
     """Verify the whole hash chain. anchor: the anchor of an earlier verification."""
-    return view.ops.verify(anchor)
+    return view.ops.audit.verify(anchor)

@@ -11,7 +11,7 @@ from pydantic import Field
 from ...errors import NotAllowed
 from ...ops.partitions.datasets import label
 from ...ops.plans.plan import Plan
-from ...ops.sweep import Sweep
+from ...ops.sweeps import Sweep
 from .dead import Planned
 from .word import Body, Here, Said, problems
 
@@ -61,7 +61,7 @@ def begin(view: Here, body: Begun) -> Sweep:
 
 
 def _made(view: Here, body: Range) -> Plan:
-    return view.ops.backfill(
+    return view.ops.backfills.plan(
         label(body.source, body.query), body.since, body.until, customers=body.customers or None, share=body.share,
         again=body.again, clear_terminal=body.clear_terminal,
     )  # fmt: skip

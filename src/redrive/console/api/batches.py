@@ -37,7 +37,7 @@ class Opened:
 @router.post("/reopen", responses=problems(409, 422))
 def reopen(view: Here, body: Again) -> Opened:
     """Reopen given-up items, so that they are sent again."""
-    plan = view.ops.reopen(body.batch, items=body.items, reason=body.reason, since=body.since, limit=body.limit)
+    plan = view.ops.batches.plan_reopen(body.batch, items=body.items, reason=body.reason, since=body.since, limit=body.limit)
     if not body.items:
         if body.max is None:
             raise ValueError(f"max: missing; {plan.count:,} match, so set max to the number you expect; nothing was changed")
@@ -45,7 +45,7 @@ def reopen(view: Here, body: Again) -> Opened:
             raise NotAllowed(f"{plan.count:,} match, more than max={body.max:,}; nothing was changed")
     opened: list[str] = []
     skipped = dict(plan.skipped)
-    for step in view.ops.reopening(plan, because=body.because):
+    for step in view.ops.batches.reopen(plan, because=body.because):
         opened += step.done
         skipped |= step.skipped
     return Opened(tuple(opened), skipped)

@@ -10,11 +10,10 @@ from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, Field
 
 from ...errors import NotAllowed
-from ...ops.dead_letters.queries import Group, Letter, LetterReport
-from ...ops.dead_letters.reveal import Revealed
+from ...ops.dead_letters.model import DeadLetterFilter, Group, Letter, LetterReport, Revealed
 from ...ops.defaults import MAX_REPLAYS
 from ...ops.plans.plan import Plan
-from ...ops.sweep import Sweep
+from ...ops.sweeps import Sweep
 from ..render.problem import missing
 from .word import Because, Body, Here, Letters, Limit, Number, Said, Since, Text, problems
 
@@ -87,7 +86,9 @@ def dead(
 ) -> list[Letter]:  # fmt: skip
     """List dead letters, newest first. `before` continues with older ones."""
     only = None if status == "all" else status
-    return view.ops.dead(kind=kind, error=error, reason=reason, status=only, since=since, limit=limit, before=before)
+    return view.ops.dead_letters.find(
+        DeadLetterFilter(kind=kind, error=error, reason=reason, since=since, limit=limit), status=only, before=before
+    )
 
 
 @router.get("/groups", responses=problems(422))
@@ -96,7 +97,7 @@ def groups(
 ) -> list[Group]:
     """Group the newest 1,000 dead letters by job type and error."""
     only = None if status == "all" else status
-    return view.ops.dead_groups(kind=kind, error=error, reason=reason, status=only, since=since)
+    return view.ops.dead_letters.groups(DeadLetterFilter(kind=kind, error=error, reason=reason, since=since), status=only)
 
 
 @router.get("/plan", responses=problems(422))
@@ -105,28 +106,28 @@ def plan(
     since: Since = None, ids: Annotated[list[Some], Query(max_length=1000)] = [], limit: Most = 1000,  # noqa: B006
 ) -> Planned:  # fmt: skip
     """Plan a replay or a discard. Changes nothing."""
-    planned = view.ops.replay if act == "replay" else view.ops.discard
-    found = planned(ids=ids, kind=kind, error=error, reason=reason, since=since, limit=max(limit, len(ids)))
-    return Planned.of(found)
+    planned = view.ops.dead_letters.replay if act == "replay" else view.ops.dead_letters.discard
+    which = DeadLetterFilter(tuple(ids), kind, reason, error, since, max(limit, len(ids)))
+    return Planned.of(planned(which))
 
 
 @router.post("/replay", responses=problems(409, 422))
 def replay(view: Here, body: Replayed) -> Sweep:
     """Replay dead letters: each gets a new job with the same key. Runs as a sweep, which workers carry out."""
-    made = view.ops.replay(**_selection(body))
+    made = view.ops.dead_letters.replay(_selection(body))
     return _begun(view, made, body, canary=body.canary, max_replays=body.max_replays or None)
 
 
 @router.post("/discard", responses=problems(409, 422))
 def discard(view: Here, body: Selected) -> Sweep:
     """Discard dead letters permanently. Their job keys stay taken."""
-    return _begun(view, view.ops.discard(**_selection(body)), body)
+    return _begun(view, view.ops.dead_letters.discard(_selection(body)), body)
 
 
 @router.get("/{number}", responses=problems(404, 422))
 def letter(view: Here, number: Number) -> LetterReport:
     """Show one dead letter, with secrets masked."""
-    found = view.ops.letter(number)
+    found = view.ops.dead_letters.get(number)
     if found is None:
         raise missing(f"dead letter {number} does not exist")
     return found
@@ -135,13 +136,12 @@ def letter(view: Here, number: Number) -> LetterReport:
 @router.post("/{number}/reveal", responses=problems(409, 422))
 def reveal(view: Here, number: Number, body: Because) -> Revealed:
     """Return the payload with secrets, and record that in the audit log."""
-    return view.ops.reveal("dead", number, because=body.because)
+    return view.ops.dead_letters.reveal(number, because=body.because)
 
 
-def _selection(body: Selected) -> dict[str, Any]:
+def _selection(body: Selected) -> DeadLetterFilter:
     limit = max(body.limit, len(body.ids))
-    words = {"kind": body.kind, "error": body.error, "reason": body.reason, "since": body.since}
-    return {"ids": body.ids, "limit": limit, "upto": body.upto, **words}
+    return DeadLetterFilter(tuple(body.ids), body.kind, body.reason, body.error, body.since, limit, upto=body.upto)
 
 
 def _begun(view: Here, made: Plan, body: Selected, **options: Any) -> Sweep:

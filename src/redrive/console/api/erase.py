@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from ...errors import NotAllowed
-from ...ops.erase import Erasure
+from ...ops.user_data import Erasure
 from .word import Because, Body, Here, Said, problems
 
 router = APIRouter(prefix="/api/erase", tags=["data erasure"], responses=problems())
@@ -58,15 +58,15 @@ class Rows:
 @router.post("/plan", responses=problems(422))
 def plan(view: Here, body: Whose) -> Rows:
     """Preview what would be erased. Changes nothing."""
-    return Rows.of(view.ops.erasing(body.user))
+    return Rows.of(view.ops.user_data.plan_erasure(body.user))
 
 
 @router.post("", responses=problems(409, 422))
 def erase(view: Here, body: Erased) -> Rows:
     """Erase the data permanently. Recorded in the audit log without the name."""
-    found = view.ops.erasing(body.user)
+    found = view.ops.user_data.plan_erasure(body.user)
     if found.count > body.max:
         raise NotAllowed(f"{found.count:,} rows match, more than max={body.max:,}; nothing was changed")
     if found.count:
-        view.ops.erase(found, because=body.because)
+        view.ops.user_data.erase(found, because=body.because)
     return Rows.of(found)

@@ -27,13 +27,13 @@ def events(
     view: Here, source: Text = None, type_: Annotated[Text, Query(alias="type")] = None, limit: Limit = 100
 ) -> list[ReceivedEvent]:
     """List events, newest first."""
-    return view.ops.events(source=source, of_type=type_, limit=limit)
+    return view.ops.events.find(source=source, of_type=type_, limit=limit)
 
 
 @router.get("/one", responses=problems(404, 409, 422))
 def event(view: Here, id: Annotated[Said, Query()], source: Text = None) -> EventReport:  # noqa: A002  # as it is called
     """Show one event with the results of its handlers, and with secrets masked."""
-    found = view.ops.event(id, source=source)
+    found = view.ops.events.get(id, source=source)
     if found is None:
         raise missing(f"event {id!r} does not exist")
     return found
@@ -42,4 +42,4 @@ def event(view: Here, id: Annotated[Said, Query()], source: Text = None) -> Even
 @router.post("/replay", responses=problems(409, 422))
 def replay(view: Here, body: Again) -> dict[str, str]:
     """Replay an event. Returns the outcome for each handler."""
-    return view.ops.replay_event(body.id, because=body.because, source=body.source, handlers=body.handlers)
+    return view.ops.events.replay(body.id, because=body.because, source=body.source, handlers=body.handlers)

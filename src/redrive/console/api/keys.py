@@ -28,13 +28,13 @@ def keys(
     limit: Limit = 100,
 ) -> list[HeldKey]:  # fmt: skip
     """List idempotency records by domain, user and key."""
-    return view.ops.keys(domain=domain, user=user, status=status, abandoned=abandoned, limit=limit)
+    return view.ops.keys.find(domain=domain, user=user, status=status, abandoned=abandoned, limit=limit)
 
 
 @router.get("/one", responses=problems(404, 422))
 def key(view: Here, key: Annotated[Said, Query()]) -> KeyReport:
     """Show one idempotency record, with secrets masked."""
-    found = view.ops.key(key)
+    found = view.ops.keys.get(key)
     if found is None:
         raise missing(f"idempotency record {key!r} does not exist")
     return found
@@ -43,4 +43,4 @@ def key(view: Here, key: Annotated[Said, Query()]) -> KeyReport:
 @router.post("/release", responses=problems(409, 422))
 def release(view: Here, body: Release) -> HeldKey:
     """Delete the stored result, so that the next caller runs the operation again. Returns the deleted record."""
-    return view.ops.release(body.key, because=body.because, force=body.force)
+    return view.ops.keys.release(body.key, because=body.because, force=body.force)

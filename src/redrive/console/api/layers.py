@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from ...ops.retry_stacks.app import Stack
+from ...ops.retry_stacks import Stack
 from .word import Here, problems
 
 router = APIRouter(prefix="/api/layers", tags=["retry layers"], responses=problems())
@@ -13,4 +13,4 @@ router = APIRouter(prefix="/api/layers", tags=["retry layers"], responses=proble
 @router.get("")
 def layers(view: Here) -> list[Stack]:
     """List durable attempts, and retries within one attempt, by job type."""
-    return view.ops.stacks()
+    return view.ops.retry_stacks()

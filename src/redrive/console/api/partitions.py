@@ -13,7 +13,7 @@ from ...ops.partitions.calendar import Calendar
 from ...ops.partitions.history import Explained, Facts, History
 from ...ops.partitions.selection import selected
 from ...ops.plans.plan import Plan
-from ...ops.sweep import Sweep
+from ...ops.sweeps import Sweep
 from ..render.problem import missing
 from .dead import Planned
 from .word import Because, Here, Limit, Number, Said, Text, problems
@@ -103,7 +103,7 @@ def apply(view: Here, act: Act, body: Chosen) -> Sweep:
 @router.post("/backfills/{number}/share", responses=problems(409, 422))
 def share(view: Here, number: Number, percent: Annotated[float, Query(gt=0, le=100)], body: Because) -> Sweep:
     """Change the share of a backfill. Applies from the next claim."""
-    return view.ops.partitions.share(number, percent / 100, because=body.because)
+    return view.ops.backfills.set_share(number, percent / 100, because=body.because)
 
 
 def _made(view: Here, act: Act, body: Chosen) -> Plan:
@@ -113,5 +113,5 @@ def _made(view: Here, act: Act, body: Chosen) -> Plan:
     }  # fmt: skip
     some = selected(body.keys, **{name: value for name, value in narrowed.items() if value})
     if act == "retry":
-        return view.ops.retry(some, clear_terminal=body.clear_terminal)
-    return (view.ops.reprocess if act == "reprocess" else view.ops.revalidate)(some)
+        return view.ops.partitions.retry(some, clear_terminal=body.clear_terminal)
+    return (view.ops.partitions.reprocess if act == "reprocess" else view.ops.partitions.revalidate)(some)

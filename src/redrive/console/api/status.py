@@ -20,10 +20,10 @@ def status(view: Here) -> Status:
 @router.get("/doctor")
 def doctor(view: Here) -> Health:
     """List problems with start time, count and fix."""
-    return view.ops.doctor()
+    return view.ops.health.check()
 
 
 @router.get("/pulse")
 def pulse(view: Here) -> dict[str, str]:
     """Return a text that differs after every change. Its cost does not depend on the size of the ledger."""
-    return {"pulse": view.ops.pulse()}
+    return {"pulse": view.ops.overview.change_token()}

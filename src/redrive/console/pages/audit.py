@@ -17,11 +17,11 @@ def audit(view: Here) -> Response:
     anchor = view.text("anchor")
     try:
         since = view.since()
-        chain = view.ops.verify(anchor) if view.text("verify") else None
+        chain = view.ops.audit.verify(anchor) if view.text("verify") else None
     except ValueError as said:
         wrong = str(said)
     people = not (view.text("all") or actor or action)
-    found = view.ops.audit(actor=actor, action=action, since=since, limit=limit, people=people)
+    found = view.ops.audit.find(actor=actor, action=action, since=since, limit=limit, people=people)
     return view.page(
         "audit.html", found=found, actor=actor, action=action, limit=limit, wrong=wrong, chain=chain, anchor=anchor,
         people=people, now=view.ops.now(),

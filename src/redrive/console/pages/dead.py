@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, get_args
 
 from fastapi import APIRouter, Response
 
 from ...errors import Drift
-from ...ops.dead_letters.queries import GROUPED
+from ...ops.dead_letters.model import GROUPED, DeadLetterFilter
 from ...ops.defaults import MAX_REPLAYS
-from ...ops.plans.plan import Plan, agreed
+from ...ops.plans.plan import Plan, is_confirmed
 from ..render.command import command
 from ..render.problem import missing
 from ..view import Here, Id, View
@@ -50,14 +50,14 @@ class Filter:
         return cls(view.text("kind"), view.text("error"), view.text("reason"), since, known, wrong)
 
     @property
-    def selects(self) -> dict[str, Any]:
+    def selects(self) -> DeadLetterFilter:
         """For the operator."""
-        return {"kind": self.kind, "error": self.error, "reason": self.reason, "since": self.since}
+        return DeadLetterFilter(kind=self.kind, error=self.error, reason=self.reason, since=self.since)
 
     @property
     def narrowed(self) -> bool:
         """Whether it selects a subset. A plan needs one."""
-        return any(value is not None for value in self.selects.values())
+        return not self.selects.selects_all
 
 
 @router.get("/dead")
@@ -66,12 +66,13 @@ def dead(view: Here) -> Response:
     chosen, by_cause = Filter.of(view), view.text("by") == "cause"
     status = None if chosen.status == "all" else chosen.status
     limit = view.number("limit", 50, most=500)
-    groups = view.ops.dead_groups(**chosen.selects, status=status) if by_cause else []
+    groups = view.ops.dead_letters.groups(chosen.selects, status=status) if by_cause else []
     before = view.number("before", 0) or None
-    letters = [] if by_cause else view.ops.dead(**chosen.selects, status=status, limit=limit + 1, before=before)
+    which = replace(chosen.selects, limit=limit + 1)
+    letters = [] if by_cause else view.ops.dead_letters.find(which, status=status, before=before)
     return view.page(
         "dead.html", chosen=chosen, by_cause=by_cause, groups=groups, letters=letters[:limit], more=len(letters) > limit,
-        before=before, counts=view.ops.counts(), now=view.ops.now(), most=GROUPED,
+        before=before, counts=view.ops.jobs.counts(), now=view.ops.now(), most=GROUPED,
     )  # fmt: skip
 
 
@@ -90,7 +91,7 @@ def apply(view: Here) -> Response:
     try:
         if not form.get("because", "").strip():
             raise ValueError("enter a reason for the audit log; nothing was changed")
-        if not named and not agreed(made, form.get("typed", "")):
+        if not named and not is_confirmed(made.count, form.get("typed", "")):
             raise ValueError(f"type {made.count} to confirm; nothing was changed")
         sweep = view.ops.begin(made, because=form.get("because", ""), seen=form.get("seen", ""), **_how(form, made.act))
     except (ValueError, Drift) as wrong:
@@ -103,7 +104,7 @@ def apply(view: Here) -> Response:
 @router.get("/dead/{number}")
 def letter(view: Here, number: Id) -> Response:
     """Show one dead letter."""
-    report = view.ops.letter(number)
+    report = view.ops.dead_letters.get(number)
     if report is None:
         raise missing(f"dead letter {number} does not exist")
     return view.page("letter.html", report=report, one=report.letter, revealed=None)
@@ -112,8 +113,8 @@ def letter(view: Here, number: Id) -> Response:
 @router.post("/dead/{number}/reveal")
 def reveal(view: Here, number: Id) -> Response:
     """Show the payload with secrets once, and record that in the audit log."""
-    revealed = view.ops.reveal("dead", number, because=view.form.get("because", ""))
-    report = view.ops.letter(number)
+    revealed = view.ops.dead_letters.reveal(number, because=view.form.get("because", ""))
+    report = view.ops.dead_letters.get(number)
     if report is None:
         raise missing(f"dead letter {number} does not exist")
     return view.page("letter.html", report=report, one=report.letter, revealed=revealed)
@@ -129,8 +130,9 @@ def _made(view: View, given: Any) -> Plan:
     since = given.get("since", "").strip()
     limit = max(_number(given.get("limit", ""), LIMIT), len(ids))
     upto = _number(given.get("upto", ""), 0) or None
-    planned = view.ops.replay if act == "replay" else view.ops.discard
-    return planned(ids=ids, since=view.moment(since) if since else None, limit=limit, upto=upto, **words)
+    planned = view.ops.dead_letters.replay if act == "replay" else view.ops.dead_letters.discard
+    times = view.moment(since) if since else None
+    return planned(DeadLetterFilter(ids=tuple(ids), since=times, limit=limit, upto=upto, **words))
 
 
 def _plan(view: View, given: Any, said: str | None = None, status: int = 200) -> Response:

@@ -15,7 +15,7 @@ router = APIRouter()
 def events(view: Here) -> Response:
     """Show events, newest first."""
     source, of_type, limit = view.text("source"), view.text("type"), view.number("limit", 50, most=500)
-    found = view.ops.events(source=source, of_type=of_type, limit=limit)
+    found = view.ops.events.find(source=source, of_type=of_type, limit=limit)
     return view.page("events.html", found=found, source=source, of_type=of_type, limit=limit, now=view.ops.now())
 
 
@@ -34,7 +34,7 @@ def replay(view: Here) -> Response:
     if not because.strip():
         return _shown(view, event_id, source, "enter a reason for the audit log; nothing was changed", 422)
     try:
-        done = view.ops.replay_event(event_id, because=because, source=source, handlers=handlers)
+        done = view.ops.events.replay(event_id, because=because, source=source, handlers=handlers)
     except ValueError as wrong:
         return _shown(view, event_id, source, str(wrong), 422)
     said = "; ".join(f"{handler}: {became}" for handler, became in done.items()) or "The event has no handlers."
@@ -42,7 +42,7 @@ def replay(view: Here) -> Response:
 
 
 def _shown(view: View, event_id: str, source: str | None, said: str | None = None, status: int = 200) -> Response:
-    report = view.ops.event(event_id, source=source)
+    report = view.ops.events.get(event_id, source=source)
     if report is None:
         raise missing(f"event {event_id!r} does not exist" + (f" in source {source}" if source else ""))
     line = command("events", "replay", event_id=event_id, source=report.event.source, because="...")

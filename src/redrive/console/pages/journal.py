@@ -16,5 +16,5 @@ def journal(view: Here) -> Response:
     """Show log records, newest first."""
     kind, event = view.text("kind"), view.text("event")
     limit = view.number("limit", 100, most=200)
-    found = view.ops.journal(kind=kind, events=() if event is None else (event,), since=view.since(), limit=limit)
+    found = view.ops.overview.journal(kind=kind, events=() if event is None else (event,), since=view.since(), limit=limit)
     return view.page("journal.html", found=found, events=EVENTS, limit=limit, now=view.ops.now())

@@ -23,7 +23,7 @@ def keys(view: Here) -> Response:
     domain, user, limit = view.text("domain"), view.text("user"), view.number("limit", 50, most=500)
     asked = view.text("status")
     status: Any = asked if asked in STATES[:3] else None
-    found = view.ops.keys(domain=domain, user=user, status=status, abandoned=asked == "abandoned", limit=limit)
+    found = view.ops.keys.find(domain=domain, user=user, status=status, abandoned=asked == "abandoned", limit=limit)
     return view.page(
         "keys.html", found=found, domain=domain, user=user, status=status, abandoned=asked == "abandoned", limit=limit,
         states=STATES, now=view.ops.now(),
@@ -43,14 +43,14 @@ def release(view: Here) -> Response:
     if not because.strip():
         return _shown(view, name, "enter a reason for the audit log; nothing was changed", 422)
     try:
-        view.ops.release(name, because=because, force=bool(view.form.get("force")))
+        view.ops.keys.release(name, because=because, force=bool(view.form.get("force")))
     except NotAllowed as refused:
         return _shown(view, name, str(refused), 409)
     return view.to("/keys", said=f"{name} released. The next caller runs the operation again.")
 
 
 def _shown(view: View, name: str, said: str | None = None, status: int = 200) -> Response:
-    report = view.ops.key(name)
+    report = view.ops.keys.get(name)
     if report is None:
         raise missing(f"idempotency record {name} does not exist")
     return view.page("key.html", code=status, report=report, one=report.key, now=report.now, said=said)

@@ -12,4 +12,4 @@ router = APIRouter()
 @router.get("/layers")
 def layers(view: Here) -> Response:
     """Show the retry layers of every job type."""
-    return view.page("layers.html", stacks=view.ops.stacks())
+    return view.page("layers.html", stacks=view.ops.retry_stacks())

@@ -16,7 +16,7 @@ MOST, SHOWN = 100, 20
 @router.get("/")
 def overview(view: Here) -> Response:
     """Show the overview."""
-    found = view.ops.overview(busy=False)  # a page asks few questions
+    found = view.ops.overview.summary(busy=False)  # a page asks few questions
     summed = {
         name: sum(getattr(kind, name) for kind in found.kinds) for name in ("waiting", "running", "retry_wait", "dead", "blocked")
     }

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from ...errors import Drift
 from ...ops.partitions.datasets import label
-from ...ops.plans.plan import Plan, agreed
+from ...ops.plans.plan import Plan, is_confirmed
 from ..render.command import command
 from ..view import Here, View
 from .partitions import ACTS, given_of, percent, selected_of
@@ -32,7 +32,7 @@ def apply(view: Here) -> Response:
     try:
         if not form.get("because", "").strip():
             raise ValueError("enter a reason for the audit log; nothing was changed")
-        if made.count > 1 and not agreed(made, form.get("typed", "")):
+        if made.count > 1 and not is_confirmed(made.count, form.get("typed", "")):
             raise ValueError(f"type {made.count} to confirm; nothing was changed")
         sweep = view.ops.begin(made, because=form["because"], seen=form.get("seen", ""), **_how(form))
     except (ValueError, Drift) as wrong:
@@ -48,8 +48,8 @@ def _made(view: View, given: Mapping[str, str]) -> Plan:
     if act == "backfill":
         return _backfill(view, given)
     if act == "retry":
-        return view.ops.retry(selected_of(given), clear_terminal=given.get("clear_terminal") == "1")
-    return (view.ops.reprocess if act == "reprocess" else view.ops.revalidate)(selected_of(given))
+        return view.ops.partitions.retry(selected_of(given), clear_terminal=given.get("clear_terminal") == "1")
+    return (view.ops.partitions.reprocess if act == "reprocess" else view.ops.partitions.revalidate)(selected_of(given))
 
 
 def _backfill(view: View, given: Mapping[str, str]) -> Plan:
@@ -60,7 +60,7 @@ def _backfill(view: View, given: Mapping[str, str]) -> Plan:
     customers = [said["customer"]] if "customer" in said else None
     share = percent(given["share"]) if given.get("share", "").strip() else None
     clear, of = given.get("clear_terminal") == "1", label(said["source"], said["query"])
-    return view.ops.backfill(of, said["since"], said["until"], customers=customers, share=share, clear_terminal=clear)
+    return view.ops.backfills.plan(of, said["since"], said["until"], customers=customers, share=share, clear_terminal=clear)
 
 
 def _line(made: Plan, given: Mapping[str, str], told: Mapping[str, str], keys: str, clear: bool) -> str:

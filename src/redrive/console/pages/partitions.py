@@ -37,16 +37,18 @@ def partitions(view: Here) -> Response:
     pick = _picked(view, calendar)
     drawn, every = lines(calendar, pick), days(calendar)
     fit = max(1, MOST_CELLS // len(every))
-    running = [one for one in desk.backfills(limit=20, acts=("backfill", *ACTS)) if one.state in ("running", "paused", "halted")]
-    nobody = view.ops.nobody() if any(one.state == "running" for one in running) else None
+    running = [
+        one for one in view.ops.backfills.find(limit=20, acts=("backfill", *ACTS)) if one.state in ("running", "paused", "halted")
+    ]
+    nobody = view.ops.workers.missing() if any(one.state == "running" for one in running) else None
     chosen = {} if pick is None else {"source": pick.source, "query": pick.query, "since": pick.first, "until": pick.last}
-    paused = [one for one in desk.sources() if one.paused]
+    paused = [one for one in view.ops.sources.find() if one.paused]
     others = sorted({line.source for line in drawn} - {one.source for one in paused})
     return view.page(
         "partitions.html", calendar=calendar, lines=drawn[:fit], more=max(0, len(drawn) - fit), days=every, letters=LETTERS,
         words=WORDS, lanes=LANES, pick=pick, chosen=chosen, acts=ACTS, nobody=nobody,
         paused=paused, sources=others,
-        backfills=[report for one in running[:5] if (report := desk.progress(one.id)) is not None],
+        backfills=[report for one in running[:5] if (report := view.ops.backfills.progress(one.id)) is not None],
         now=view.ops.now(),
     )  # fmt: skip
 
@@ -92,18 +94,18 @@ def share(view: Here) -> Response:
     if not number.isdecimal():
         raise ValueError(f"invalid sweep id {number!r}: use a number")
     sweep = int(number)
-    view.ops.partitions.share(sweep, part, because=view.form.get("because", ""))
+    view.ops.backfills.set_share(sweep, part, because=view.form.get("because", ""))
     return view.to("/partitions", said=f"Backfill {sweep} now has {part:.0%} of worker capacity.")
 
 
 @router.post("/partitions/source")
 def source(view: Here) -> Response:
     """Pause or unpause a source."""
-    name, desk = view.form.get("source", ""), view.ops.partitions
+    name = view.form.get("source", "")
     if view.form.get("act") == "unpause":
-        desk.unpause_source(name, because=view.form.get("because", ""))
+        view.ops.sources.unpause(name, because=view.form.get("because", ""))
         return view.to("/partitions", said=f"{name} is no longer paused.")
-    desk.pause_source(name, because=view.form.get("because", ""))
+    view.ops.sources.pause(name, because=view.form.get("because", ""))
     return view.to("/partitions", said=f"{name} is paused.")
 
 

@@ -12,6 +12,6 @@ router = APIRouter()
 @router.get("/schedules")
 def schedules(view: Here) -> Response:
     """Show all schedules."""
-    found = view.ops.schedules()
-    nobody = view.ops.nobody() if any(one.of == "dataset" for one in found) else None
+    found = view.ops.overview.schedules()
+    nobody = view.ops.workers.missing() if any(one.of == "dataset" for one in found) else None
     return view.page("schedules.html", found=found, nobody=nobody, now=view.ops.now())

@@ -22,8 +22,8 @@ OF_LETTERS = ("replay", "discard")
 def sweeps(view: Here) -> Response:
     """Show bulk operations, newest first."""
     limit = view.number("limit", 50, most=500)
-    found = view.ops.sweeps(limit=limit)
-    nobody = view.ops.nobody() if any(one.state == "running" for one in found) else None
+    found = view.ops.sweeps.find(limit=limit)
+    nobody = view.ops.workers.missing() if any(one.state == "running" for one in found) else None
     return view.page("sweeps.html", found=found, limit=limit, now=view.ops.now(), nobody=nobody)
 
 
@@ -36,7 +36,7 @@ def sweep(view: Here, number: Id) -> Response:
 @router.post("/sweeps/{number}/{verb}")
 def move(view: Here, number: Id, verb: str) -> Response:
     """Pause, resume or cancel a bulk operation."""
-    moves = {"pause": view.ops.pause, "resume": view.ops.resume, "cancel": view.ops.cancel}
+    moves = {"pause": view.ops.sweeps.pause, "resume": view.ops.sweeps.resume, "cancel": view.ops.sweeps.cancel}
     if verb not in moves:
         raise missing(f"invalid action {verb!r}: use pause, resume or cancel")
     try:
@@ -50,11 +50,11 @@ def move(view: Here, number: Id, verb: str) -> Response:
 
 def _shown(view: View, number: int, said: str | None = None, status: int = 200) -> Response:
     after = view.number("after", 0) - 1
-    report = view.ops.sweep(number, after=after, limit=PAGE)
+    report = view.ops.sweeps.get(number, after=after, limit=PAGE)
     if report is None:
         raise missing(f"bulk operation {number} does not exist")
-    far = None if report.sweep.act in OF_LETTERS else view.ops.partitions.progress(number)
-    nobody = view.ops.nobody() if report.sweep.state == "running" else None
+    far = None if report.sweep.act in OF_LETTERS else view.ops.backfills.progress(number)
+    nobody = view.ops.workers.missing() if report.sweep.state == "running" else None
     pending_jobs = any(name not in ENDED for name in report.jobs)
     return view.page(
         "sweep.html", code=status, far=far, nobody=nobody, report=report, one=report.sweep, now=report.now, said=said,

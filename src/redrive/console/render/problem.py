@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from ...errors import LedgerError, NotAllowed
-from ...ops.target.target import DATABASES
+from ...ops.target import DATABASES
 from ..security.middleware import api, path_of
 from ..view import view
 

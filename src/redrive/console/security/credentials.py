@@ -98,7 +98,7 @@ class Access:
             raise Busy
         try:
             with self._checking[known]:
-                return self._most([role for role, stored in self._passwords.items() if stored.is_(password)])
+                return self._most([role for role, stored in self._passwords.items() if stored.matches(password)])
         finally:
             self._waiting[known].release()
 
@@ -188,7 +188,7 @@ class Access:
 def _password(name: str, text: str) -> Password:
     _long_enough(name, text, SHORTEST_PASSWORD)
     if not is_hashed(text):
-        return Password.made(text, QUICK)
+        return Password.create(text, QUICK)
     try:
         return Password.read(text)
     except ValueError as wrong:

@@ -25,7 +25,7 @@ from sqlalchemy import (
 from ..db.compiled import sql_int
 from ..db.dialect import on_sqlite
 from ..db.tables import dead
-from ..filters import DeadLetterFilter
+from ..filters import DeadLetterQuery
 from ..model import DeadLetter, DeadLetterSummary
 from ..stats.counters import counts
 
@@ -33,7 +33,7 @@ MAX_KINDS = 200
 """Job types that are queried one by one. With more of them, the database sorts."""
 
 
-def _narrow(query: Select[Any], wanted: DeadLetterFilter) -> Select[Any]:
+def _narrow(query: Select[Any], wanted: DeadLetterQuery) -> Select[Any]:
     for name in ("status", "kind", "reason", "job_id", "blocked"):
         value = getattr(wanted, name)
         if value is not None:
@@ -73,7 +73,7 @@ def _died_before(until: datetime) -> ColumnElement[bool]:
 
 def with_payloads(
     connection: Connection,
-    wanted: DeadLetterFilter,
+    wanted: DeadLetterQuery,
     /,
     *,
     after: int = 0,
@@ -100,7 +100,7 @@ _SUMMARY = tuple(dead.c[name] for name in DeadLetterSummary.__slots__)
 
 def summaries(
     connection: Connection,
-    wanted: DeadLetterFilter,
+    wanted: DeadLetterQuery,
     /,
     *,
     after: int = 0,
@@ -168,7 +168,7 @@ def _first_of_kinds(
     return _in_order(merged, lateral.c.id, limit, newest).subquery()
 
 
-def count(connection: Connection, wanted: DeadLetterFilter, /, *, most: int) -> int:
+def count(connection: Connection, wanted: DeadLetterQuery, /, *, most: int) -> int:
     """Return the number of dead letters, counted up to `most`."""
     ids = _narrow(select(dead.c.id), wanted).limit(sql_int(most))
     return int(connection.execute(select(func.count()).select_from(ids.subquery())).scalar_one())

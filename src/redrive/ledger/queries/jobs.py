@@ -31,7 +31,7 @@ from sqlalchemy import (
 from ..db.compiled import compile_sqlite, sql_int, unnest
 from ..db.dialect import PerKind, from_json, on_sqlite
 from ..db.tables import CURRENT, TRIED, attempt, dead, job
-from ..filters import DeadLetterFilter
+from ..filters import DeadLetterQuery
 from ..model import (
     DEAD,
     DONE,
@@ -169,16 +169,16 @@ def in_display_state(
 ) -> list[Job]:
     """Return jobs in a displayed state, without their content. None: all, newest first."""
     if state in ("dlq", "blocked", "discarded"):
-        wanted = DeadLetterFilter(status="discarded", kind=kind)
+        wanted = DeadLetterQuery(status="discarded", kind=kind)
         if state != "discarded":
-            wanted = DeadLetterFilter(status="pending", kind=kind, blocked=state == "blocked")
+            wanted = DeadLetterQuery(status="pending", kind=kind, blocked=state == "blocked")
         letters = _newest_letters(connection, wanted, limit)
         jobs = lines(connection, [each.job_id for each in letters if each.job_id is not None])
         return [jobs[each.job_id] for each in letters if each.job_id in jobs]
     if state == "queued" or state == "retry_wait":
         return _read_queue(connection, state, kind=kind, limit=limit)
     if state == "replaying":
-        wanted = DeadLetterFilter(status="replaying", kind=kind)
+        wanted = DeadLetterQuery(status="replaying", kind=kind)
         letters = _newest_letters(connection, wanted, limit)
         ids = [each.replay_job_id for each in letters if each.replay_job_id is not None]
         return [each for each in lines(connection, ids).values() if each.shown == "replaying"]
@@ -195,7 +195,7 @@ def in_display_state(
 
 
 def _newest_letters(
-    connection: Connection, wanted: DeadLetterFilter, limit: int
+    connection: Connection, wanted: DeadLetterQuery, limit: int
 ) -> list[DeadLetterSummary]:
     return dead_letters.summaries(connection, wanted, limit=limit, newest=True)
 

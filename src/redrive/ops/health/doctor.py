@@ -1,210 +1,223 @@
-"""The doctor: looks at everything that can go wrong with a ledger. Changes nothing."""
+"""Doctor: checks everything that can go wrong with a ledger. It changes nothing."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from ...app.ledger_opener import VARIABLE
 from ...core.clock import SYSTEM, Clock
 from ...core.text import format_duration, pluralise
 from ...errors import SchemaMismatch
 from ...journal.redaction import redact_text
-from .. import audit
+from ...ledger.db import secret_names
+from ...ledger.db.tables import hidden_name
+from ...ledger.ledger import Ledger
+from ...ledger.queries import overview as queries
+from ..audit import read_anchors, verify_chain
 from ..defaults import QUIET
 from ..ledger import status
 from ..overview.overview import overview
-from ..partitions.datasets import extractions
 from ..settings import known
-from ..target.target import Operated, command_for, ledger_of, operated, source_of
+from ..target import Operated, command_for, extractions, ledger_of, operated, source_of
+from ..workers import missing_worker
 from . import partitions
-from . import raw as raw_health
 from .finding import Finding, Health
 from .overview_rules import GRACE, Trouble
-from .presence import missing
-
-if TYPE_CHECKING:
-    from ...ledger.ledger import Ledger
 
 Reported: TypeAlias = Sequence[Trouble]
 """Problems that the overview reports, which are not reported twice."""
-SKEW = 2.0
-GROSS_SKEW = 60.0
-"""Seconds that two clocks may be apart."""
-GROWTH = 10
-"""Dead letters in the last hour that are worth a word, if they also are twice as many as in an hour of the day before."""
+SKEW_SECONDS = 2.0
+CRITICAL_SKEW_SECONDS = 60.0
+"""Difference of two clocks."""
+MIN_GROWTH = 10
+"""New dead letters in the last hour that are reported, if they are also twice the hourly average
+before."""
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-def examined(source: str | None = None, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
-    """Open the ledger and look. LedgerError where it cannot be reached; a schema that is not this code's is a finding."""
+def examine(source: str | None = None, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
+    """Open a ledger and check it. A schema of another version is a finding.
+
+    Raises:
+        LedgerError: The ledger cannot be reached.
+    """
     try:
         with operated(source, app_first=True) as app:
-            return diagnosed(app, quiet=quiet, clock=clock)
-    except SchemaMismatch as other:
-        return Health(redact_text(source_of(source)), (_schema(other, _named(source)),), ("schema",), None, None)
+            return diagnose(app, quiet=quiet, clock=clock)
+    except SchemaMismatch as mismatch:
+        finding = _schema_finding(mismatch, _explicit_source(source))
+        return Health(redact_text(source_of(source)), (finding,), ("schema",), None, None)
 
 
-def diagnosed(app: Operated, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
-    """Problems of an open ledger, whose schema is right, and of an app's raw data: those of the overview, and more."""
+def diagnose(app: Operated, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:
+    """Check an open ledger whose schema is current, and the raw data of its app."""
     ledger = ledger_of(app)
     reported = overview(ledger, quiet=quiet).findings
-    found: list[Finding] = [*reported]
-    names = {one.name for one in reported}
+    names = {finding.name for finding in reported}
+    findings: list[Finding] = [*reported]
     for check in CHECKS.values():
-        found += (one for one in check(ledger, clock, reported) if one.name not in names)
-    found += partitions.lost(app)
-    found += raw_health.orphans(app)
-    found.sort(key=lambda one: one.severity)  # critical before warning, by their letters too
-    now = status(ledger)
-    raw = ("raw data",) if extractions(app) else ()
-    checked = ("schema", *OF_OVERVIEW, *CHECKS, *raw)
-    return Health(now.url, tuple(found), checked, now.sentence, now.now, missing(ledger, quiet=quiet))
+        findings += (each for each in check(ledger, clock, reported) if each.name not in names)
+    findings += partitions.check_raw_data(app)
+    findings.sort(key=lambda finding: finding.severity)  # "critical" sorts before "warning".
+    state = status(ledger)
+    return Health(
+        url=state.url,
+        findings=tuple(findings),
+        checked=("schema", *OF_OVERVIEW, *CHECKS, *(("raw data",) if extractions(app) else ())),
+        balance=state.sentence,
+        now=state.now,
+        no_worker=missing_worker(ledger, quiet=quiet),
+    )
 
 
-def _named(source: str | None) -> str | None:
-    """What a command must name to reach the same ledger; None: it finds it by itself."""
+def _explicit_source(source: str | None) -> str | None:
+    """Return the ledger that a printed command must name. None: the command finds it by itself."""
     return source or (None if VARIABLE in os.environ else known().app)
 
 
-def _schema(other: SchemaMismatch, named: str | None) -> Finding:
-    says = redact_text(str(other).partition("; ")[0])  # the fix follows in a field of its own
-    if other.wanted is None:
-        mend = "pass the address of another database; these tables belong to another program"
-        return Finding("schema", "critical", says, 1, None, mend, False)
-    if other.found is None or other.found < other.wanted:
+def _schema_finding(mismatch: SchemaMismatch, source: str | None) -> Finding:
+    says = redact_text(str(mismatch).partition("; ")[0])  # The fix has its own field.
+    if mismatch.wanted is None:
+        fix = "pass the address of another database; these tables belong to another program"
+        return Finding("schema", "critical", says, 1, None, fix, False)
+    if mismatch.found is None or mismatch.found < mismatch.wanted:
         migrate = "redrive ledger migrate"
-        return Finding("schema", "critical", says, 1, None, migrate if named is None else command_for(migrate, named))
-    # Not a command: where to install from differs (an index, a wheel, a clone).
-    mend = "install the version of Redrive that migrated this ledger, or a newer one"
-    return Finding("schema", "critical", says, 1, None, mend, False)
+        fix = migrate if source is None else command_for(migrate, source)
+        return Finding("schema", "critical", says, 1, None, fix)
+    # Not a command, because the place to install from differs (an index, a wheel, a clone).
+    fix = "install the version of Redrive that migrated this ledger, or a newer one"
+    return Finding("schema", "critical", says, 1, None, fix, False)
 
 
-def _access(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
-    file = ledger.connections.address.target
+def _check_access(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
     if not ledger.connections.on_sqlite:
-        yield from _grants(ledger)
+        yield from _check_grants(ledger)
         return
-    if not file:
+    file = ledger.connections.address.target
+    if not file or os.name != "posix":
         return
-    wide = [name for end in ("", "-wal", "-shm") if os.path.exists(name := file + end) and os.stat(name).st_mode & 0o077]  # noqa: PTH110, PTH116
-    if wide and os.name == "posix":
-        says = f"Ledger file: other accounts on this machine can read it, payloads included ({', '.join(wide)})"
-        mend = " ".join(["chmod 600", *map(shlex.quote, wide)])
-        yield Finding("file mode", "warning", says, len(wide), None, mend, False)
+    files = [file + suffix for suffix in ("", "-wal", "-shm")]
+    readable = [name for name in files if os.path.exists(name) and os.stat(name).st_mode & 0o077]  # noqa: PTH110, PTH116
+    if readable:
+        problem = "other accounts on this machine can read it, payloads included"
+        says = f"Ledger file: {problem} ({', '.join(readable)})"
+        fix = " ".join(["chmod 600", *map(shlex.quote, readable)])
+        yield Finding("file mode", "warning", says, len(readable), None, fix, False)
 
 
-def _grants(ledger: Ledger) -> Iterator[Finding]:
-    from ...ledger.db import secret_names  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ...ledger.db.tables import hidden_name  # noqa: PLC0415  # the same
-
+def _check_grants(ledger: Ledger) -> Iterator[Finding]:
     with ledger.reading() as connection:
         roles = secret_names.roles_without(connection)
     if roles:
         table = hidden_name.name
         says = (
             f"{', '.join(roles)} may read jobs but not {table}: programs with "
-            f"{'this role' if len(roles) == 1 else 'these roles'} show secret fields that other programs declare by "
-            "App(secrets=...)"
+            f"{'this role' if len(roles) == 1 else 'these roles'} show secret fields that other "
+            "programs "
+            "declare by App(secrets=...)"
         )
-        grant = f"GRANT SELECT, INSERT ON {table} TO {', '.join(roles)}"
-        yield Finding("grants", "warning", says, len(roles), None, grant, False)
+        fix = f"GRANT SELECT, INSERT ON {table} TO {', '.join(roles)}"
+        yield Finding("grants", "warning", says, len(roles), None, fix, False)
 
 
-def _keys(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
-    from ...ledger.queries import overview as stored  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
+def _check_keys(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
     before = ledger.now() - timedelta(seconds=GRACE)
     with ledger.reading() as connection:
-        wedged, first = stored.stuck_keys(connection, before)
+        wedged, first = queries.stuck_keys(connection, before)
     if wedged.many:
-        named = ", ".join(first) + (", …" if wedged.many > len(first) else "")
-        held = pluralise(wedged.many, "is held by a crashed process", "are held by crashed processes")
-        says = f"Idempotency records: {held} ({named}); the next caller takes over"
-        mend = f'redrive keys release "{first[0]}" --because "..."' if wedged.many == 1 else "redrive keys list --abandoned"
-        yield Finding("wedged keys", "warning", says, wedged.many, wedged.since, mend)
+        names = ", ".join(first) + (", …" if wedged.many > len(first) else "")
+        held = pluralise(
+            wedged.many, "is held by a crashed process", "are held by crashed processes"
+        )
+        says = f"Idempotency records: {held} ({names}); the next caller takes over"
+        fix = "redrive keys list --abandoned"
+        if wedged.many == 1:
+            fix = f'redrive keys release "{first[0]}" --because "..."'
+        yield Finding("wedged keys", "warning", says, wedged.many, wedged.since, fix)
 
 
-def _balance(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
+def _check_balance(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
     wrong = ledger.imbalance()
     if wrong:
         says = f"Counts: they do not match the rows ({'; '.join(wrong)})"
-        mend = 'redrive ledger recount --because "..."'
-        yield Finding("balance", "critical", says, len(wrong), None, mend)
+        fix = 'redrive ledger recount --because "..."'
+        yield Finding("balance", "critical", says, len(wrong), None, fix)
 
 
-def _skew(ledger: Ledger, clock: Clock, _reported: Reported) -> Iterator[Finding]:
-    # The database answered at some moment in between: only what is beyond both ends is certain.
+def _check_clock(ledger: Ledger, clock: Clock, _reported: Reported) -> Iterator[Finding]:
+    # The database answered between the two readings. Only a difference to both is certain.
     before = clock.now()
-    theirs = ledger.now()
+    of_database = ledger.now()
     after = clock.now()
-    apart = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
-    if apart >= SKEW:
-        way = "behind" if theirs < before else "ahead of"
-        skew = format_duration(round(apart, 1))
-        says = f"Clock: the database is {skew} {way} this machine; times passed from here are off by as much"
-        yield Finding("clock skew", "critical" if apart >= GROSS_SKEW else "warning", says, 1, None, "timedatectl set-ntp true")
+    behind, ahead = (before - of_database).total_seconds(), (of_database - after).total_seconds()
+    skew = max(behind, ahead)
+    if skew >= SKEW_SECONDS:
+        direction = "behind" if of_database < before else "ahead of"
+        difference = f"the database is {format_duration(round(skew, 1))} {direction} this machine"
+        says = f"Clock: {difference}; times passed from here are off by as much"
+        is_critical = skew >= CRITICAL_SKEW_SECONDS
+        fix = "timedatectl set-ntp true"
+        yield Finding("clock skew", "critical" if is_critical else "warning", says, 1, None, fix)
 
 
-def _growth(ledger: Ledger, _clock: Clock, reported: Reported) -> Iterator[Finding]:
-    from ...ledger.queries import overview as stored  # noqa: PLC0415  # the same
-
-    growing = {one.kind for one in reported if one.name == "dead letters growing"}
+def _check_dead_letters(ledger: Ledger, _clock: Clock, reported: Reported) -> Iterator[Finding]:
+    growing = {finding.kind for finding in reported if finding.name == "dead letters growing"}
     now: datetime = ledger.now()
     with ledger.reading() as connection:
-        fresh = stored.deaths_by_kind(connection, now - HOUR, now + HOUR)
-        before = stored.deaths_by_kind(connection, now - HOUR - DAY, now - HOUR)
-        undecided = {kind: each for kind, each in stored.undecided_dead_letters(connection).items() if kind not in growing}
-    last, hourly = sum(fresh.values()), sum(before.values()) / 24
-    pending = sum(each.many for each in undecided.values())
-    waits = f"{pending:,} waiting for a decision"
-    if not growing and last >= GROWTH and last > 2 * hourly:
-        says = f"Dead letters: {last:,} new in the last hour ({_counted(fresh)}; average before: {hourly:.3g}/h); {waits}"
-        yield Finding("dead letters growing", "warning", says, last, None, "redrive dead list --since 1h")
+        fresh = queries.deaths_by_kind(connection, now - HOUR, now + HOUR)
+        before = queries.deaths_by_kind(connection, now - HOUR - DAY, now - HOUR)
+        undecided = queries.undecided_dead_letters(connection)
+    undecided = {kind: count for kind, count in undecided.items() if kind not in growing}
+    last_hour, hourly = sum(fresh.values()), sum(before.values()) / 24
+    pending = sum(count.many for count in undecided.values())
+    waiting = f"{pending:,} waiting for a decision"
+    if not growing and last_hour >= MIN_GROWTH and last_hour > 2 * hourly:
+        kinds = f"{_largest(fresh)}; average before: {hourly:.3g}/h"
+        says = f"Dead letters: {last_hour:,} new in the last hour ({kinds}); {waiting}"
+        fix = "redrive dead list --since 1h"
+        yield Finding("dead letters growing", "warning", says, last_hour, None, fix)
     elif pending:
-        says = f"Dead letters: {waits} ({_counted({kind: each.many for kind, each in undecided.items()})})"
-        oldest = min(each.since for each in undecided.values() if each.since is not None)
+        kinds = _largest({kind: count.many for kind, count in undecided.items()})
+        oldest = min(count.since for count in undecided.values() if count.since is not None)
+        says = f"Dead letters: {waiting} ({kinds})"
         yield Finding("dead letters pending", "warning", says, pending, oldest, "redrive dead list")
 
 
-def _partitions(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
-    yield from partitions.rollups(ledger)
-    yield from partitions.paused(ledger)
-    yield from partitions.leases(ledger)
-    yield from partitions.given_up(ledger)
-
-
-def _audit(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
+def _check_audit(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator[Finding]:
     file = known().worker.anchors
     try:
-        anchors = [] if file is None else audit.anchors_in(file)
+        anchors = [] if file is None else read_anchors(file)
     except (OSError, ValueError) as wrong:
         says = f"Audit log: the anchors in {file} cannot be read ({type(wrong).__name__})"
-        yield Finding("audit", "warning", says, 1, None, f"grant this account read access to {file}", False)
+        fix = f"grant this account read access to {file}"
+        yield Finding("audit", "warning", says, 1, None, fix, False)
         anchors = []
-    chain = audit.verified(ledger, None, *anchors)
+    chain = verify_chain(ledger, anchors)
     if not chain.holds:
         says = f"Audit log: entry {chain.broken} was changed ({chain.problem})"
-        mend = "compare with a backup; `redrive audit verify` prints the first changed entry"
-        yield Finding("audit", "critical", says, 1, None, mend, False)
+        fix = "compare with a backup; `redrive audit verify` prints the first changed entry"
+        yield Finding("audit", "critical", says, 1, None, fix, False)
 
 
 OF_OVERVIEW = ("leases", "workers", "parked", "sources", "items")
 """Checks that the overview makes, so that both report the same problems."""
 CHECKS: dict[str, Callable[[Ledger, Clock, Reported], Iterator[Finding]]] = {
-    "keys": _keys,
-    "balance": _balance,
-    "clock": _skew,
-    "dead letters": _growth,
-    "partitions": _partitions,
-    "audit": _audit,
-    "file mode": _access,
+    "keys": _check_keys,
+    "balance": _check_balance,
+    "clock": _check_clock,
+    "dead letters": _check_dead_letters,
+    "partitions": lambda ledger, _clock, _reported: partitions.check_ledger(ledger),
+    "audit": _check_audit,
+    "file mode": _check_access,
 }
 
 
-def _counted(counts: dict[str, int]) -> str:
-    most = sorted(counts.items(), key=lambda pair: -pair[1])
-    return ", ".join(f"{count:,} {kind}" for kind, count in most[:3]) + (", …" if len(most) > 3 else "")
+def _largest(counts: Mapping[str, int]) -> str:
+    largest = sorted(counts.items(), key=lambda pair: -pair[1])
+    return ", ".join(f"{count:,} {kind}" for kind, count in largest[:3]) + (
+        ", …" if len(largest) > 3 else ""
+    )

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 Severity: TypeAlias = Literal["warning", "critical"]
-"""Critical: work is lost, stopped, or not verifiable. Warning: this will happen unless a person acts."""
+"""Critical: work is lost, stopped, or not verifiable. Warning: this will happen unless a person
+acts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,12 @@ class Health:
     """The counts in one line; None if they could not be read."""
     now: datetime | None
     no_worker: str | None = None
-    """That no worker is online, and since when; None: at least one is, or the ledger could not be read."""
+    """That no worker is online, and since when; None: at least one is, or the ledger could not be
+    read."""
 
     @property
     def severity(self) -> Severity | None:
         """The highest severity; None: no problem was found."""
-        if any(one.severity == "critical" for one in self.findings):
+        if any(finding.severity == "critical" for finding in self.findings):
             return "critical"
         return "warning" if self.findings else None

@@ -1,4 +1,7 @@
-"""Trouble: what is wrong, by what an overview shows. Pure; `redrive doctor` looks further, and reads every row for it."""
+"""The problems that an overview shows, as pure functions.
+
+`redrive doctor` checks more, and reads every row.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,9 @@ if TYPE_CHECKING:
     from ...ledger.queries.overview import CountSince
 
 GRACE = 60.0
-"""Seconds for which overdue jobs and leases are no problem: workers look now and then."""
-UNREAD = "check the server, and its address and credentials in the app"
+"""Seconds for which overdue jobs and leases are not a problem, because workers check only now and
+then."""
+CHECK_SERVER = "check the server, and its address and credentials in the app"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,141 +37,224 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What is looked at."""
+class OverviewFacts:
+    """Everything that the rules read."""
 
     now: datetime
     alive: int
     seen_at: datetime | None
     kinds: tuple[KindLine, ...]
     expired: CountSince
-    """Leases that ran out a while ago."""
-    all_say: bool
-    """Every living worker says which kinds it takes."""
+    """Leases that expired before the grace period."""
+    all_report_kinds: bool
+    """Every online worker reports its job types."""
     registered: Set[str]
     late: CountSince
-    """Partitions that are queued, and were due a while ago."""
+    """Queued partitions that were due before the grace period."""
     paused: tuple[PausedSource, ...]
     datasets: tuple[DatasetLine, ...] = ()
     failing: Mapping[str, tuple[str, list[str]]] = field(default_factory=dict)
-    """What living workers cannot do beside jobs, such as to read a source: the error, and the workers."""
+    """Failing tasks of online workers, such as reading a source: the error, and the workers."""
     quiet: float = QUIET
     """Seconds without a heartbeat until a worker is offline."""
     busy: Mapping[str, Busy] = field(default_factory=dict)
     """Job types whose online workers have no free thread."""
     items: Mapping[str, int] = field(default_factory=dict)
-    """Batch items that were given up in the last hour, by batch, the most first; at most 1,000 are counted."""
+    """Batch items that were given up in the last hour, by batch, the largest number first. Counted
+    up to 1,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble(Finding):
-    """Something that is wrong."""
+    """A problem that the overview shows."""
 
     kind: str | None = None
-    """With which, where it is one."""
+    """Job type or dataset. None: the problem is not about one."""
 
 
-def found(facts: Facts, /) -> list[Trouble]:
-    """The worst first; of these, what concerns most."""
-    everything = [*_nobody(facts), *_leases(facts), *_sources(facts), *_rejected(facts), *_given_up(facts)]
+def find_problems(facts: OverviewFacts, /) -> list[Trouble]:
+    """Return the problems, critical ones first, then by the number of items."""
+    problems = [
+        *_no_worker(facts),
+        *_leases(facts),
+        *_sources(facts),
+        *_rejected(facts),
+        *_given_up(facts),
+    ]
     for line in facts.kinds:
-        everything += [*_parked(line), *_late(facts, line), *_failing(line)]
-    return sorted(everything, key=lambda one: (one.severity, -one.count))  # critical before warning
+        problems += [*_parked(line), *_late(facts, line), *_failing(line)]
+    # "critical" sorts before "warning".
+    return sorted(problems, key=lambda problem: (problem.severity, -problem.count))
 
 
-def _nobody(facts: Facts) -> Iterator[Trouble]:
+def _no_worker(facts: OverviewFacts) -> Iterator[Trouble]:
     wait = max(GRACE, facts.quiet)
-    due = [line for line in facts.kinds if line.due_since is not None and _age(facts, line.due_since) >= wait]
+    due = [
+        line
+        for line in facts.kinds
+        if line.due_since is not None and _age(facts, line.due_since) >= wait
+    ]
     if facts.alive or not (due or facts.late.many):
         return
     waiting, parts = sum(line.waiting for line in due), facts.late.many
-    last = "none seen so far" if facts.seen_at is None else f"last seen {_span(facts, facts.seen_at)} ago"
-    jobs = f"{pluralise(waiting, 'job')} ({_named(due)})" if due else ""
+    last = (
+        "none seen so far"
+        if facts.seen_at is None
+        else f"last seen {_span(facts, facts.seen_at)} ago"
+    )
+    jobs = f"{pluralise(waiting, 'job')} ({_largest(due)})" if due else ""
     extractions = pluralise(parts, "partition") if parts else ""
-    says = f"Workers: none online ({last}), but {' and '.join(filter(None, (jobs, extractions)))} queued"
-    moments = [*(line.due_since for line in due), facts.late.since]
-    since = min(one for one in moments if one is not None) if facts.seen_at is None else facts.seen_at
+    says = (
+        f"Workers: none online ({last}), but {' and '.join(filter(None, (jobs, extractions)))} "
+        "queued"
+    )
+    times = [*(line.due_since for line in due), facts.late.since]
+    since = min(filter(None, times)) if facts.seen_at is None else facts.seen_at
     yield Trouble("no workers", "critical", says, waiting + parts, since, "redrive work module:app")
 
 
-def _leases(facts: Facts) -> Iterator[Trouble]:
-    many = facts.expired.many
-    if many:
-        says = f"Leases: {many:,} expired and not recovered"
-        yield Trouble("dangling leases", "critical", says, many, facts.expired.since, "redrive ledger reap")
+def _leases(facts: OverviewFacts) -> Iterator[Trouble]:
+    count = facts.expired.many
+    if count:
+        says = f"Leases: {count:,} expired and not recovered"
+        yield Trouble(
+            "dangling leases", "critical", says, count, facts.expired.since, "redrive ledger reap"
+        )
 
 
-def _sources(facts: Facts) -> Iterator[Trouble]:
-    for chore, (why, names) in facts.failing.items():
-        says = f"Workers: {pluralise(len(names), 'worker')} cannot {chore} ({names[0]}: {why})"
-        name = "source failing" if chore.startswith("read ") else "task failing"
-        yield Trouble(name, "critical", says, len(names), None, UNREAD, False)
-    for one in facts.paused:
-        mend = f'redrive state unpause {shlex.quote(one.name)} --whole-source --because "..."'
-        yield Trouble("source paused", "warning", f"Source {one.name}: paused {one.why}", 1, None, mend)
+def _sources(facts: OverviewFacts) -> Iterator[Trouble]:
+    for task, (error, names) in facts.failing.items():
+        says = f"Workers: {pluralise(len(names), 'worker')} cannot {task} ({names[0]}: {error})"
+        name = "source failing" if task.startswith("read ") else "task failing"
+        yield Trouble(name, "critical", says, len(names), None, CHECK_SERVER, False)
+    for source in facts.paused:
+        fix = f'redrive state unpause {shlex.quote(source.name)} --whole-source --because "..."'
+        yield Trouble(
+            "source paused", "warning", f"Source {source.name}: paused {source.why}", 1, None, fix
+        )
 
 
-def _rejected(facts: Facts) -> Iterator[Trouble]:
-    for one in facts.datasets:
-        if one.lately >= MANY:
-            says = f"{one.name}: {one.lately:,}{'+' if one.lately >= COUNTED else ''} partitions rejected in the last hour"
-            says += f"; {one.wrong:,} failed or rejected in total" if one.wrong > one.lately else ""
-            mend = f"redrive failures --kind {shlex.quote(one.name)}"
-            yield Trouble("partitions failing", "warning", says, one.lately, None, mend, kind=one.name)
+def _rejected(facts: OverviewFacts) -> Iterator[Trouble]:
+    for dataset in facts.datasets:
+        if dataset.lately >= MANY:
+            count = f"{dataset.lately:,}{'+' if dataset.lately >= COUNTED else ''}"
+            says = f"{dataset.name}: {count} partitions rejected in the last hour"
+            if dataset.wrong > dataset.lately:
+                says += f"; {dataset.wrong:,} failed or rejected in total"
+            fix = f"redrive failures --kind {shlex.quote(dataset.name)}"
+            yield Trouble(
+                "partitions failing", "warning", says, dataset.lately, None, fix, kind=dataset.name
+            )
 
 
-def _given_up(facts: Facts) -> Iterator[Trouble]:
+def _given_up(facts: OverviewFacts) -> Iterator[Trouble]:
     count = sum(facts.items.values())
     if count >= MANY:
         batches = ", ".join(f"{each:,} {batch}" for batch, each in list(facts.items.items())[:3])
         batches += ", …" if len(facts.items) > 3 else ""
-        says = f"Batch items: {count:,}{'+' if count >= COUNTED else ''} given up in the last hour ({batches})"
+        says = (
+            f"Batch items: {count:,}{'+' if count >= COUNTED else ''} given up in the last hour "
+            f"({batches})"
+        )
         says += "; check the items and the receiving service"
-        yield Trouble("items given up", "warning", says, count, None, "redrive batch giveups --since 1h")
+        yield Trouble(
+            "items given up", "warning", says, count, None, "redrive batch giveups --since 1h"
+        )
 
 
 def _parked(line: KindLine) -> Iterator[Trouble]:
     if line.parked is None:
         return
     says = (
-        f"{line.name}: paused after an outage, {pluralise(line.waiting, 'job')} queued ({line.parked}); "
+        f"{line.name}: paused after an outage, {pluralise(line.waiting, 'job')} queued "
+        f"({line.parked}); "
         "single jobs probe the service, and the first success resumes it"
     )
-    mend = "restore the service that these jobs call"
-    yield Trouble("parked", "critical", says, line.waiting, line.parked_since, mend, False, kind=line.name)
+    fix = "restore the service that these jobs call"
+    yield Trouble(
+        "parked", "critical", says, line.waiting, line.parked_since, fix, False, kind=line.name
+    )
 
 
-def _late(facts: Facts, line: KindLine) -> Iterator[Trouble]:
-    if not facts.alive or line.parked is not None or line.due_since is None or _age(facts, line.due_since) < GRACE:
+def _late(facts: OverviewFacts, line: KindLine) -> Iterator[Trouble]:
+    if (
+        not facts.alive
+        or line.parked is not None
+        or line.due_since is None
+        or _age(facts, line.due_since) < GRACE
+    ):
         return
-    if facts.all_say and line.name not in facts.registered:
-        says = f"{line.name}: no online worker has registered this job type; {pluralise(line.waiting, 'job')} kept and not run"
-        mend = "start a worker whose app registers this job type, or restore the old name of the command"
-        yield Trouble("unregistered", "warning", says, line.waiting, line.due_since, mend, False, kind=line.name)
+    if facts.all_report_kinds and line.name not in facts.registered:
+        says = (
+            f"{line.name}: no online worker has registered this job type; "
+            f"{pluralise(line.waiting, 'job')} kept and not run"
+        )
+        fix = (
+            "start a worker whose app registers this job type, or restore the old name of the "
+            "command"
+        )
+        yield Trouble(
+            "unregistered",
+            "warning",
+            says,
+            line.waiting,
+            line.due_since,
+            fix,
+            False,
+            kind=line.name,
+        )
         return
-    says = f"{line.name}: late; the oldest of {pluralise(line.waiting, 'queued job')} was due {_span(facts, line.due_since)} ago"
-    mend, busy = "redrive work module:app", facts.busy.get(line.name)
+    says = (
+        f"{line.name}: late; the oldest of {pluralise(line.waiting, 'queued job')} was due "
+        f"{_span(facts, line.due_since)} ago"
+    )
+    fix, busy = "redrive work module:app", facts.busy.get(line.name)
     if busy is not None:
-        says += f"; {_all_busy(busy.threads)}, and the longest job has run for {_span(facts, busy.longest_since)}"
-        mend = "redrive workers list"
-    yield Trouble("late", "warning", says, line.waiting, line.due_since, mend, kind=line.name)
+        says += (
+            f"; {_all_busy(busy.threads)}, and the longest job has run for "
+            f"{_span(facts, busy.longest_since)}"
+        )
+        fix = "redrive workers list"
+    yield Trouble("late", "warning", says, line.waiting, line.due_since, fix, kind=line.name)
 
 
 def _all_busy(threads: int) -> str:
-    return "the only worker thread is busy" if threads == 1 else f"all {threads:,} worker threads are busy"
+    return (
+        "the only worker thread is busy"
+        if threads == 1
+        else f"all {threads:,} worker threads are busy"
+    )
 
 
 def _failing(line: KindLine) -> Iterator[Trouble]:
     if not (line.dead or line.retry_wait):
-        return  # it is over: nothing of it is left
-    mend = f"redrive failures --kind {shlex.quote(line.name)}"
+        return  # No failed job is left.
+    fix = f"redrive failures --kind {shlex.quote(line.name)}"
     if line.died.many and line.dead:
         new = pluralise(line.died.hour, "new dead letter")
         says = f"{line.name}: {new} {_trend(line.died)}; {line.dead:,} waiting for a decision"
-        yield Trouble("dead letters growing", "warning", says, line.died.hour, line.died.since, mend, about=True, kind=line.name)
+        yield Trouble(
+            "dead letters growing",
+            "warning",
+            says,
+            line.died.hour,
+            line.died.since,
+            fix,
+            about=True,
+            kind=line.name,
+        )
     elif line.failed.many:
         says = f"{line.name}: {pluralise(line.failed.hour, 'failed attempt')} {_trend(line.failed)}"
-        yield Trouble("failing", "warning", says, line.failed.hour, line.failed.since, mend, about=True, kind=line.name)
+        yield Trouble(
+            "failing",
+            "warning",
+            says,
+            line.failed.hour,
+            line.failed.since,
+            fix,
+            about=True,
+            kind=line.name,
+        )
 
 
 def _trend(trend: Trend) -> str:
@@ -175,14 +262,15 @@ def _trend(trend: Trend) -> str:
     return f"in the last hour (average before: {trend.before:.3g}/h), {direction}"
 
 
-def _age(facts: Facts, moment: datetime) -> float:
-    return (facts.now - moment) / timedelta(seconds=1)
+def _age(facts: OverviewFacts, time: datetime) -> float:
+    return (facts.now - time) / timedelta(seconds=1)
 
 
-def _span(facts: Facts, moment: datetime) -> str:
-    return format_duration(round(_age(facts, moment)))
+def _span(facts: OverviewFacts, time: datetime) -> str:
+    return format_duration(round(_age(facts, time)))
 
 
-def _named(lines: list[KindLine]) -> str:
-    most = sorted(lines, key=lambda line: -line.waiting)
-    return ", ".join(f"{line.waiting:,} {line.name}" for line in most[:3]) + (", …" if len(most) > 3 else "")
+def _largest(lines: list[KindLine]) -> str:
+    largest = sorted(lines, key=lambda line: -line.waiting)
+    names = ", ".join(f"{line.waiting:,} {line.name}" for line in largest[:3])
+    return names + (", …" if len(largest) > 3 else "")

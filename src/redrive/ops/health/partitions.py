@@ -1,123 +1,202 @@
-"""Problems of partitions: wrong counts, paused sources, partitions that gave up, missing raw data."""
+"""Problems of partitions: wrong counts, paused sources, partitions that gave up, and raw data."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from datetime import timedelta
-from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
 
 from ...core.text import pluralise
 from ...errors import StorageError
-from ..partitions.datasets import extractions, label
-from ..partitions.lost import missing, side_by_side
+from ...ledger.db.partition_tables import partition, work
+from ...partitions.key import Partition
+from ...partitions.queries import Register
+from ...partitions.raw.layout import MANIFEST, encoded
+from ..partitions.datasets import label
 from ..partitions.overview import paused_by
-from ..target.target import ledger_of
+from ..partitions.raw_data import find_damage, look_at_all
+from ..target import extractions, ledger_of
 from .finding import Finding
 
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger
     from ...partitions.datasets.definition import Extraction
-    from ...partitions.key import Partition
-    from ..target.target import Operated
+    from ...storage.store import Store
+    from ..target import Operated
 
 GRACE = timedelta(seconds=60)
-"""For which what is overdue may be so: workers look now and then."""
-LOOKED = 50
-"""Current runs that are checked from either end of each dataset: checking millions would take hours."""
-NAMED = 3
-"""Partitions that a finding names."""
+"""Time that a lease may be expired, because workers check only now and then."""
+MAX_CHECKED_RUNS = 50
+"""Current runs that are checked from either end of each dataset. Checking millions takes hours."""
+MAX_NAMED = 3
+"""Partitions or datasets that a finding names."""
+MAX_LISTED_FILES = 5000
+"""Files of a source that are listed. Listing millions takes hours."""
+ENDED = ("rejected", "late", "lost", "returned")
+"""States of runs that write no manifest any more."""
+_RUN = re.compile(r"(?P<folder>.*/logical_date=[^/]+/run_id=(?P<run>[^/]+))/(?P<name>[^/]+)")
 
 
-def rollups(ledger: Ledger, /) -> Iterator[Finding]:
-    """The calendar against the rows."""
-    from ...partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+def check_ledger(ledger: Ledger, /) -> Iterator[Finding]:
+    """Find problems that the ledger shows."""
+    checks = (_wrong_counts, _paused_sources, _expired_leases, _given_up)
+    return chain.from_iterable(check(ledger) for check in checks)
 
+
+def check_raw_data(app: Operated, /) -> Iterator[Finding]:
+    """Find problems of the raw data of an app. A bare ledger has no stores."""
+    for extraction in extractions(app):
+        yield from _damaged_runs(ledger_of(app), extraction)
+    yield from _orphan_runs(app)
+
+
+def _wrong_counts(ledger: Ledger) -> Iterator[Finding]:
     wrong = Register(ledger).imbalance()
     if wrong:
         says = f"Calendar: its counts do not match the partitions ({'; '.join(wrong[:5])})"
-        mend = "find the program that wrote to these tables without Redrive, and compare with a backup"
-        yield Finding("calendar", "critical", says, len(wrong), None, mend, False)
+        fix = (
+            "find the program that wrote to these tables without Redrive, and compare with a backup"
+        )
+        yield Finding("calendar", "critical", says, len(wrong), None, fix, False)
 
 
-def paused(ledger: Ledger, /) -> Iterator[Finding]:
-    """Sources whose partitions are not started."""
-    from ...partitions.queries import Register  # noqa: PLC0415  # the same
+def _paused_sources(ledger: Ledger) -> Iterator[Finding]:
+    for source in Register(ledger).sources():
+        if source.paused:
+            pause = f"{paused_by(source.until, source.actor or '')} ({source.because})"
+            fix = (
+                f'redrive state unpause {shlex.quote(source.source)} --whole-source --because "..."'
+            )
+            yield Finding(
+                "source paused", "warning", f"Source {source.source}: paused {pause}", 1, None, fix
+            )
 
-    for one in Register(ledger).sources():
-        if one.paused:
-            says = f"Source {one.source}: paused {paused_by(one.until, one.actor or '')} ({one.because})"
-            mend = f'redrive state unpause {shlex.quote(one.source)} --whole-source --because "..."'
-            yield Finding("source paused", "warning", says, 1, None, mend)
 
-
-def leases(ledger: Ledger, /) -> Iterator[Finding]:
-    """Extractions with an expired lease that no worker recovered."""
-    from sqlalchemy import func, select  # noqa: PLC0415  # the same
-
-    from ...ledger.db.partition_tables import work  # noqa: PLC0415
-
-    over = ledger.now() - GRACE
+def _expired_leases(ledger: Ledger) -> Iterator[Finding]:
+    expired = work.c.lease_until < ledger.now() - GRACE
     with ledger.reading() as connection:
-        query = select(func.count(), func.min(work.c.lease_until)).where(work.c.lease_until < over)
-        many, since = connection.execute(query).one()
-    if many:
-        says = f"Extractions: {many:,} with an expired lease; no worker is checking this ledger"
-        yield Finding("dangling extractions", "critical", says, many, since, "redrive work module:app", False)
+        query = select(func.count(), func.min(work.c.lease_until)).where(expired)
+        count, since = connection.execute(query).one()
+    if count:
+        says = f"Extractions: {count:,} with an expired lease; no worker is checking this ledger"
+        yield Finding(
+            "dangling extractions", "critical", says, count, since, "redrive work module:app", False
+        )
 
 
-def given_up(ledger: Ledger, /) -> Iterator[Finding]:
-    """Partitions that gave up: no worker retries them until a person does."""
-    from ...partitions.queries import Register  # noqa: PLC0415  # the same
-
-    counts = {label(*name): shades.get("terminal", 0) for name, shades in Register(ledger).counts().items()}
-    most = sorted((pair for pair in counts.items() if pair[1]), key=lambda pair: -pair[1])
-    if most:
-        named = ", ".join(f"{count:,} {name}" for name, count in most[:NAMED]) + (", …" if len(most) > NAMED else "")
-        many = sum(count for _, count in most)
-        says = f"Partitions: {many:,} gave up ({named}) and {'is' if many == 1 else 'are'} not retried"
-        yield Finding("partitions given up", "warning", says, many, None, "redrive state failures --terminal")
-
-
-def lost(app: Operated, /) -> Iterator[Finding]:
-    """Current runs whose raw data is missing or has another size. Nothing for a bare ledger, which has no stores."""
-    for extraction in extractions(app):
-        chosen = _in_force(ledger_of(app), *extraction.terms.dataset)
-        try:
-            said = side_by_side(partial(_missing, extraction), chosen)
-        except StorageError as problem:
-            says = f"{extraction.name}: raw data cannot be checked ({problem})"
-            yield Finding("raw data", "warning", says, 1, None, "redrive storage check", False)
-            continue
-        gone = [str(one) for (one, _), says in zip(chosen, said, strict=True) if says is not None]
-        if gone:
-            some = ", ".join(gone[:NAMED]) + (", …" if len(gone) > NAMED else "")
-            checked = pluralise(len(chosen), "checked run")
-            says = f"{extraction.name}: raw data missing or changed in {len(gone):,} of {checked} ({some})"
-            every = f"redrive state inspect {shlex.quote(extraction.name)} --lost"
-            mend = f'redrive state reprocess {shlex.quote(gone[0])} --because "..."' if len(gone) == 1 else every
-            yield Finding("raw data", "critical", says, len(gone), None, mend)
+def _given_up(ledger: Ledger) -> Iterator[Finding]:
+    states = Register(ledger).counts()
+    counts = {label(*dataset): shades.get("terminal", 0) for dataset, shades in states.items()}
+    counts = {name: count for name, count in counts.items() if count}
+    if counts:
+        largest = sorted(counts.items(), key=lambda pair: -pair[1])
+        names = _first([f"{count:,} {name}" for name, count in largest])
+        total = sum(counts.values())
+        says = (
+            f"Partitions: {total:,} gave up ({names}) and {'is' if total == 1 else 'are'} not "
+            "retried"
+        )
+        yield Finding(
+            "partitions given up", "warning", says, total, None, "redrive state failures --terminal"
+        )
 
 
-def _missing(extraction: Extraction, one: tuple[Partition, str]) -> str | None:
-    return missing(extraction, *one)
+def _damaged_runs(ledger: Ledger, extraction: Extraction) -> Iterator[Finding]:
+    """Find current runs whose raw data is missing or has another size."""
+    runs = _current_runs(ledger, *extraction.terms.dataset)
+    try:
+        damages = look_at_all(lambda run: find_damage(extraction, *run), runs)
+    except StorageError as problem:
+        says = f"{extraction.name}: raw data cannot be checked ({problem})"
+        yield Finding("raw data", "warning", says, 1, None, "redrive storage check", False)
+        return
+    pairs = zip(runs, damages, strict=True)
+    damaged = [str(key) for (key, _), damage in pairs if damage is not None]
+    if damaged:
+        checked = pluralise(len(runs), "checked run")
+        summary = f"raw data missing or changed in {len(damaged):,} of {checked}"
+        fix = f"redrive state inspect {shlex.quote(extraction.name)} --lost"
+        if len(damaged) == 1:
+            fix = f'redrive state reprocess {shlex.quote(damaged[0])} --because "..."'
+        says = f"{extraction.name}: {summary} ({_first(damaged)})"
+        yield Finding("raw data", "critical", says, len(damaged), None, fix)
 
 
-def _in_force(ledger: Ledger, source: str, query: str) -> list[tuple[Partition, str]]:
-    """The oldest of them, which rules for old files take first, and the newest."""
-    from sqlalchemy import select  # noqa: PLC0415  # the same
-
-    from ...ledger.db.partition_tables import partition  # noqa: PLC0415
-    from ...partitions.key import Partition  # noqa: PLC0415
-
+def _current_runs(ledger: Ledger, source: str, query: str) -> list[tuple[Partition, str]]:
+    """Return the oldest current runs, which rules for old files delete first, and the newest."""
     of = partition.c
-    query_ = select(of.source, of.customer_id, of.query_name, of.logical_date, of.current_raw_id).where(
+    columns = (of.source, of.customer_id, of.query_name, of.logical_date, of.current_raw_id)
+    current = select(*columns).where(
         of.source == source, of.query_name == query, of.current_raw_id.is_not(None)
     )
-    found: dict[Partition, str] = {}
+    runs: dict[Partition, str] = {}
     with ledger.reading() as connection:
         for order in (of.logical_date, of.logical_date.desc()):
-            for row in connection.execute(query_.order_by(order).limit(LOOKED)):
-                found[Partition(*row[:4])] = row[4]
-    return list(found.items())
+            for row in connection.execute(current.order_by(order).limit(MAX_CHECKED_RUNS)):
+                runs[Partition(*row[:4])] = row[4]
+    return list(runs.items())
+
+
+def _orphan_runs(app: Operated) -> Iterator[Finding]:
+    """Find runs in stores that the ledger does not know, or that ended without a manifest."""
+    checked: set[tuple[int, str, str]] = set()
+    for extraction in extractions(app):
+        source = extraction.terms.source
+        try:
+            store = extraction.store()
+            # Each call makes another store object, so the backend identifies it.
+            place = (id(store.backend), store.root_path, source)
+            if place not in checked:
+                checked.add(place)
+                yield from _orphans_of(store, source, ledger_of(app))
+        except StorageError:
+            continue  # `_damaged_runs` reports it.
+
+
+def _orphans_of(store: Store, source: str, ledger: Ledger) -> Iterator[Finding]:
+    folders = _run_folders(store, source)
+    # Read after the files were listed, so that a run that has begun since is known.
+    states = Register(ledger).states(sorted({run for run, _ in folders.values()}))
+    unknown = sorted(folder for folder, (run, _) in folders.items() if run not in states)
+    # An accepted run without a manifest is damaged, which is reported as such.
+    ended = [
+        folder for folder, (run, whole) in folders.items() if not whole and states.get(run) in ENDED
+    ]
+    half = sorted(folder for folder in ended if not store.exists(f"{folder}/{MANIFEST}"))
+    where = f"of {pluralise(len(folders), 'run')} in {store.name} of source {source}"
+    if unknown:
+        verb = "is" if len(unknown) == 1 else "are"
+        says = (
+            f"Raw data: {len(unknown):,} {where} {verb} unknown to this ledger, such as "
+            f"{unknown[0]}; "
+            "they belong to another ledger, or are newer than the backup that was restored"
+        )
+        fix = "delete their folders if no other ledger uses them"
+        yield Finding("orphan runs", "warning", says, len(unknown), None, fix, False)
+    if half:
+        verb = "has" if len(half) == 1 else "have"
+        says = (
+            f"Raw data: {len(half):,} {where} {verb} no manifest, such as {half[0]}; the "
+            "extraction failed or was killed"
+        )
+        fix = "delete their folders to free the space; they are not read or written again"
+        yield Finding("half runs", "warning", says, len(half), None, fix, False)
+
+
+def _run_folders(store: Store, source: str) -> dict[str, tuple[str, bool]]:
+    """Return the run of each folder, and whether its manifest was listed."""
+    folders: dict[str, tuple[str, bool]] = {}
+    for path in islice(store.files(encoded(source)), MAX_LISTED_FILES):
+        if match := _RUN.fullmatch(path):
+            _, whole = folders.get(match["folder"], ("", False))
+            folders[match["folder"]] = match["run"], whole or match["name"] == MANIFEST
+    return folders
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(names[:MAX_NAMED]) + (", …" if len(names) > MAX_NAMED else "")

@@ -1,4 +1,4 @@
-"""Standing: how the jobs of one kind stand, at a glance."""
+"""The state of one job type in an overview."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from .trend import Trend
 
 @dataclass(frozen=True, slots=True)
 class KindLine:
-    """The jobs of one kind: of a command, or of a handler of events."""
+    """The jobs of one type: of a command, or of a handler of events."""
 
     name: str
     waiting: int
     due_since: datetime | None
-    """Since when the oldest one is due; None: none is."""
+    """Due time of the oldest job that is due. None: none is."""
     next_due: datetime | None
-    """When the first falls due, where none is yet."""
+    """Due time of the first job, if none is due yet."""
     running: int
     retry_wait: int
-    """Of those that wait, for another attempt; where `retry_more`, that many at least."""
+    """Queued jobs that are retries. With `retry_more`: at least that many."""
     retry_more: bool
     dead: int
-    """Pending dead letters, blocked ones included."""
+    """Dead letters without a decision, blocked ones included."""
     blocked: int
     failed: Trend
-    """Attempts that failed."""
+    """Failed attempts over time."""
     died: Trend
-    """Dead letters that came."""
+    """New dead letters over time."""
     parked: str | None
-    """Why it is not handed out for now; None: it is."""
+    """Why it is paused after an outage. None: it is not."""
     parked_since: datetime | None
     workers: int
-    """Living ones that take it."""
+    """Number of online workers that run it."""
     done: int
     submitted: int

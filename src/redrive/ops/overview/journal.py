@@ -1,4 +1,4 @@
-"""The journal, as the ledger's own rows have it: what happened last, to any job or partition; and on from there."""
+"""The journal of a ledger: what happened last to jobs and partitions, read from their rows."""
 
 from __future__ import annotations
 
@@ -7,43 +7,41 @@ from collections import deque
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from ...journal.redaction import redact, redact_text
-from ..partitions.datasets import label, meaning
-from ..target.imported import meant
-
-if TYPE_CHECKING:
-    from ...ledger.ledger import Ledger
-    from ...ledger.queries.journal import JournalEntry
-    from ...partitions.store.overview import Troubled
+from ...ledger.ledger import Ledger
+from ...ledger.queries.journal import EVENTS, JournalEntry, tail
+from ...partitions.store.overview import Troubled, troubled
+from ..partitions.datasets import label, parse_label
+from ..user_code import meant
 
 OVERLAP = timedelta(seconds=5)
-"""What was written in a transaction that ended later than another's may be older than what was read already."""
-KNOWN = 10_000
-"""What was read is remembered so far back."""
-MOST = 500
-"""In one look."""
+"""Records of a transaction that ends late may be older than records that were already read."""
+MAX_REMEMBERED = 10_000
+"""Ids of records that a tail remembers, so that it returns each once."""
+MAX_READ = 500
+"""Records of one read."""
 REJECTED = "rejected"
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that happened to a job or a partition, or that somebody decided; without secrets."""
+    """An event of a job or a partition, or a decision of an operator, without secrets."""
 
     id: str
     at: datetime
     event: str
-    """submitted, failed, lost, returned, done, dead; of a partition rejected; or what was decided, such as dead.replay."""
+    """submitted, failed, lost, returned, done or dead. Of a partition: rejected. Or a decision,
+    such as dead.replay."""
     kind: str | None
-    """Of a partition: its dataset, such as crm/orders."""
+    """Job type, or dataset of a partition such as crm/orders."""
     key: str | None
-    """Of a partition: its name."""
+    """Job key, or name of a partition."""
     job_id: int | None
     attempt: int | None
     worker: str | None
     seconds: float | None
-    """How long the attempt took."""
+    """Duration of the attempt."""
     reason: str | None
     error: str | None
     ids: Mapping[str, str]
@@ -53,56 +51,77 @@ class Happening:
 
 
 def journal(
-    ledger: Ledger, /, *, kind: str | None = None, events: Collection[str] = (), since: datetime | None = None, limit: int = 100
+    ledger: Ledger,
+    /,
+    *,
+    kind: str | None = None,
+    events: Collection[str] = (),
+    since: datetime | None = None,
+    limit: int = 100,
 ) -> list[Happening]:
-    """The last so many, the newest first. Of partitions what was rejected, and is not mended yet."""
-    from ...ledger.queries.journal import EVENTS, tail  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ...partitions.store.overview import troubled  # noqa: PLC0415  # the same
-
+    """Return the last records, newest first. Of partitions: rejections that are not fixed yet."""
     known = sorted((*EVENTS, REJECTED))
     for name in events:
         if name not in known:
             raise ValueError(f"no event {name!r}: {', '.join(known)}{meant(name, known)}")
-    asked, most = frozenset(events), min(limit, MOST)
-    found: list[Happening] = []
+    names, limit = frozenset(events), min(limit, MAX_READ)
+    records: list[Happening] = []
     with ledger.reading() as connection:
-        if asked != {REJECTED}:
-            others = asked - {REJECTED} or None
-            found += map(_happening, tail(connection, since=since, kind=kind, events=others, limit=most))
-        only = None if kind is None else meaning(kind)
-        if (not asked or REJECTED in asked) and (kind is None or only is not None):
-            some = troubled(connection, dataset=only, since=since, each=most)
-            found += [_rejected(one, one.verdict_at) for one in some if one.verdict_at and one.last_verdict == REJECTED]
-    return sorted(found, key=lambda one: (one.at, one.id), reverse=True)[:most]
+        if names != {REJECTED}:
+            job_events = names - {REJECTED} or None
+            records += map(
+                _record, tail(connection, since=since, kind=kind, events=job_events, limit=limit)
+            )
+        dataset = None if kind is None else parse_label(kind)
+        if (not names or REJECTED in names) and (kind is None or dataset is not None):
+            rows = troubled(connection, dataset=dataset, since=since, each=limit)
+            rejected = [row for row in rows if row.last_verdict == REJECTED]
+            records += [_rejection(row, row.verdict_at) for row in rejected if row.verdict_at]
+    return sorted(records, key=lambda record: (record.at, record.id), reverse=True)[:limit]
 
 
 class Tail:
-    """Reads on: each look gives what has come since the one before, the oldest first. Belongs to one thread."""
+    """Follows the records: each `look` returns the new ones, oldest first.
 
-    def __init__(self, ledger: Ledger, /, *, kind: str | None = None, events: Collection[str] = (), limit: int = 20) -> None:
-        """limit: how many of those before now the first look gives."""
+    Belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        /,
+        *,
+        kind: str | None = None,
+        events: Collection[str] = (),
+        limit: int = 20,
+    ) -> None:
+        """Start now.
+
+        `limit` is the maximum number of earlier records that the first look returns.
+        """
         self._ledger, self._kind, self._events, self._limit = ledger, kind, events, limit
-        self._known: deque[str] = deque(maxlen=KNOWN)
+        self._known: deque[str] = deque(maxlen=MAX_REMEMBERED)
         self._since: datetime | None = None
 
     def look(self) -> list[Happening]:
-        """What is new."""
+        """Return the new records."""
         if self._since is None:
-            return self._first()
-        found = self._read(self._since, MOST)
+            return self._first_look()
+        records = self._read(self._since, MAX_READ)
         known = set(self._known)
-        fresh = [one for one in reversed(found) if one.id not in known]
-        self._known.extend(one.id for one in fresh)
-        if found:
-            self._since = max(self._since, found[0].at - OVERLAP)
-        return fresh
+        new = [record for record in reversed(records) if record.id not in known]
+        self._known.extend(record.id for record in new)
+        if records:
+            self._since = max(self._since, records[0].at - OVERLAP)
+        return new
 
-    def _first(self) -> list[Happening]:
+    def _first_look(self) -> list[Happening]:
         since = self._ledger.now() - OVERLAP
-        before = self._read(None, MOST)
-        self._known.extend(one.id for one in before if one.at >= since)  # those before the ones that were asked for, too
+        records = self._read(None, MAX_READ)
+        # Also remember recent records beyond the limit, so that the next look does not return them.
+        self._known.extend(record.id for record in records if record.at >= since)
         self._since = since
-        return before[: self._limit][::-1]
+        return records[: self._limit][::-1]
 
     def _read(self, since: datetime | None, limit: int) -> list[Happening]:
         return journal(self._ledger, kind=self._kind, events=self._events, since=since, limit=limit)
@@ -112,20 +131,41 @@ class Tail:
             yield self.look()
 
 
-def _happening(one: JournalEntry) -> Happening:
-    took = None if one.started_at is None else max(0.0, (one.at - one.started_at).total_seconds())
+def _record(row: JournalEntry) -> Happening:
+    started = row.started_at
     return Happening(
-        id=one.id, at=one.at, event=one.event, kind=one.kind, key=one.key, job_id=one.job_id, attempt=one.attempt,
-        worker=one.worker, seconds=took, reason=None if one.reason is None else redact_text(one.reason),
-        error=None if one.error is None else redact_text(one.error), ids=redact(json.loads(one.ids) if one.ids else {}),
-        dead_id=one.dead_id, actor=one.actor,
-    )  # fmt: skip
+        id=row.id,
+        at=row.at,
+        event=row.event,
+        kind=row.kind,
+        key=row.key,
+        job_id=row.job_id,
+        attempt=row.attempt,
+        worker=row.worker,
+        seconds=None if started is None else max(0.0, (row.at - started).total_seconds()),
+        reason=None if row.reason is None else redact_text(row.reason),
+        error=None if row.error is None else redact_text(row.error),
+        ids=redact(json.loads(row.ids) if row.ids else {}),
+        dead_id=row.dead_id,
+        actor=row.actor,
+    )
 
 
-def _rejected(one: Troubled, at: datetime) -> Happening:
-    said = (one.error or "").strip()
+def _rejection(row: Troubled, at: datetime) -> Happening:
+    error = (row.error or "").strip()
     return Happening(
-        id=f"partition {one.id} {one.attempt_count}", at=at, event=REJECTED, kind=label(*one.dataset), key=str(one.partition),
-        job_id=None, attempt=one.attempt_count, worker=None, seconds=None, reason=one.reason,
-        error=redact_text(said) if said else None, ids={}, dead_id=None, actor=None,
-    )  # fmt: skip
+        id=f"partition {row.id} {row.attempt_count}",
+        at=at,
+        event=REJECTED,
+        kind=label(*row.dataset),
+        key=str(row.partition),
+        job_id=None,
+        attempt=row.attempt_count,
+        worker=None,
+        seconds=None,
+        reason=row.reason,
+        error=redact_text(error) if error else None,
+        ids={},
+        dead_id=None,
+        actor=None,
+    )

@@ -1,4 +1,7 @@
-"""Overview: what an operator sees first. Is anything wrong, since when, is it growing; at a cost that does not grow."""
+"""Overview: the problems, since when, and whether they grow.
+
+Its cost does not grow with the ledger.
+"""
 
 from __future__ import annotations
 
@@ -9,63 +12,69 @@ from typing import TYPE_CHECKING
 
 from ...core.text import pluralise
 from ...journal.redaction import redact_text
+from ...ledger.jobs import workers
+from ...ledger.model import Tally
+from ...ledger.queries import overview as stored
+from ...ledger.stats import counters, failures
+from ...ledger.stats.failure_groups import slot_of
+from ...messages.queries import latest_by_source
 from ..defaults import QUIET
-from ..health import overview_rules
 from ..health.finding import Severity
-from ..health.overview_rules import GRACE, Busy, Trouble
-from ..health.presence import nobody
+from ..health.overview_rules import GRACE, Busy, OverviewFacts, Trouble, find_problems
 from ..partitions.overview import COUNTED, DatasetLine, dataset_lines, partitioned
+from ..workers import describe_missing
 from .job_types import KindLine
 from .trend import HOURS, trend
 
 if TYPE_CHECKING:
     from ...ledger.jobs.workers import Worker
     from ...ledger.ledger import Ledger
-    from ...ledger.model import Tally
     from ...ledger.queries.overview import LeasedJob
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-HELD = 500
-"""Running jobs that are looked at to see whether a worker has a free thread."""
+MAX_RUNNING = 500
+"""Running jobs that are read to see whether a worker has a free thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """Where events come from."""
+    """A source of events."""
 
     name: str
     received_at: datetime
-    """When the last one came."""
+    """When the last event was received."""
     lag: float | None
-    """Seconds from when it happened to when it came; None: it does not say."""
+    """Seconds from the time of the last event to its receipt. None: the event has no time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The whole ledger at one moment."""
+    """The state of a ledger at one time."""
 
     url: str
     now: datetime
-    """By the database's clock."""
+    """Time of the database's clock."""
     alive: int
-    """Workers."""
+    """Number of online workers."""
     seen_at: datetime | None
-    """When any worker was last seen."""
+    """Last heartbeat of any worker."""
     kinds: tuple[KindLine, ...]
-    """Those with something wrong first."""
+    """Job types with problems come first."""
     sources: tuple[SourceLine, ...]
     datasets: tuple[DatasetLine, ...]
-    """Of partitions; those with something wrong first."""
+    """Datasets with problems come first."""
     extracting: int
-    """Partitions that are being extracted or judged."""
+    """Number of running partitions."""
     findings: tuple[Trouble, ...]
     sentence: str
-    """The balance in one line."""
+    """The balance of all jobs in one line."""
 
     @property
     def severity(self) -> Severity | None:
         """The highest severity; None: no problem was found."""
-        return min((one.severity for one in self.findings), default=None)  # critical before warning, by their letters
+        return min(
+            (finding.severity for finding in self.findings), default=None
+        )  # "critical" sorts first.
 
     @property
     def says(self) -> str:
@@ -74,127 +83,150 @@ class Overview:
             running = sum(kind.running for kind in self.kinds)
             busy = [pluralise(running, "job")] if running else []
             busy += [pluralise(self.extracting, "partition")] if self.extracting else []
-            online = f"{pluralise(self.alive, 'worker')} online; {' and '.join(busy) or 'nothing'} running"
+            online = (
+                f"{pluralise(self.alive, 'worker')} online; {' and '.join(busy) or 'nothing'} "
+                "running"
+            )
             if self.findings:
                 return online
             dead = sum(kind.dead for kind in self.kinds)
             given_up = sum(line.terminal for line in self.datasets)
             waiting = [pluralise(dead, "dead letter")] if dead else []
             waiting += [pluralise(given_up, "given-up partition")] if given_up else []
-            if waiting:  # `redrive doctor` counts them as a problem
+            if waiting:  # `redrive doctor` reports them as a problem.
                 return f"No new problems; {' and '.join(waiting)} waiting for a decision. {online}"
             return f"No problems found. {online}"
-        return nobody(self.seen_at, self.now)
+        return describe_missing(self.seen_at, self.now)
 
 
 def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> Overview:
-    """How it stands now. Reads counts that are kept and ends of indexes, never the jobs themselves.
+    """Return the state of a ledger. It reads counters and ends of indexes, never all jobs.
 
     Args:
-        ledger: To read from.
+        ledger: The ledger.
         quiet: Seconds without a heartbeat after which a worker is offline.
         busy: Also read whether all threads are busy, if jobs are late.
     """
-    from ...ledger.jobs import workers  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ...ledger.queries import overview as stored  # noqa: PLC0415  # the same
-    from ...ledger.stats import counters, failures  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-    from ...ledger.stats.failure_groups import slot_of  # noqa: PLC0415  # the same
-    from ...messages.queries import latest_by_source  # noqa: PLC0415  # the same
-
     now = ledger.now()
     slot = slot_of(now)
+    grace = timedelta(seconds=GRACE)
     with ledger.reading() as connection:
         tallies = counters.counts(connection)
         waits = stored.queues(connection, [kind for kind, tally in tallies.items() if tally.ready])
         failed = failures.hours_by_kind(connection, sorted(tallies), slot, HOURS)
         blocked, parked, firsts = failures.by_kind(connection, now - DAY)
-        seen = workers.list_workers(connection)
+        known_workers = workers.list_workers(connection)
         stuck = stored.read_stuck(
-            connection, expired_before=now - timedelta(seconds=GRACE), given_up_since=now - HOUR, most=COUNTED
+            connection, expired_before=now - grace, given_up_since=now - HOUR, most=COUNTED
         )
         sources = latest_by_source(connection)
-        data = partitioned(connection, now, timedelta(seconds=GRACE))
+        data = partitioned(connection, now, grace)
         datasets = dataset_lines(connection, now)
-        due = now - timedelta(seconds=GRACE)
-        late = [kind for kind, one in waits.items() if one.oldest_due is not None and one.oldest_due <= due]
-        held = stored.leased_jobs(connection, HELD) if late and busy else []
-    alive = [one for one in seen if one.ended_at is None and one.seen_at >= now - timedelta(seconds=quiet)]
-    registered = {kind for one in alive for kind in one.info.get("kinds", ())}
-    lines = []
+        due = {kind: wait.oldest_due for kind, wait in waits.items() if wait.oldest_due is not None}
+        late = [kind for kind, since in due.items() if since <= now - grace]
+        running = stored.leased_jobs(connection, MAX_RUNNING) if late and busy else []
+    silent_before = now - timedelta(seconds=quiet)
+    online = [
+        each for each in known_workers if each.ended_at is None and each.seen_at >= silent_before
+    ]
+    seen_at = max((worker.seen_at for worker in known_workers), default=None)
+    lines: list[KindLine] = []
     for name in sorted(tallies.keys() | failed.keys()):
-        wait, (why, since) = waits.get(name), parked.get(name, (None, None))
-        first = None if wait is None else wait.oldest_due
-        counted = failed.get(name, [])
-        tally = tallies.get(name)
-        lines.append(
-            KindLine(
-                name=name,
-                waiting=0 if tally is None else tally.ready,
-                due_since=first if first is not None and first <= now else None,
-                next_due=first if first is not None and first > now else None,
-                running=0 if tally is None else tally.leased,
-                retry_wait=0 if wait is None else min(wait.tried, stored.MAX_COUNTED_RETRIES),
-                retry_more=wait is not None and wait.tried > stored.MAX_COUNTED_RETRIES,
-                dead=0 if tally is None else tally.dead,
-                blocked=blocked.get(name, 0),
-                failed=trend([(one.first, one.last, one.tries) for one in counted], slot, first=firsts.get(name)),
-                died=trend([(one.first, one.last, one.died) for one in counted], slot, first=firsts.get(name)),
-                parked=why,
-                parked_since=since,
-                workers=sum(name in one.info.get("kinds", (name,)) for one in alive),
-                done=0 if tally is None else tally.done + tally.pruned,
-                submitted=0 if tally is None else tally.submitted,
-            )
+        tally, since = tallies.get(name, Tally()), due.get(name)
+        retrying = waits[name].tried if name in waits else 0
+        reason, parked_since = parked.get(name, (None, None))
+        hours, first = failed.get(name, []), firsts.get(name)
+        line = KindLine(
+            name=name,
+            waiting=tally.ready,
+            due_since=since if since is not None and since <= now else None,
+            next_due=since if since is not None and since > now else None,
+            running=tally.leased,
+            retry_wait=min(retrying, stored.MAX_COUNTED_RETRIES),
+            retry_more=retrying > stored.MAX_COUNTED_RETRIES,
+            dead=tally.dead,
+            blocked=blocked.get(name, 0),
+            failed=trend(
+                [(each.first, each.last, each.tries) for each in hours], slot, first=first
+            ),
+            died=trend([(each.first, each.last, each.died) for each in hours], slot, first=first),
+            parked=reason,
+            parked_since=parked_since,
+            workers=sum(_takes(worker, name) for worker in online),
+            done=tally.done + tally.pruned,
+            submitted=tally.submitted,
         )
-    last = max((one.seen_at for one in seen), default=None)
-    facts = overview_rules.Facts(
-        now,
-        len(alive),
-        last,
-        tuple(lines),
-        stuck.leases,
-        all("kinds" in one.info for one in alive),
-        registered,
-        data.late,
-        data.paused,
-        datasets,
-        failing(alive),
-        quiet,
-        _busy(late, alive, held),
-        stuck.items,
+        lines.append(line)
+    problems = find_problems(
+        OverviewFacts(
+            now=now,
+            alive=len(online),
+            seen_at=seen_at,
+            kinds=tuple(lines),
+            expired=stuck.leases,
+            all_report_kinds=all("kinds" in worker.info for worker in online),
+            registered={kind for worker in online for kind in worker.info.get("kinds", ())},
+            late=data.late,
+            paused=data.paused,
+            datasets=datasets,
+            failing=failing_tasks(online),
+            quiet=quiet,
+            busy=_busy_kinds(late, online, running),
+            items=stuck.items,
+        )
     )
-    found = tuple(overview_rules.found(facts))
-    wrong = {one.kind for one in found if one.kind is not None}
-    lines.sort(key=lambda line: (line.name not in wrong, not (line.failed.hour or line.dead), line.name))
+    troubled = {problem.kind for problem in problems}
+    lines.sort(
+        key=lambda line: (line.name not in troubled, not (line.failed.hour or line.dead), line.name)
+    )
     return Overview(
-        url=redact_text(ledger.url), now=now, alive=len(alive), seen_at=last, kinds=tuple(lines),
-        sources=tuple(SourceLine(one.source, one.received_at, _lag(one.at, one.received_at)) for one in sources),
-        datasets=datasets, extracting=data.running, findings=found, sentence=_sentence(tallies),
-    )  # fmt: skip
+        url=redact_text(ledger.url),
+        now=now,
+        alive=len(online),
+        seen_at=seen_at,
+        kinds=tuple(lines),
+        sources=tuple(
+            SourceLine(source.source, source.received_at, _lag(source.at, source.received_at))
+            for source in sources
+        ),
+        datasets=datasets,
+        extracting=data.running,
+        findings=tuple(problems),
+        sentence=_balance(tallies),
+    )
 
 
-def failing(alive: Iterable[Worker], /) -> dict[str, tuple[str, list[str]]]:
-    """What living workers cannot do beside jobs, such as to read a source: the error, and the workers."""
-    found: dict[str, tuple[str, list[str]]] = {}
-    for one in alive:
-        for chore, why in one.info.get("failing", {}).items():
-            found.setdefault(chore, (why, []))[1].append(one.name)
-    return found
+def failing_tasks(online: Iterable[Worker], /) -> dict[str, tuple[str, list[str]]]:
+    """Return failing tasks of workers, such as reading a source: the error, and the workers."""
+    failing: dict[str, tuple[str, list[str]]] = {}
+    for worker in online:
+        for task, error in worker.info.get("failing", {}).items():
+            failing.setdefault(task, (error, []))[1].append(worker.name)
+    return failing
 
 
-def _busy(kinds: Iterable[str], alive: Sequence[Worker], held: Sequence[LeasedJob]) -> dict[str, Busy]:
-    """Job types whose online workers all run as many jobs as they have threads."""
+def _takes(worker: Worker, kind: str) -> bool:
+    """Return whether a worker runs this job type. An old worker does not report its job types."""
+    return kind in worker.info.get("kinds", (kind,))
+
+
+def _busy_kinds(
+    kinds: Iterable[str], online: Sequence[Worker], running: Sequence[LeasedJob]
+) -> dict[str, Busy]:
+    """Return the job types whose online workers all run as many jobs as they have threads."""
     started: dict[str, list[datetime]] = {}
-    for one in held:
-        if one.started_at is not None:
-            started.setdefault(one.worker, []).append(one.started_at)
+    for job in running:
+        if job.started_at is not None:
+            started.setdefault(job.worker, []).append(job.started_at)
     busy: dict[str, Busy] = {}
     for kind in kinds:
-        takes = [one for one in alive if kind in one.info.get("kinds", (kind,))]
-        full = all(one.info.get("threads") and len(started.get(one.name, ())) >= one.info["threads"] for one in takes)
-        if takes and full:
-            threads = sum(one.info["threads"] for one in takes)
-            busy[kind] = Busy(threads, min(at for one in takes for at in started[one.name]))
+        workers_of_kind = [worker for worker in online if _takes(worker, kind)]
+        threads = [worker.info.get("threads") or 0 for worker in workers_of_kind]
+        starts = [started.get(worker.name, []) for worker in workers_of_kind]
+        if threads and all(
+            0 < count <= len(times) for count, times in zip(threads, starts, strict=True)
+        ):
+            busy[kind] = Busy(sum(threads), min(min(times) for times in starts))
     return busy
 
 
@@ -202,10 +234,16 @@ def _lag(at: datetime | None, received_at: datetime) -> float | None:
     return None if at is None else max(0.0, (received_at - at).total_seconds())
 
 
-def _sentence(tallies: Mapping[str, Tally]) -> str:
-    def of(*names: str) -> int:
+def _balance(tallies: Mapping[str, Tally]) -> str:
+    def total(*names: str) -> int:
         return sum(getattr(tally, name) for tally in tallies.values() for name in names)
 
-    parts = {"done": of("done", "pruned"), "queued": of("ready"), "running": of("leased"), "dead": of("dead")}
-    parts["discarded or replayed"] = of("dropped")
-    return f"{of('submitted'):,} submitted = " + " + ".join(f"{count:,} {name}" for name, count in parts.items())
+    parts = {
+        "done": total("done", "pruned"),
+        "queued": total("ready"),
+        "running": total("leased"),
+        "dead": total("dead"),
+        "discarded or replayed": total("dropped"),
+    }
+    counts = " + ".join(f"{count:,} {name}" for name, count in parts.items())
+    return f"{total('submitted'):,} submitted = {counts}"

@@ -1,4 +1,4 @@
-"""Backfills: ranges of days, as an operator plans them and sees how far they are."""
+"""Backfills and other sweeps over partitions: plan, carry out and follow them."""
 
 from __future__ import annotations
 
@@ -6,161 +6,264 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from ...core.text import pluralise
 from ...errors import NotAllowed
+from ...partitions.control.plane import Control
+from ...partitions.control.progress import Progress
+from ...partitions.control.sweeps import Grid
 from ...partitions.key import Day
-from ..sweep import Applied, Sweep, count_sweeps, of_stored
-from ..target.imported import meant
-from ..target.target import ledger_of
-from .datasets import extraction, label, terms_of
+from ...partitions.model import Source
+from ...partitions.queries import Register
+from ...partitions.retry_schedule import share as check_share
+from ..context import OperatorContext
+from ..plans.plan import Plan, PlanOptions
+from ..sweeps import PARTITIONED, Applied, Sweep, SweepOptions, count_sweeps, from_stored
+from ..target import Operated, ledger_of
+from ..user_code import meant
+from . import datasets
+from . import plan as plans
+from .datasets import Named, find_extraction, label, terms_of
 
-if TYPE_CHECKING:
-    from ...partitions.control.progress import Progress
-    from ...partitions.control.sweeps import Grid
-    from ...partitions.model import Source
-    from ..target.target import Operated
-
-PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
-"""Sweeps over partitions; others are over dead letters."""
-ASKED = 500
-"""Customers that are looked for: who names more has them from somewhere."""
-NAMED = 5
+MAX_CHECKED_CUSTOMERS = 500
+"""Customers that are compared with the known ones. A longer list was generated, not typed."""
+MAX_NAMED_CUSTOMERS = 5
 """Customers that a message names."""
-TELLING = 20
-"""Partitions that must have ended before one says how long the rest takes."""
+MIN_ENDED = 20
+"""Partitions that must have ended before the time that is left is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillReport:
-    """How far a sweep over partitions is. Immutable."""
+    """The progress of a sweep over partitions. Immutable."""
 
     sweep: Sweep
     progress: Progress
     left: timedelta | None
-    """How long the rest takes at the pace so far; None: nobody can say, or nothing is left."""
+    """Time for the rest at the current pace. None: nothing is left, or it is not known."""
     reasons: Mapping[str, int]
-    """What fails in its datasets now, the most frequent first."""
+    """Why partitions of the sweep fail, the most frequent reason first."""
     now: datetime
     paused: Sequence[Source] = ()
-    """Sources of its datasets of which nothing is handed out."""
+    """Paused sources of its datasets."""
 
     @property
     def said(self) -> str:
-        """What it is about, in one line."""
-        names = ", ".join(label(*one) for one in self.progress.datasets) or "nothing"
-        if self.progress.since is None or self.progress.until is None:
-            return f"{names}: {pluralise(self.sweep.total, 'partition')}"
-        days = (self.progress.until - self.progress.since).days + 1
-        whose = pluralise(self.sweep.total // days, "customer")
-        return f"{names} × {whose} × {self.progress.since} to {self.progress.until} = {self.sweep.total:,}"
+        """The datasets, customers and days, in one line."""
+        names = ", ".join(label(*dataset) for dataset in self.progress.datasets) or "nothing"
+        total, since, until = self.sweep.total, self.progress.since, self.progress.until
+        if since is None or until is None:
+            return f"{names}: {pluralise(total, 'partition')}"
+        customers = pluralise(total // ((until - since).days + 1), "customer")
+        return f"{names} × {customers} × {since} to {until} = {total:,}"
 
 
-def grid(
-    app: Operated, source: str, query: str, customers: Collection[str] | None, since: Day, until: Day | None, /, *, newest: bool
-) -> Grid:
-    """The range. ValueError: reversed, without customers, or nobody here knows them."""
-    from ...partitions.control.sweeps import Grid  # noqa: PLC0415  # not needed for a look
+@dataclass(frozen=True, slots=True)
+class BackfillOperations:
+    """Operations on sweeps over partitions, as `Operator.backfills`. Threads may share one."""
 
-    if customers is None:
-        known = extraction(app, source, query)
-        if known is None:
-            raise ValueError(
-                f"customers of {source}/{query} are unknown to the ledger; name them, or name the app that knows them "
-                "(--ledger module:app; in code: Operator(app, ...))"
+    _context: OperatorContext
+
+    def plan(
+        self,
+        dataset: Named,
+        since: Day,
+        until: Day,
+        /,
+        *,
+        customers: Collection[str] | None = None,
+        share: float | None = None,
+        newest: bool = True,
+        again: bool = False,
+        clear_terminal: bool = False,
+    ) -> Plan:
+        """Plan to extract a range of days.
+
+        Args:
+            dataset: A dataset, or its name such as `"crm/orders"`.
+            since: First day.
+            until: Last day, inclusive.
+            customers: Only these customers. Default: all of the dataset.
+            share: Part of all work while other work is queued too. Default: 0.15.
+            newest: Start with the last day.
+            again: Include accepted partitions.
+            clear_terminal: Include partitions that gave up.
+
+        Returns:
+            The plan.
+
+        Raises:
+            NotAllowed: Another backfill has some of these partitions.
+            ValueError: A customer is unknown to the app, or the last day has not begun in the time
+                zone of the dataset's schedule (without a schedule: in UTC+14).
+        """
+        app = self._context.app
+        source, query = datasets.resolve_dataset(app, dataset)
+        named = _customers(app, source, query) if customers is None else customers
+        grid = Grid.of(source, query, named, since, until, newest=newest)
+        unknown = {} if customers is None else _unknown_customers(app, grid)
+        options = PlanOptions(share=share, again=again, clear_terminal=clear_terminal)
+        return plans.plan_backfill(app, grid, options, unknown)
+
+    def begin(self, plan: Plan, /, *, because: str, options: SweepOptions) -> Sweep:
+        """Store a plan for partitions as a sweep. `Operator.begin` calls this."""
+        actor = self._context.actor
+        sweep_id = plans.begin(self._context.app, plan, options, actor=actor, because=because)
+        return self._stored(sweep_id)
+
+    def carry_out(self, sweep_id: int, /) -> Iterator[Applied]:
+        """Queue the partitions of a sweep, until all are queued or it waits for workers.
+
+        `Operator.carry_out` calls this.
+        """
+        control = self._control()
+        while True:
+            step = control.step(sweep_id)
+            yield Applied({}, {}, self._stored(sweep_id))
+            if step.wait or step.sweep.state != "running":
+                return
+
+    def find(self, *, limit: int = 100, acts: Collection[str] = ("backfill",)) -> list[Sweep]:
+        """Return backfills, newest first.
+
+        Args:
+            limit: Maximum number.
+            acts: Other kinds of sweeps over partitions, such as `"retry"`.
+
+        Returns:
+            The sweeps.
+        """
+        stored = self._context.ledger.sweeps.list(acts=tuple(acts), limit=limit)
+        return [from_stored(sweep) for sweep in stored]
+
+    def count(self, *, acts: Collection[str] = ("backfill",)) -> int:
+        """Return the number of backfills, counted up to 100,001.
+
+        Args:
+            acts: Other kinds of sweeps over partitions, such as `"retry"`.
+
+        Returns:
+            The number.
+        """
+        return count_sweeps(self._context.ledger, acts)
+
+    def progress(self, sweep_id: int, /) -> BackfillReport | None:
+        """Return the progress of a sweep over partitions, and the time that is left.
+
+        Args:
+            sweep_id: Id of the sweep.
+
+        Returns:
+            The report, or None.
+
+        Raises:
+            NotAllowed: The sweep is about dead letters.
+        """
+        ledger = self._context.ledger
+        stored = ledger.sweeps.get(sweep_id)
+        if stored is None:
+            return None
+        if stored.act not in PARTITIONED:
+            raise NotAllowed(
+                f"sweep {sweep_id} is for dead letters; run `redrive sweeps show {sweep_id}`"
             )
-        customers = known.everyone()
-    return Grid.of(source, query, customers, since, until, newest=newest)
+        now = ledger.now()
+        queries, sweep = Register(ledger), from_stored(stored)
+        progress = queries.progress(sweep_id)
+        assert progress is not None
+        reasons: Counter[str] = Counter()
+        if progress.rejected:
+            for source, query in progress.datasets:
+                reasons.update(queries.reasons(source=source, query_name=query, sweep_id=sweep_id))
+        names = {source for source, _ in progress.datasets}
+        paused = [
+            source for source in queries.sources() if source.paused and source.source in names
+        ]
+        return BackfillReport(
+            sweep=sweep,
+            progress=progress,
+            left=_time_left(sweep, progress, now),
+            reasons=dict(reasons.most_common()),
+            now=now,
+            paused=tuple(paused) if sweep.state == "running" else (),
+        )
+
+    def set_share(self, sweep_id: int, share: float, /, *, because: str) -> Sweep:
+        """Change the part of all work that a backfill has, from the next claim.
+
+        Args:
+            sweep_id: Id of the sweep.
+            share: Part of all work while other work is queued too.
+            because: Why, for the audit log.
+
+        Returns:
+            The sweep.
+        """
+        share, actor = check_share("share", share), self._context.actor
+        self._control().set_share(sweep_id, share, actor=actor, because=because)
+        return self._stored(sweep_id)
+
+    def _control(self) -> Control:
+        return Control(self._context.ledger, terms_of(self._context.app))
+
+    def _stored(self, sweep_id: int) -> Sweep:
+        stored = self._context.ledger.sweeps.get(sweep_id)
+        assert stored is not None
+        return from_stored(stored)
 
 
-def strangers(app: Operated, asked: Grid, /) -> dict[str, str]:
-    """Return customers of a range without a partition, each with the name that may have been meant.
+def _customers(app: Operated, source: str, query: str) -> Collection[str]:
+    """Return all customers of a dataset. Raise ValueError if only its app knows them."""
+    registered = find_extraction(app, source, query)
+    if registered is None:
+        raise ValueError(
+            f"customers of {source}/{query} are unknown to the ledger; name them, or name the "
+            "app that "
+            "knows them (--ledger module:app; in code: Operator(app, ...))"
+        )
+    return registered.everyone()
 
-    They may be new, or misspelt, and then every day of theirs would fail. ValueError: the app knows
-    its customers, and they are not among them.
+
+def _unknown_customers(app: Operated, grid: Grid) -> dict[str, str]:
+    """Return named customers without a partition, each with a similar known name.
+
+    They may be new or misspelt. If misspelt, all of their days would fail.
+
+    Raises:
+        ValueError: The app knows its customers, and they are not among them.
     """
-    from ...partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-    registered = extraction(app, asked.source, asked.query_name)
+    registered = find_extraction(app, grid.source, grid.query_name)
     everyone = [] if registered is None else registered.everyone()
-    others = [one for one in asked.customers if one not in set(everyone)]
-    if not 0 < len(others) <= ASKED:
+    known = set(everyone)
+    unregistered = [customer for customer in grid.customers if customer not in known]
+    if not 0 < len(unregistered) <= MAX_CHECKED_CUSTOMERS:
         return {}
-    there = Register(ledger_of(app)).customers(asked.source, asked.query_name, among=others)
-    unknown = {one: meant(one, everyone) for one in others if one not in there}
+    queries = Register(ledger_of(app))
+    stored = queries.customers(grid.source, grid.query_name, among=unregistered)
+    unknown = {
+        customer: meant(customer, everyone) for customer in unregistered if customer not in stored
+    }
     if unknown and registered is not None:
-        raise ValueError(_unknown(registered.name, unknown, everyone))
+        raise ValueError(_describe_unknown(registered.name, unknown, everyone))
     return unknown
 
 
-def _unknown(dataset: str, unknown: Mapping[str, str], known: Sequence[str]) -> str:
-    names = ", ".join(f"{name!r}{close}" for name, close in list(unknown.items())[:NAMED])
-    more = f" and {len(unknown) - NAMED:,} more" if len(unknown) > NAMED else ""
-    which = "customer" if len(unknown) == 1 else "customers"
-    some = ", ".join(known[:NAMED]) + (", …" if len(known) > NAMED else "") if known else "none"
+def _describe_unknown(dataset: str, unknown: Mapping[str, str], known: Sequence[str]) -> str:
+    shown = MAX_NAMED_CUSTOMERS
+    names = ", ".join(f"{name!r}{similar}" for name, similar in [*unknown.items()][:shown])
+    more = f" and {len(unknown) - shown:,} more" if len(unknown) > shown else ""
+    noun = "customer" if len(unknown) == 1 else "customers"
+    examples = ", ".join(known[:shown]) + (", …" if len(known) > shown else "") if known else "none"
     fix = "add new customers to customers= of the dataset first"
-    return f"unknown {which} {names}{more} of {dataset}; known: {some}; {fix}"
+    return f"unknown {noun} {names}{more} of {dataset}; known: {examples}; {fix}"
 
 
-def written(app: Operated, sweep_id: int, /) -> Sweep:
-    """One that is there."""
-    found = ledger_of(app).sweeps.get(sweep_id)
-    assert found is not None
-    return of_stored(found)
-
-
-def steps(app: Operated, sweep_id: int, /) -> Iterator[Applied]:
-    """Queue what was picked, step by step, until all are queued, or one has to wait for workers."""
-    from ...partitions.control.plane import Control  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-    control = Control(ledger_of(app), terms_of(app))
-    while True:
-        step = control.step(sweep_id)
-        yield Applied({}, {}, written(app, sweep_id))
-        if step.wait or step.sweep.state != "running":
-            return
-
-
-def listed(app: Operated, /, *, limit: int, acts: Collection[str] = ("backfill",)) -> list[Sweep]:
-    """The newest first."""
-    return [of_stored(one) for one in ledger_of(app).sweeps.list(acts=tuple(acts), limit=limit)]
-
-
-def count_backfills(app: Operated, acts: Collection[str], /) -> int:
-    """Return the number of these sweeps, counted up to one more than MOST_COUNTED."""
-    return count_sweeps(ledger_of(app), acts)
-
-
-def reported(app: Operated, sweep_id: int, /) -> BackfillReport | None:
-    """One of them; None: there is none of that number. NotAllowed: it is over dead letters."""
-    from ...partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-    ledger = ledger_of(app)
-    stored = ledger.sweeps.get(sweep_id)
-    if stored is None:
-        return None
-    if stored.act not in PARTITIONED:
-        raise NotAllowed(f"sweep {sweep_id} is for dead letters; run `redrive sweeps show {sweep_id}`")
-    now = ledger.now()
-    register, sweep = Register(ledger), of_stored(stored)
-    progress = register.progress(sweep_id)
-    assert progress is not None
-    reasons: Counter[str] = Counter()
-    if progress.rejected:
-        for source, query in progress.datasets:
-            reasons.update(register.reasons(source=source, query_name=query, sweep_id=sweep_id))
-    of = {source for source, _ in progress.datasets}
-    paused = [one for one in register.sources() if one.paused and one.source in of] if sweep.state == "running" else []
-    return BackfillReport(sweep, progress, _left(sweep, progress, now), dict(reasons.most_common()), now, tuple(paused))
-
-
-def _left(sweep: Sweep, progress: Progress, now: datetime) -> timedelta | None:
-    """By how many have ended since it began: what was skipped took no time."""
+def _time_left(sweep: Sweep, progress: Progress, now: datetime) -> timedelta | None:
+    """Estimate the rest by the partitions that ended. Skipped ones took no time."""
     ended = progress.ok + progress.failed
     if not progress.untouched and not progress.active:
-        return None  # what is left waits for its next attempt, which no pace tells
-    open_ = sweep.total - sweep.skipped - ended
-    if sweep.state != "running" or ended < TELLING or open_ <= 0:
+        return None  # All that is left waits for a retry, whose time does not depend on the pace.
+    rest = sweep.total - sweep.skipped - ended
+    if sweep.state != "running" or ended < MIN_ENDED or rest <= 0:
         return None
-    return open_ * ((now - sweep.created_at) / ended)
+    return rest * ((now - sweep.created_at) / ended)

@@ -1,40 +1,38 @@
-"""Calendar: how the days of every dataset stand, from the rollups: as quick at ten million partitions as at ten."""
+"""Calendar: the state of every day of the datasets, read from rollups."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import TYPE_CHECKING
 
 from ...partitions.key import Day, day
 from ...partitions.model import Lane, Shade
-from ..customers import customer_counts
-from ..target.target import ledger_of
+from ...partitions.queries import Register
+from ..target import Operated, ledger_of
+from .datasets import customer_counts
 from .selection import EASTMOST
 
-if TYPE_CHECKING:
-    from ..target.target import Operated
-
-SPAN = timedelta(days=55)
-"""Days before the last that are shown where nobody says since when: eight weeks with it."""
-LONGEST = 3700
+DEFAULT_SPAN = timedelta(days=55)
+"""Days before the last one by default: eight weeks with it."""
+MAX_DAYS = 3700
 """Days of one calendar."""
-LANED = 50
-"""Datasets up to which each day also says what is queued or running."""
+MAX_LANE_DATASETS = 50
+"""Datasets up to which the calendar has queued and running partitions."""
 WORST: tuple[Shade, ...] = ("terminal", "failed", "refresh_failed", "pending", "success")
-"""What a day of many customers is shown as: the first of these that any has."""
+"""The state of a day is the first of these that any of its partitions has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The days of one dataset. Days of which nothing is known are not in it."""
+    """The days of one dataset that have partitions."""
 
     source: str
     query: str
     days: Mapping[date, Mapping[Shade, int]]
     lanes: Mapping[date, Mapping[Lane, int]] = field(default_factory=dict)
-    """What is queued or running, by lane; where there is much, of the first of it."""
+    """Queued and running partitions by lane, counted up to a bound."""
     customers: int | None = None
     """Number of customers that the app knows now. None: the app is not known, or cannot say."""
     never_requested: Mapping[date, int] = field(default_factory=dict)
@@ -43,12 +41,11 @@ class Row:
 
     @property
     def counts(self) -> dict[Shade, int]:
-        """All its days together."""
-        made: dict[Shade, int] = {}
+        """Number of partitions of all days by state."""
+        total: Counter[Shade] = Counter()
         for shades in self.days.values():
-            for shade, many in shades.items():
-                made[shade] = made.get(shade, 0) + many
-        return made
+            total.update(shades)
+        return dict(total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ class Calendar:
 
 
 def worst(shades: Mapping[Shade, int], /) -> Shade | None:
-    """The worst that any partition is; None: there is none."""
+    """Return the worst state of any partition. None: there is no partition."""
     return next((shade for shade in WORST if shades.get(shade)), None)
 
 
@@ -82,29 +79,46 @@ def never_requested(
 
 
 def calendar(
-    app: Operated, since: Day | None, until: Day | None, /, *, source: str | None = None, query: str | None = None
+    app: Operated,
+    since: Day | None,
+    until: Day | None,
+    /,
+    *,
+    source: str | None = None,
+    query: str | None = None,
 ) -> Calendar:
-    """The calendar of these days; without them of the last eight weeks. Raw data is not checked."""
-    from ...partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    """Return the calendar of these days, by default of the last eight weeks.
 
+    Raw data is not checked.
+    """
     ledger = ledger_of(app)
     last = (ledger.now() + EASTMOST).date() if until is None else day("until", until)
-    first = max(last, date.min + SPAN) - SPAN if since is None else day("since", since)
+    first = (
+        max(last, date.min + DEFAULT_SPAN) - DEFAULT_SPAN if since is None else day("since", since)
+    )
     if last < first:
         raise ValueError(f"the range is reversed; it begins {first} and ends {last}")
-    if (last - first).days >= LONGEST:
+    if (last - first).days >= MAX_DAYS:
         raise ValueError(f"{first} to {last} is more than ten years; choose a shorter range")
-    found: dict[tuple[str, str], dict[date, Mapping[Shade, int]]] = {}
-    register = Register(ledger)
-    for cell in register.calendar(first, last, source=source, query_name=query):
-        found.setdefault((cell.source, cell.query_name), {})[cell.logical_date] = cell.shades
+    queries = Register(ledger)
+    days: dict[tuple[str, str], dict[date, Mapping[Shade, int]]] = {}
+    for cell in queries.calendar(first, last, source=source, query_name=query):
+        days.setdefault((cell.source, cell.query_name), {})[cell.logical_date] = cell.shades
     lanes: dict[tuple[str, str], dict[date, Mapping[Lane, int]]] = {}
-    if len(found) <= LANED:
-        for (of, name, on), counted in register.under_way(sorted(found), first, last).items():
-            lanes.setdefault((of, name), {})[on] = counted
-    known = customer_counts(app) if found else {}
-    rows = (
-        Row(*key, days, lanes.get(key, {}), known.get(key), never_requested(days, known.get(key)))
-        for key, days in sorted(found.items())
-    )
+    if len(days) <= MAX_LANE_DATASETS:
+        active = queries.under_way(sorted(days), first, last)
+        for (of_source, of_query, on), counts in active.items():
+            lanes.setdefault((of_source, of_query), {})[on] = counts
+    customers = customer_counts(app) if days else {}
+    rows = [
+        Row(
+            source=dataset[0],
+            query=dataset[1],
+            days=shades,
+            lanes=lanes.get(dataset, {}),
+            customers=customers.get(dataset),
+            never_requested=never_requested(shades, customers.get(dataset)),
+        )
+        for dataset, shades in sorted(days.items())
+    ]
     return Calendar(first, last, tuple(rows))

@@ -1,66 +1,55 @@
-"""Datasets as an operator names them: those of the app, and those that the ledger has partitions of."""
+"""Datasets by name: those that the app registered, and those that have partitions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from threading import Lock
+from time import monotonic
+from typing import TypeAlias
 from urllib.parse import unquote
+from zoneinfo import ZoneInfo
 
-from ...app import App
+from ...commands.cron import Cron
+from ...partitions.datasets.definition import Extraction
+from ...partitions.datasets.registry import Dataset
+from ...partitions.model import Selection
+from ...partitions.queries import Register
 from ...partitions.retry_schedule import Terms
-from ..target.imported import meant
-from ..target.target import ledger_of
-
-if TYPE_CHECKING:
-    from zoneinfo import ZoneInfo
-
-    from ...commands.cron import Cron
-    from ...partitions.datasets.definition import Extraction
-    from ...partitions.datasets.registry import Dataset
-    from ...partitions.model import Selection
-    from ..target.target import Operated
+from ..target import Operated, extractions, ledger_of
+from ..user_code import meant
 
 Named: TypeAlias = "Dataset | str"
-"""A dataset, or its name: `crm/orders`."""
+"""A dataset, or its name such as `crm/orders`."""
+MAX_NAMED = 12
+"""Known names that a message lists."""
+COUNT_SECONDS = 60.0
+"""Time for which a number of customers is reused: pages refresh every few seconds."""
+_counts: dict[int, tuple[float, Extraction, int | None]] = {}
+"""Number of customers by the identity of the extraction, which the entry keeps alive."""
+_counts_lock = Lock()
 
 
-def extractions(app: Operated, /) -> list[Extraction]:
-    """What the app has registered; a bare ledger has none."""
-    if not isinstance(app, App):
-        return []
-    app.registrations.load()
-    return list(app.datasets)
-
-
-def extraction(app: Operated, source: str, query: str, /) -> Extraction | None:
-    """The one of that name; None: it is not registered here."""
-    return next((one for one in extractions(app) if one.terms.dataset == (source, query)), None)
-
-
-def cron_of(app: Operated, source: str, query: str, /) -> Cron | None:
-    """Return the schedule of a dataset, from the app, or else as a worker stored it.
-
-    None: it has none, or none is known.
-    """
-    from ...partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-    known = extraction(app, source, query)
-    if known is not None:
-        return known.cron
-    stored = Register(ledger_of(app)).schedules().get((source, query))
-    return None if stored is None else cron_from(stored.cron)
+def find_extraction(app: Operated, source: str, query: str, /) -> Extraction | None:
+    """Return a registered dataset. None: the app does not have it."""
+    matches = (each for each in extractions(app) if each.terms.dataset == (source, query))
+    return next(matches, None)
 
 
 def zone_of(app: Operated, source: str, query: str, /) -> ZoneInfo | None:
-    """The time zone of a dataset's schedule. None: it has no schedule, or none is known."""
-    cron = cron_of(app, source, query)
+    """Return the time zone of a dataset's schedule, from the app or as a worker stored it.
+
+    None: it has no schedule, or none is known.
+    """
+    registered = find_extraction(app, source, query)
+    if registered is not None:
+        return None if registered.cron is None else registered.cron.zone
+    stored = Register(ledger_of(app)).schedules().get((source, query))
+    cron = None if stored is None else parse_cron(stored.cron)
     return None if cron is None else cron.zone
 
 
-def cron_from(line: str | None, /) -> Cron | None:
+def parse_cron(line: str | None, /) -> Cron | None:
     """Return the schedule of a stored line, which ends with a time zone. None: it is not valid."""
-    from ...commands.cron import Cron  # noqa: PLC0415  # brings SQLAlchemy
-
     fields, _, zone = (line or "").rpartition(" ")
     try:
         return Cron(fields, zone)
@@ -69,66 +58,97 @@ def cron_from(line: str | None, /) -> Cron | None:
 
 
 def terms_of(app: Operated, /) -> list[Terms]:
-    """On which terms each is extracted. Of a bare ledger nothing is known: the defaults hold there."""
-    return [one.terms for one in extractions(app)]
+    """Return the limits and retries of each registered dataset. For others the defaults apply."""
+    return [extraction.terms for extraction in extractions(app)]
 
 
-def known(app: Operated, /) -> list[tuple[str, str]]:
-    """Every dataset that there is: registered, or with partitions."""
-    from ...partitions.queries import Register  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+def customer_counts(app: Operated, /) -> dict[tuple[str, str], int]:
+    """Return the number of customers of each registered dataset.
 
-    return sorted({*(one.dataset for one in terms_of(app)), *Register(ledger_of(app)).datasets()})
+    A dataset whose `customers=` function fails is left out, so that no page fails for it.
+    """
+    counts = {each.terms.dataset: _count_customers(each) for each in extractions(app)}
+    return {dataset: count for dataset, count in counts.items() if count is not None}
+
+
+def _count_customers(extraction: Extraction) -> int | None:
+    if not callable(extraction.customers):
+        return len(extraction.customers)
+    now = monotonic()
+    with _counts_lock:
+        cached = _counts.get(id(extraction))
+    if cached is not None and now - cached[0] < COUNT_SECONDS:
+        return cached[2]
+    try:
+        count: int | None = len(extraction.everyone())
+    except Exception:  # Code of the user, which may do anything.
+        count = None
+    with _counts_lock:
+        _counts[id(extraction)] = (now, extraction, count)
+    return count
 
 
 def label(source: str, query: str, /) -> str:
-    """`crm/orders`, as it is written."""
+    """Return the name of a dataset, such as `crm/orders`."""
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (source, query))
 
 
-def meaning(text: str, /) -> tuple[str, str] | None:
-    """Source and query of such a label; None: it is none."""
-    source, slash, query = text.partition("/")
-    if not slash or not source or not query or "/" in query:
+def parse_label(text: str, /) -> tuple[str, str] | None:
+    """Return source and query of a dataset's name. None: it is not a name of a dataset."""
+    parts = text.split("/")
+    if len(parts) != 2 or not all(parts):
         return None
-    return unquote(source, errors="replace"), unquote(query, errors="replace")
+    source, query = (unquote(part, errors="replace") for part in parts)
+    return source, query
 
 
-def named(app: Operated, dataset: Named, /) -> tuple[str, str]:
-    """Source and query of a dataset; ValueError names those that there are."""
+def known_datasets(app: Operated, /) -> list[tuple[str, str]]:
+    """Return source and query of every dataset that is registered or has partitions."""
+    registered = {terms.dataset for terms in terms_of(app)}
+    return sorted({*registered, *Register(ledger_of(app)).datasets()})
+
+
+def resolve_dataset(app: Operated, dataset: Named, /) -> tuple[str, str]:
+    """Return source and query of a dataset. Raise ValueError if its name is unknown."""
     if not isinstance(dataset, str):
         return dataset.source, dataset.query
-    source, slash, query = dataset.partition("/")
-    if not slash or not source or not query or "/" in query:
-        raise ValueError(f"invalid dataset {dataset!r}: use source/query, such as crm/orders, with %2F for a / inside a name")
-    found = unquote(source, errors="strict"), unquote(query, errors="strict")
-    exist(known(app), *found)
-    return found
+    parts = dataset.split("/")
+    if len(parts) != 2 or not all(parts):
+        raise ValueError(
+            f"invalid dataset {dataset!r}: use source/query, such as crm/orders, with %2F for a "
+            "/ inside a name"
+        )
+    source, query = (unquote(part, errors="strict") for part in parts)
+    _check_known(known_datasets(app), source, query)
+    return source, query
 
 
-def exist(there: Sequence[tuple[str, str]], source: str | None, query: str | None, /) -> None:
-    """ValueError where there is no such source, or none of that query; with what there is, and the nearest name."""
-    sources = sorted({each for each, _ in there})
-    if source is not None and source not in sources:
-        raise ValueError(f"unknown source {source!r}{meant(source, sources)}; {_there(sources)}")
-    queries = sorted({each for of, each in there if source in (None, of)})
-    if query is not None and query not in queries:
-        of = "" if source is None else f" of source {source!r}"
-        raise ValueError(f"unknown query {query!r}{of}{meant(query, queries)}; {_there(queries)}")
-
-
-def checked(app: Operated, selection: Selection, /) -> Selection:
-    """The same, if what it names is there."""
+def check_selection(app: Operated, selection: Selection, /) -> Selection:
+    """Return the selection. Raise ValueError if it names an unknown source or query."""
     keys = selection.keys or ()
     if selection.source is not None or selection.query_name is not None or keys:
-        there = known(app)
-        exist(there, selection.source, selection.query_name)
+        known = known_datasets(app)
+        _check_known(known, selection.source, selection.query_name)
         for source, query in dict.fromkeys((key.source, key.query_name) for key in keys):
-            exist(there, source, query)
+            _check_known(known, source, query)
     return selection
 
 
-def _there(names: Sequence[str]) -> str:
+def _check_known(known: Sequence[tuple[str, str]], source: str | None, query: str | None) -> None:
+    sources = sorted({each for each, _ in known})
+    if source is not None and source not in sources:
+        raise ValueError(
+            f"unknown source {source!r}{meant(source, sources)}; {_list_known(sources)}"
+        )
+    queries = sorted({each for owner, each in known if source in (None, owner)})
+    if query is not None and query not in queries:
+        of_source = "" if source is None else f" of source {source!r}"
+        raise ValueError(
+            f"unknown query {query!r}{of_source}{meant(query, queries)}; {_list_known(queries)}"
+        )
+
+
+def _list_known(names: Sequence[str]) -> str:
     if not names:
         return "no dataset is registered, and none has partitions"
-    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f"known: {shown}"
+    return "known: " + ", ".join(names[:MAX_NAMED]) + (", …" if len(names) > MAX_NAMED else "")

@@ -1,52 +1,50 @@
-"""Rejections: partitions that failed, by dataset and by why: beside the jobs that do, since one cause may be behind both."""
+"""Failures of partitions, grouped by dataset and reason."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from ...journal.redaction import redact_text
-from .datasets import label, meaning
+from ...ledger.ledger import Ledger
+from ...partitions.store.overview import Troubled, troubled
+from .datasets import label, parse_label
 
-if TYPE_CHECKING:
-    from ...ledger.ledger import Ledger
-    from ...partitions.store.overview import Troubled
-
-LOOKED = 30
-"""Of each dataset the last so many are looked at; how many there are in all the overview counts."""
+MAX_PER_DATASET = 30
+"""Latest failures of each dataset that are read. The overview counts all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Partitions of one dataset that failed for one reason, or that are readable while a newer run of theirs was rejected."""
+    """Partitions of one dataset that failed for one reason, or whose newer run was rejected."""
 
     source: str
     query: str
     reason: str | None
-    """In a word: a check's name, or what the error is; None: they were given up, by a person or since their workers died."""
+    """Name of a check, or kind of error. None: given up by a person, or because workers died."""
     many: int
     more: bool
-    """Only the last of the dataset were looked at: there may be more."""
+    """Whether there may be more, because only the latest of the dataset were read."""
     terminal: int
-    """Of these: not tried any more."""
+    """Of these: gave up."""
     readable: int
-    """Of these: an older run is in force."""
+    """Of these: an older run is readable."""
     last_at: datetime | None
-    """When the last one was judged; None: none of them was."""
+    """Time of the last verdict. None: there is none."""
     partition: str
-    """That one, as a sample."""
+    """The latest partition, as an example."""
     error: str | None
-    """Of that one, the first line."""
+    """First line of its error."""
 
     @property
     def why(self) -> str:
-        """The reason, or that there is none."""
+        """The reason, or `given up`."""
         return self.reason or "given up"
 
     @property
     def name(self) -> str:
-        """Of the dataset, as people write it."""
+        """Name of the dataset."""
         return label(self.source, self.query)
 
 
@@ -59,31 +57,48 @@ def rejections(
     until: datetime | None = None,
     limit: int = 100,
 ) -> list[Rejection]:
-    """What was judged last comes first. dataset: only of this one, such as crm/orders."""
-    from ...partitions.store.overview import troubled  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+    """Return failures of partitions, the latest verdict first.
 
-    only = None if dataset is None else meaning(dataset)
+    `dataset` is a name such as crm/orders.
+    """
+    only = None if dataset is None else parse_label(dataset)
     if dataset is not None and only is None:
         return []
+    is_unbounded = since is None and until is None
     with ledger.reading() as connection:
-        found = troubled(
-            connection, dataset=only, since=since, until=until, each=LOOKED, unjudged=since is None and until is None
+        rows = troubled(
+            connection,
+            dataset=only,
+            since=since,
+            until=until,
+            each=MAX_PER_DATASET,
+            unjudged=is_unbounded,
         )
-    alike: dict[tuple[str, str, str | None], list[Troubled]] = {}
-    looked: dict[tuple[tuple[str, str], bool], int] = {}
-    for one in found:
-        alike.setdefault((one.source, one.query_name, one.reason), []).append(one)
-        kept = (one.dataset, one.verdict_at is None)
-        looked[kept] = looked.get(kept, 0) + 1
-    full = {name for (name, _), many in looked.items() if many >= LOOKED}
-    return [_rejection(*key, some, some[0].dataset in full) for key, some in list(alike.items())[:limit]]
+    groups: dict[tuple[str, str, str | None], list[Troubled]] = {}
+    read: Counter[tuple[tuple[str, str], bool]] = Counter()
+    for row in rows:
+        groups.setdefault((row.source, row.query_name, row.reason), []).append(row)
+        read[row.dataset, row.verdict_at is None] += 1
+    cut = {name for (name, _), count in read.items() if count >= MAX_PER_DATASET}
+    return [
+        _rejection(*key, rows, rows[0].dataset in cut) for key, rows in [*groups.items()][:limit]
+    ]
 
 
-def _rejection(source: str, query: str, reason: str | None, some: list[Troubled], more: bool) -> Rejection:
-    first = some[0]
-    said = (first.error or "").strip().partition("\n")[0]
+def _rejection(
+    source: str, query: str, reason: str | None, rows: list[Troubled], more: bool
+) -> Rejection:
+    latest = rows[0]
+    error = (latest.error or "").strip().partition("\n")[0]
     return Rejection(
-        source, query, reason, len(some), more,
-        terminal=sum(one.seen == "terminal" for one in some), readable=sum(one.seen == "refresh_failed" for one in some),
-        last_at=first.verdict_at, partition=str(first.partition), error=redact_text(said) if said else None,
-    )  # fmt: skip
+        source=source,
+        query=query,
+        reason=reason,
+        many=len(rows),
+        more=more,
+        terminal=sum(row.seen == "terminal" for row in rows),
+        readable=sum(row.seen == "refresh_failed" for row in rows),
+        last_at=latest.verdict_at,
+        partition=str(latest.partition),
+        error=redact_text(error) if error else None,
+    )

@@ -1,4 +1,4 @@
-"""Which partitions somebody means: by source, customer, query, dates, status; or in the short form, all in one word."""
+"""Selections of partitions: by source, customer, query, dates and status, or in a short form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from ...core.seconds import whole_number
 from ...partitions.key import Day, Partition, day, span
 from ...partitions.model import Lane, Selection, Shade
 
-__all__ = ["Lane", "Selection", "Standing", "acted_on", "day", "not_future", "selected", "short", "words_of"]
+__all__ = [
+    "Lane",
+    "Selection",
+    "Standing",
+    "acted_on",
+    "day",
+    "not_future",
+    "selected",
+    "short",
+    "words_of",
+]
 Standing: TypeAlias = Literal["pending", "success", "failed", "refresh_failed", "terminal"]
 STANDINGS: Mapping[Standing, tuple[Shade, ...]] = {
     "pending": ("pending",),
@@ -22,56 +32,101 @@ STANDINGS: Mapping[Standing, tuple[Shade, ...]] = {
     "refresh_failed": ("refresh_failed",),
     "terminal": ("terminal",),
 }
-"""What each means: the three of a partition, and two that are narrower."""
+"""States that each status selects. `failed` includes `terminal`, and `success` includes
+`refresh_failed`."""
 FORM = "source/customer/query/2026-06-01..2026-06-30"
 ANY = "*"
 EASTMOST = timedelta(hours=14)
-"""The day begins there first."""
+"""Offset of the time zone where a day begins first."""
 
 
 def selected(
-    words: Sequence[str] = (), /, *, source: str | None = None, query: str | None = None, customers: Collection[str] = (),
-    since: Day | None = None, until: Day | None = None, status: Standing | None = None, error: str | None = None,
-    min_attempts: int | None = None, lane: Lane | None = None,
-) -> Selection:  # fmt: skip
-    """The selection, checked. words: partitions in full, any number of them; or one short form, narrowed down by the rest."""
+    words: Sequence[str] = (),
+    /,
+    *,
+    source: str | None = None,
+    query: str | None = None,
+    customers: Collection[str] = (),
+    since: Day | None = None,
+    until: Day | None = None,
+    status: Standing | None = None,
+    error: str | None = None,
+    min_attempts: int | None = None,
+    lane: Lane | None = None,
+) -> Selection:
+    """Return a selection.
+
+    Args:
+        words: Partitions in full, or one short form, which the options narrow down.
+        source: Only this source.
+        query: Only this query.
+        customers: Only these customers.
+        since: First day.
+        until: Last day, inclusive.
+        status: Only this status.
+        error: Only this reason of the last rejection.
+        min_attempts: Minimum number of attempts.
+        lane: Only partitions that are queued in this lane.
+
+    Raises:
+        ValueError: An option is invalid, or contradicts the short form.
+    """
     first, last = _range(since, until)
-    said = Selection(
-        source=source, query_name=query, customers=tuple(dict.fromkeys(customers)) or None, since=first, until=last,
-        shades=None if status is None else STANDINGS[status], reason=error,
-        min_attempts=None if min_attempts is None else whole_number("min_attempts", min_attempts, least=0), lane=lane,
-    )  # fmt: skip
+    options = Selection(
+        source=source,
+        query_name=query,
+        customers=tuple(dict.fromkeys(customers)) or None,
+        since=first,
+        until=last,
+        shades=None if status is None else STANDINGS[status],
+        reason=error,
+        min_attempts=None
+        if min_attempts is None
+        else whole_number("min_attempts", min_attempts, least=0),
+        lane=lane,
+    )
     keys = [key for word in words if (key := _key(word)) is not None]
     if words and len(keys) == len(words):
-        return replace(said, keys=tuple(dict.fromkeys(keys)))
+        return replace(options, keys=tuple(dict.fromkeys(keys)))
     if len(words) > 1:
         raise ValueError(f"pass any number of partitions in full, or one {FORM}: {' '.join(words)}")
-    return _both(short(words[0]), said) if words else said
+    return _combine(short(words[0]), options) if words else options
 
 
 def short(word: str, /) -> Selection:
-    """`crm`, `crm/orders`, or all four: `crm/acme/orders/2026-06-01..2026-06-30`, where * is any."""
+    """Parse `crm`, `crm/orders` or `crm/acme/orders/2026-06-01..2026-06-30`, where * is any."""
     parts = word.split("/")
     if len(parts) not in (1, 2, 4) or not all(parts):
         raise ValueError(
-            f"invalid selection {word!r}: use a source, source/query, or {FORM} (* for any; %2F for a / inside a name)"
+            f"invalid selection {word!r}: use a source, source/query, or {FORM} (* for any; %2F "
+            "for a / inside a name)"
         )
     source, *rest = (None if part == ANY else unquote(part, errors="strict") for part in parts[:3])
     if len(parts) < 4:
         return Selection(source=source, query_name=rest[0] if rest else None)
     first, last = (None, None) if parts[3] == ANY else _range(*_ends(parts[3]))
     return Selection(
-        source=source, customers=None if rest[0] is None else (rest[0],), query_name=rest[1], since=first, until=last
+        source=source,
+        customers=None if rest[0] is None else (rest[0],),
+        query_name=rest[1],
+        since=first,
+        until=last,
     )
 
 
 def acted_on(selection: Selection, now: datetime, /) -> Selection:
-    """The same; ValueError where nobody may act on so much: on everything, or on days that have not come."""
+    """Return the selection.
+
+    Raise ValueError if it selects everything, or days that have not begun.
+    """
     if selection.everything:
         raise ValueError(
-            "no partitions selected; pass a source, customer, query, dates, status or error, because an empty selection means all"
+            "no partitions selected; pass a source, customer, query, dates, status or error, "
+            "because an empty selection means all"
         )
-    days = [key.logical_date for key in selection.keys or ()] + [end for end in (selection.since, selection.until) if end]
+    days = [key.logical_date for key in selection.keys or ()] + [
+        end for end in (selection.since, selection.until) if end
+    ]
     not_future(max(days, default=date.min), now)
     return selection
 
@@ -92,17 +147,22 @@ def not_future(last: date, now: datetime, zone: ZoneInfo | None = None, /) -> No
 
 
 def words_of(selection: Selection, /) -> dict[str, str]:
-    """What narrows it down, as people and sweeps have it."""
-    said: dict[str, str] = {}
+    """Return the fields that narrow a selection down, as text."""
+    words: dict[str, str] = {}
     for name in ("source", "query_name", "since", "until", "reason", "min_attempts", "lane"):
         value = getattr(selection, name)
         if value is not None:
-            said[name] = str(value)
-    for name, values in (("customers", selection.customers), ("status", selection.shades), ("partitions", selection.keys)):
+            words[name] = str(value)
+    for name, values in (
+        ("customers", selection.customers),
+        ("status", selection.shades),
+        ("partitions", selection.keys),
+    ):
         if values is not None:
-            named = [str(one) for one in values]
-            said[name] = ", ".join(named[:10]) + (f", … ({len(named):,})" if len(named) > 10 else "")
-    return said
+            texts = list(map(str, values))
+            more = f", … ({len(texts):,})" if len(texts) > 10 else ""
+            words[name] = ", ".join(texts[:10]) + more
+    return words
 
 
 def _key(word: str) -> Partition | None:
@@ -120,18 +180,23 @@ def _ends(text: str) -> tuple[str | None, str | None]:
 def _range(since: Day | None, until: Day | None) -> tuple[date | None, date | None]:
     if since is not None and until is not None:
         return span(since, until)
-    return None if since is None else day("since", since), None if until is None else day("until", until)
+    return None if since is None else day("since", since), None if until is None else day(
+        "until", until
+    )
 
 
-def _both(form: Selection, said: Selection) -> Selection:
-    """What either says; ValueError where they say different things."""
-    both = {}
+def _combine(form: Selection, options: Selection) -> Selection:
+    """Combine two selections. Raise ValueError if they contradict each other."""
+    combined = {}
     for name in ("source", "query_name", "customers", "since", "until"):
-        one, other = getattr(form, name), getattr(said, name)
-        if one is not None and other is not None and one != other:
-            raise ValueError(f"{name.replace('_', ' ')} is set twice, to different values: {_plain(one)} and {_plain(other)}")
-        both[name] = other if one is None else one
-    return replace(said, **both)
+        first, second = getattr(form, name), getattr(options, name)
+        if first is not None and second is not None and first != second:
+            values = f"{_plain(first)} and {_plain(second)}"
+            raise ValueError(
+                f"{name.replace('_', ' ')} is set twice, to different values: {values}"
+            )
+        combined[name] = second if first is None else first
+    return replace(options, **combined)
 
 
 def _plain(value: object) -> str:

@@ -1,20 +1,63 @@
-"""Plan: a frozen selection and what would be done to it. Making one leaves no trace; carrying it out is audited."""
+"""Plan: what an operation would do to dead letters or partitions.
+
+Making a plan changes nothing and is not recorded. Applying it is recorded in the audit log.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
-
-from ..dead_letters.queries import Selection, pending
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ...ledger.jobs.sweeps import Act
-    from ...ledger.ledger import Ledger
-    from .options import Partitions
+    from ...partitions.control.sweeps import Grid
+    from ...partitions.model import Lane, Selection
+    from ...partitions.store.frozen_selection import Picked
+    from ..dead_letters.model import DeadLetterFilter
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """Options of a plan for partitions. Immutable."""
+
+    clear_terminal: bool = False
+    """Include partitions that gave up. They get `grant` new attempts, or those of the policy."""
+    grant: int | None = None
+    lane: Lane | None = None
+    share: float | None = None
+    """Of a backfill: its part of all work while other work is queued too."""
+    again: bool = False
+    """Of a backfill: include accepted partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlan:
+    """The part of a plan that is about partitions. Immutable."""
+
+    count: int
+    digest: str
+    """Digest of the partitions and their states, to compare with a reviewed plan."""
+    selection: Selection
+    wish: PlanOptions
+    left: Mapping[str, int] = field(default_factory=dict)
+    """Number of partitions that are skipped, by reason."""
+    readable: int = 0
+    """Number of partitions with an accepted run, which stays readable."""
+    without_raw: int = 0
+    """Number of partitions without raw data. A revalidation skips them, and a retry by default."""
+    missing_raw: Mapping[str, str] = field(default_factory=dict)
+    """The first 100 of these, with the reason."""
+    validates: Mapping[str, str] = field(default_factory=dict)
+    """Of a revalidation: the run whose raw data is validated, for the first 100 partitions."""
+    picked: Picked | None = None
+    grid: Grid | None = None
+    total: int = 0
+    """Of a backfill: number of partitions, skipped ones included."""
+    strangers: Mapping[str, str] = field(default_factory=dict)
+    """Of a backfill: named customers without a partition that the app does not know, each with a
+    similar known name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +71,7 @@ class Plan:
         reasons: Number of items by reason.
         skipped: Items that were selected but cannot be changed, with the reason.
         more: True if more items match than the limit allows.
-        selection: Selection of dead letters.
+        selection: Filter of dead letters.
         errors: Number of items by signature of their error.
         partitions: Details, if the plan is about partitions.
     """
@@ -39,9 +82,9 @@ class Plan:
     reasons: Mapping[str, int]
     skipped: Mapping[Any, str]
     more: bool
-    selection: Selection
+    selection: DeadLetterFilter
     errors: Mapping[str, int] = field(default_factory=dict)
-    partitions: Partitions | None = None
+    partitions: PartitionPlan | None = None
 
     @property
     def count(self) -> int:
@@ -56,47 +99,6 @@ class Plan:
         return hashlib.sha256(json.dumps([self.act, self.ids]).encode()).hexdigest()[:32]
 
 
-class Counted(Protocol):
-    """A plan of any kind: it says how many it is about."""
-
-    @property
-    def count(self) -> int:
-        """How many."""
-
-
-def agreed(plan: Counted, typed: str, /) -> bool:
-    """Whether somebody has typed how many they are, as is asked before many are acted on."""
-    return typed.strip().replace(",", "") == str(plan.count)
-
-
-def planned(ledger: Ledger, act: Act, selection: Selection, /) -> Plan:
-    """The plan. Only dead letters that are pending can be acted on."""
-    ids: list[int] = []
-    kinds: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    errors: Counter[str] = Counter()
-    for letter in pending(ledger, selection):
-        ids.append(letter.id)
-        kinds[letter.kind] += 1
-        reasons[letter.reason] += 1
-        errors[letter.signature or letter.reason] += 1
-    skipped: dict[int, str] = {}
-    if selection.ids:
-        there = {one.id: str(one.status) for one in ledger.dead_letters(ids=selection.ids, limit=len(selection.ids))}
-        named = [one for one in dict.fromkeys(selection.ids) if one not in ids]
-        skipped = {one: _why_not(one, there) for one in named[: None if selection.limit is None else selection.limit]}
-    more = selection.limit is not None and len(ids) == selection.limit and _behind(ledger, selection, ids[-1])
-    counted = [dict(each.most_common()) for each in (kinds, reasons, errors)]
-    return Plan(act, tuple(ids), counted[0], counted[1], skipped, more, selection, counted[2])
-
-
-def _why_not(letter_id: int, there: Mapping[int, str]) -> str:
-    status = there.get(letter_id)
-    if status is None:
-        return "not found"
-    return "does not match" if status == "pending" else f"{status} already"
-
-
-def _behind(ledger: Ledger, selection: Selection, last: int) -> bool:
-    one = pending(ledger, replace(selection, limit=1), after=last)
-    return next(one, None) is not None
+def is_confirmed(count: int, typed: str, /) -> bool:
+    """Return whether the typed text is the number of items, which confirms a large plan."""
+    return typed.strip().replace(",", "") == str(count)

@@ -1,7 +1,7 @@
-"""Stored plan: what one has planned, another may apply: a file, that says exactly what, and until when.
+"""Stored plan: a file with a plan that one operator made, for another to review and apply.
 
-A file, and no row: a preview leaves no trace in the ledger, and who reviews it needs no access to that. A plan that was applied
-has drifted: to apply it twice is refused by itself.
+It is a file and not a row: a plan leaves no trace in the ledger, and a reviewer needs no access to
+it. A plan that was applied has drifted, so it cannot be applied twice.
 """
 
 from __future__ import annotations
@@ -17,71 +17,78 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ...errors import Drift
+from ...partitions.control.sweeps import Grid
 from ...partitions.key import Partition
 from ...partitions.model import Selection
-from ..partitions.plan import of_grid, of_picked
+from ...partitions.store.frozen_selection import Picked
+from ..partitions.plan import from_grid, from_picked
 from ..render import document
-from .options import Wish
-from .plan import Plan
+from .plan import Plan, PlanOptions
 
 LIFE = timedelta(minutes=30)
 VERSION = 1
-MOST = 256 * 1024 * 1024
-"""Bytes: what is larger is no plan."""
+MAX_BYTES = 256 * 1024 * 1024
+"""Size of the largest plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """A plan that somebody has made for somebody to apply. Immutable."""
+    """A plan that was stored in a file. Immutable."""
 
     id: str
     plan: Plan
     actor: str
     """Who made it."""
     ledger: str
-    """Of which ledger, without its password."""
+    """Address of the ledger, without its password."""
     made_at: datetime
     expires_at: datetime
     path: str
 
-    def alive(self, now: datetime, url: str, /) -> None:
-        """Drift where it is too old, or another ledger's."""
+    def check_current(self, now: datetime, url: str, /) -> None:
+        """Raise Drift if the plan has expired, or is for another ledger."""
         if now >= self.expires_at:
             raise Drift(
-                f"plan {self.id} has expired, {self.expires_at:%Y-%m-%d %H:%M:%S} UTC; make a new plan. Nothing was changed"
+                f"plan {self.id} has expired, {self.expires_at:%Y-%m-%d %H:%M:%S} UTC; make a "
+                "new plan. Nothing was changed"
             )
         if _place(url) != _place(self.ledger):
             raise Drift(f"plan {self.id} is for {self.ledger}, not for {url}. Nothing was changed")
 
 
-def saved(plan: Plan, /, *, actor: str, now: datetime, url: str, out: str | None = None) -> StoredPlan:
-    """Write it down: where `out` says, else where `plan show ID` of the same user finds it."""
+def save_plan(
+    plan: Plan, /, *, actor: str, now: datetime, url: str, out: str | None = None
+) -> StoredPlan:
+    """Write a plan to `out`, or else to the user's folder of plans."""
     assert plan.partitions is not None
     id_ = f"p-{plan.digest[:8]}"
     path = _home() / f"{id_}.json" if out is None else Path(out)
-    found = StoredPlan(id_, plan, actor, url, now, now + LIFE, str(path))
-    body = _body(found)
+    stored = StoredPlan(id_, plan, actor, url, now, now + LIFE, str(path))
+    body = _body(stored)
     if out is None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _forget(path.parent, now)
+        _delete_old(path.parent, now)
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+    with os.fdopen(
+        os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+    ) as file:
         json.dump(body | {"check": _check(body)}, file, indent=1)
         file.write("\n")
     new.replace(path)
-    return found
+    return stored
 
 
-def loaded(name: str, /) -> StoredPlan:
-    """By its id, or from a file. ValueError says what is wrong with it."""
+def load_plan(name: str, /) -> StoredPlan:
+    """Read a plan by its id, or from a file. Raise ValueError if it is not valid."""
     path = Path(name) if os.sep in name or name.endswith(".json") else _home() / f"{name}.json"
     try:
-        if path.stat().st_size > MOST:
+        if path.stat().st_size > MAX_BYTES:
             raise ValueError(f"{path} is too large to be a plan")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ValueError(
-            f"plan {name} not found: {path} does not exist; plans are kept for {LIFE.seconds // 60} minutes"
+            f"plan {name} not found: {path} does not exist; plans are kept for "
+            f"{LIFE.seconds // 60} minutes"
         ) from None
     except (OSError, UnicodeDecodeError) as wrong:
         raise ValueError(f"{path} cannot be read: {wrong}") from None
@@ -97,7 +104,7 @@ def loaded(name: str, /) -> StoredPlan:
 
 
 def _place(url: str) -> tuple[str, str | None, str]:
-    """Which database it is, whoever goes there, and through which port."""
+    """Return the parts of an address that identify a database. User and port do not."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.path
 
@@ -107,13 +114,13 @@ def _home() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "redrive" / "plans"
 
 
-def _forget(folder: Path, now: datetime) -> None:
-    """Plans of yesterday are no use to anybody."""
+def _delete_old(folder: Path, now: datetime) -> None:
+    """Delete plans that are older than a day."""
     for old in folder.glob("p-*.json"):
         try:
             if old.stat().st_mtime < (now - timedelta(days=1)).timestamp():
                 old.unlink()
-        except OSError:  # somebody else's, or gone already
+        except OSError:  # It belongs to another user, or was deleted meanwhile.
             continue
 
 
@@ -122,90 +129,117 @@ def _check(body: Mapping[str, Any]) -> str:
 
 
 def _body(stored: StoredPlan) -> dict[str, Any]:
-    plan, about = stored.plan, stored.plan.partitions
-    assert about is not None
-    said = {
-        "redrive_plan": VERSION, "id": stored.id, "act": plan.act, "actor": stored.actor, "ledger": stored.ledger,
-        "made_at": stored.made_at.isoformat(), "expires_at": stored.expires_at.isoformat(), "count": plan.count,
-        "digest": plan.digest, "kinds": dict(plan.kinds), "reasons": dict(plan.reasons), "skipped": dict(plan.skipped),
-        "left": dict(about.left), "readable": about.readable, "without_raw": about.without_raw, "wish": asdict(about.wish),
-        "total": about.total,
-    }  # fmt: skip
-    if about.grid is not None:
-        grid = document(about.grid)
-        return said | {"grid": grid}
-    assert about.picked is not None
-    return said | {
-        "selection": _selection(about.selection), "shades": dict(about.picked.shades),
-        "datasets": [list(one) for one in about.picked.datasets], "ids": _spans(about.picked.ids),
-        "validates": dict(about.validates), "missing_raw": dict(about.missing_raw),
-    }  # fmt: skip
+    plan, details = stored.plan, stored.plan.partitions
+    assert details is not None
+    body = {
+        "redrive_plan": VERSION,
+        "id": stored.id,
+        "act": plan.act,
+        "actor": stored.actor,
+        "ledger": stored.ledger,
+        "made_at": stored.made_at.isoformat(),
+        "expires_at": stored.expires_at.isoformat(),
+        "count": plan.count,
+        "digest": plan.digest,
+        "kinds": dict(plan.kinds),
+        "reasons": dict(plan.reasons),
+        "skipped": dict(plan.skipped),
+        "left": dict(details.left),
+        "readable": details.readable,
+        "without_raw": details.without_raw,
+        "wish": asdict(details.wish),
+        "total": details.total,
+    }
+    if details.grid is not None:
+        return body | {"grid": document(details.grid)}
+    assert details.picked is not None
+    return body | {
+        "selection": _selection(details.selection),
+        "shades": dict(details.picked.shades),
+        "datasets": [list(dataset) for dataset in details.picked.datasets],
+        "ids": _spans(details.picked.ids),
+        "validates": dict(details.validates),
+        "missing_raw": dict(details.missing_raw),
+    }
 
 
 def _read(body: dict[str, Any], path: str) -> StoredPlan:
-    wish = Wish(**body["wish"])
+    wish = PlanOptions(**body["wish"])
     if "grid" in body:
-        from ...partitions.control.sweeps import Grid  # noqa: PLC0415  # not needed for the others
-
         of = body["grid"]
-        grid = Grid.of(of["source"], of["query_name"], of["customers"], of["since"], of["until"], newest=of["newest"])
-        plan = of_grid(grid, wish, body["left"], body["readable"], body["total"])
+        grid = Grid.of(
+            of["source"],
+            of["query_name"],
+            of["customers"],
+            of["since"],
+            of["until"],
+            newest=of["newest"],
+        )
+        plan = from_grid(grid, wish, body["left"], body["readable"], body["total"])
     else:
-        from ...partitions.store.frozen_selection import Picked  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-        found = Picked(
-            act=body["act"], ids=_ids(body["ids"]), digest=body["digest"],
-            datasets=[(one[0], one[1]) for one in body["datasets"]],
-            reasons=body["reasons"], shades=body["shades"], skipped=body["left"], readable=body["readable"],
-            without_raw=body["without_raw"], validates=body.get("validates", {}),
-        )  # fmt: skip
-        plan = of_picked(
-            found,
+        picked = Picked(
+            act=body["act"],
+            ids=_ids(body["ids"]),
+            digest=body["digest"],
+            datasets=[(source, query) for source, query in body["datasets"]],
+            reasons=body["reasons"],
+            shades=body["shades"],
+            skipped=body["left"],
+            readable=body["readable"],
+            without_raw=body["without_raw"],
+            validates=body.get("validates", {}),
+        )
+        plan = from_picked(
+            picked,
             _selected(body["selection"]),
             wish,
             kinds=body["kinds"],
             skipped=body["skipped"],
-            without=body.get("missing_raw", {}),
+            missing=body.get("missing_raw", {}),
         )
     if (plan.digest, plan.count) != (body["digest"], body["count"]):
         raise ValueError("its contents contradict each other")
-    made, expires = (datetime.fromisoformat(body[name]) for name in ("made_at", "expires_at"))
-    return StoredPlan(body["id"], plan, body["actor"], body["ledger"], made, expires, path)
+    made_at, expires_at = (datetime.fromisoformat(body[name]) for name in ("made_at", "expires_at"))
+    return StoredPlan(body["id"], plan, body["actor"], body["ledger"], made_at, expires_at, path)
 
 
 def _selection(selection: Selection) -> dict[str, Any]:
-    given = {name: getattr(selection, name) for name in Selection.__slots__}
-    said = {name: value for name, value in given.items() if value is not None}
-    return {
-        name: str(value) if isinstance(value, date) else [str(one) for one in value] if name == "keys" else value
-        for name, value in said.items()
-    }
+    fields: dict[str, Any] = {}
+    for name in Selection.__slots__:
+        value = getattr(selection, name)
+        if isinstance(value, date):
+            fields[name] = str(value)
+        elif value is not None:
+            fields[name] = list(map(str, value)) if name == "keys" else value
+    return fields
 
 
-def _selected(said: dict[str, Any]) -> Selection:
-    given: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
-    for name in ("since", "until"):
-        if name in given:
-            given[name] = date.fromisoformat(given[name])
-    if "keys" in given:
-        given["keys"] = tuple(Partition.parse(one) for one in given["keys"])
-    return Selection(**given)
+def _selected(stored: dict[str, Any]) -> Selection:
+    fields: dict[str, Any] = {}
+    for name, value in stored.items():
+        if name in ("since", "until"):
+            fields[name] = date.fromisoformat(value)
+        elif name == "keys":
+            fields[name] = tuple(map(Partition.parse, value))
+        else:
+            fields[name] = tuple(value) if isinstance(value, list) else value
+    return Selection(**fields)
 
 
 def _spans(ids: Iterable[int]) -> str:
-    """1-500,502: what follows each other is said in few letters."""
+    """Return ids as ranges, such as `1-500,502`."""
     spans: list[list[int]] = []
-    for one in ids:
-        if spans and one == spans[-1][1] + 1:
-            spans[-1][1] = one
+    for id_ in ids:
+        if spans and id_ == spans[-1][1] + 1:
+            spans[-1][1] = id_
         else:
-            spans.append([one, one])
+            spans.append([id_, id_])
     return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in spans)
 
 
 def _ids(text: str) -> list[int]:
-    found: list[int] = []
+    ids: list[int] = []
     for span in text.split(",") if text else ():
         first, _, last = span.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        ids += range(int(first), int(last or first) + 1)
+    return ids

@@ -13,7 +13,7 @@ from redrive.ops.secret import COST, Password, hashed_token, is_hashed, new_toke
 from redrive.testing import FakeClock
 
 PASSWORD, TOKEN = "correct horse", "0123456789abcdef-token"
-HASHED = str(Password.made(PASSWORD))
+HASHED = str(Password.create(PASSWORD))
 SECRET = "0123456789abcdef0123456789abcdef"
 
 
@@ -88,7 +88,7 @@ def test_hashes_do_as_well_as_what_they_are_of() -> None:
     assert access.by_token(hashed_token(TOKEN), "") is None
     assert HASHED.startswith("scrypt:{}:{}:{}:".format(*COST))
     assert "$" not in HASHED, "compose files and shells would take it for theirs"
-    assert Password.read(HASHED).is_(PASSWORD)
+    assert Password.read(HASHED).matches(PASSWORD)
     assert is_hashed(HASHED)
     assert len(new_token()) >= 32
 
@@ -116,7 +116,7 @@ def test_who_reads_a_hash_can_sign_no_session() -> None:
     cookie = Access(password=HASHED).opened("ann", "operator")
     assert Access(password=HASHED).session(cookie) is None, "nothing that a file holds is enough"
     cookie = Access(password=HASHED, secret=SECRET).opened("ann", "operator")
-    for other, known in ((HASHED, True), (str(Password.made("another one")), False)):
+    for other, known in ((HASHED, True), (str(Password.create("another one")), False)):
         who = Access(password=other, secret=SECRET).session(cookie)
         assert (who is not None) is known, "several processes have the secret; a new password ends sessions"
 
@@ -204,15 +204,15 @@ def test_strangers_who_keep_the_password_check_busy_do_not_hold_up_a_known_brows
 ) -> None:
     access = Access(password=PASSWORD)
     go, busy = threading.Event(), threading.Semaphore(0)
-    real = Password.is_
+    real = Password.matches
 
-    def slow(self: Password, given: str) -> bool:
-        if given == "a stranger's guess":
+    def slow(self: Password, password: str) -> bool:
+        if password == "a stranger's guess":
             busy.release()
             go.wait(60)
-        return real(self, given)
+        return real(self, password)
 
-    monkeypatch.setattr(Password, "is_", slow)
+    monkeypatch.setattr(Password, "matches", slow)
     with ThreadPoolExecutor(WAITING_AT_MOST) as threads:
         strangers = [threads.submit(access.role_of, "a stranger's guess") for _ in range(WAITING_AT_MOST)]
         busy.acquire()

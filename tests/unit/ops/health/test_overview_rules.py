@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from redrive.ledger.queries.overview import CountSince
-from redrive.ops.health.overview_rules import Facts, found
+from redrive.ops.health.overview_rules import OverviewFacts, find_problems
 from redrive.ops.overview.job_types import KindLine
 from redrive.ops.overview.trend import NONE, Trend
 from redrive.ops.partitions.overview import DatasetLine, PausedSource
@@ -16,13 +16,13 @@ WELL = KindLine(
     name="mail", waiting=0, due_since=None, next_due=None, running=0, retry_wait=0, retry_more=False, dead=0, blocked=0,
     failed=NONE, died=NONE, parked=None, parked_since=None, workers=1, done=0, submitted=0,
 )  # fmt: skip
-FACTS = Facts(
+FACTS = OverviewFacts(
     NOW,
     alive=1,
     seen_at=NOW,
     kinds=(WELL,),
     expired=CountSince(),
-    all_say=True,
+    all_report_kinds=True,
     registered={"mail"},
     late=CountSince(),
     paused=(),
@@ -31,50 +31,50 @@ LATE = replace(WELL, waiting=7, due_since=NOW - timedelta(minutes=9))
 MANY = Trend((0,) * 23 + (40,), 40, 40, NOW - timedelta(minutes=20), recent=True)
 
 
-def said(facts: Facts) -> list[tuple[str, str, str | None, int]]:
-    return [(one.name, one.severity, one.kind, one.count) for one in found(facts)]
+def said(facts: OverviewFacts) -> list[tuple[str, str, str | None, int]]:
+    return [(one.name, one.severity, one.kind, one.count) for one in find_problems(facts)]
 
 
 def test_nothing_is_wrong() -> None:
-    assert found(FACTS) == []
-    assert found(replace(FACTS, alive=0)) == []  # nobody is there, and nothing waits
+    assert find_problems(FACTS) == []
+    assert find_problems(replace(FACTS, alive=0)) == []  # nobody is there, and nothing waits
     fresh = replace(WELL, waiting=1000, due_since=NOW - timedelta(seconds=30))
-    assert found(replace(FACTS, kinds=(fresh,))) == []
+    assert find_problems(replace(FACTS, kinds=(fresh,))) == []
     later = replace(WELL, waiting=5, next_due=NOW + timedelta(hours=1))
-    assert found(replace(FACTS, kinds=(later,), alive=0)) == []
+    assert find_problems(replace(FACTS, kinds=(later,), alive=0)) == []
 
 
 def test_nobody_is_there_and_work_waits() -> None:
-    (one,) = found(replace(FACTS, kinds=(LATE,), alive=0, seen_at=NOW - timedelta(seconds=95)))
+    (one,) = find_problems(replace(FACTS, kinds=(LATE,), alive=0, seen_at=NOW - timedelta(seconds=95)))
     assert (one.name, one.severity, one.count, one.since) == ("no workers", "critical", 7, NOW - timedelta(seconds=95))
     assert one.says == "Workers: none online (last seen 95 s ago), but 7 jobs (7 mail) queued"
-    (never,) = found(replace(FACTS, kinds=(replace(LATE, waiting=1),), alive=0, seen_at=None))
+    (never,) = find_problems(replace(FACTS, kinds=(replace(LATE, waiting=1),), alive=0, seen_at=None))
     assert never.says == "Workers: none online (none seen so far), but 1 job (1 mail) queued"
     assert never.since == LATE.due_since
 
 
 def test_partitions_wait_and_nobody_is_there() -> None:
     some = CountSince(3, NOW - timedelta(minutes=5))
-    (one,) = found(replace(FACTS, alive=0, seen_at=None, late=some))
+    (one,) = find_problems(replace(FACTS, alive=0, seen_at=None, late=some))
     assert (one.name, one.severity, one.count, one.since) == ("no workers", "critical", 3, some.since)
     assert one.says == "Workers: none online (none seen so far), but 3 partitions queued"
-    (both,) = found(replace(FACTS, kinds=(LATE,), alive=0, late=CountSince(1, NOW - timedelta(minutes=5))))
+    (both,) = find_problems(replace(FACTS, kinds=(LATE,), alive=0, late=CountSince(1, NOW - timedelta(minutes=5))))
     assert both.says.endswith("but 7 jobs (7 mail) and 1 partition queued")
-    assert found(replace(FACTS, late=some)) == []  # somebody is there: their turn comes
+    assert find_problems(replace(FACTS, late=some)) == []  # somebody is there: their turn comes
 
 
 def test_partitions_that_fail() -> None:
     some = DatasetLine("crm", "orders/eu", 900, 3, 0, 12, 8, lately=12)
-    (one,) = found(replace(FACTS, datasets=(some, replace(some, query="visits", lately=9))))
+    (one,) = find_problems(replace(FACTS, datasets=(some, replace(some, query="visits", lately=9))))
     assert (one.name, one.severity, one.count, one.kind) == ("partitions failing", "warning", 12, "crm/orders%2Feu")
     assert one.says == "crm/orders%2Feu: 12 partitions rejected in the last hour; 20 failed or rejected in total"
     assert one.mend == "redrive failures --kind crm/orders%2Feu"
-    (more,) = found(replace(FACTS, datasets=(replace(some, failed=992, lately=1000),)))
+    (more,) = find_problems(replace(FACTS, datasets=(replace(some, failed=992, lately=1000),)))
     assert more.says == "crm/orders%2Feu: 1,000+ partitions rejected in the last hour"
 
 
 def test_a_source_that_is_paused() -> None:
-    (one,) = found(replace(FACTS, paused=(PausedSource("crm eu", "by jane, until it is unpaused (moves)"),)))
+    (one,) = find_problems(replace(FACTS, paused=(PausedSource("crm eu", "by jane, until it is unpaused (moves)"),)))
     assert one.says == "Source crm eu: paused by jane, until it is unpaused (moves)"
     assert one.mend == "redrive state unpause 'crm eu' --whole-source --because \"...\""
 
@@ -82,7 +82,7 @@ def test_a_source_that_is_paused() -> None:
 def test_late_is_told_apart_from_what_nobody_has_registered() -> None:
     assert said(replace(FACTS, kinds=(LATE,))) == [("late", "warning", "mail", 7)]
     assert said(replace(FACTS, kinds=(LATE,), registered=set())) == [("unregistered", "warning", "mail", 7)]
-    assert said(replace(FACTS, kinds=(LATE,), registered=set(), all_say=False)) == [("late", "warning", "mail", 7)]
+    assert said(replace(FACTS, kinds=(LATE,), registered=set(), all_report_kinds=False)) == [("late", "warning", "mail", 7)]
 
 
 def test_parked_failing_and_dying() -> None:
@@ -90,7 +90,7 @@ def test_parked_failing_and_dying() -> None:
     assert said(replace(FACTS, kinds=(parked,))) == [("parked", "critical", "mail", 7)]
     failing = replace(WELL, name="a b", failed=MANY, retry_wait=40)
     dying = replace(WELL, name="c", failed=MANY, died=MANY, dead=41)
-    found_ = found(replace(FACTS, kinds=(failing, dying)))
+    found_ = find_problems(replace(FACTS, kinds=(failing, dying)))
     assert [(one.name, one.kind) for one in found_] == [("failing", "a b"), ("dead letters growing", "c")]
     assert [one.mend for one in found_] == ["redrive failures --kind 'a b'", "redrive failures --kind c"]
     assert all(one.since == MANY.since and one.says.startswith(f"{one.kind}: 40 ") for one in found_)
@@ -98,25 +98,25 @@ def test_parked_failing_and_dying() -> None:
 
 
 def test_what_is_over_is_not_told() -> None:
-    assert found(replace(FACTS, kinds=(replace(WELL, failed=MANY, died=MANY),))) == []
+    assert find_problems(replace(FACTS, kinds=(replace(WELL, failed=MANY, died=MANY),))) == []
     assert said(replace(FACTS, kinds=(replace(WELL, failed=MANY, died=MANY, retry_wait=1),))) == [
         ("failing", "warning", "mail", 40)
     ]
 
 
 def test_what_has_stopped_and_left_dead_letters_is_told_so() -> None:
-    (one,) = found(replace(FACTS, kinds=(replace(WELL, died=replace(MANY, recent=False), dead=40),)))
+    (one,) = find_problems(replace(FACTS, kinds=(replace(WELL, died=replace(MANY, recent=False), dead=40),)))
     assert "(average before: 0/h), none in the last 10 minutes; 40 waiting for a decision" in one.says
 
 
 def test_the_worst_comes_first() -> None:
     facts = replace(FACTS, kinds=(LATE, replace(WELL, failed=MANY, retry_wait=1)), expired=CountSince(2, NOW))
-    assert [one.severity for one in found(facts)] == ["critical", "warning", "warning"]
-    assert [one.name for one in found(facts)] == ["dangling leases", "failing", "late"]
+    assert [one.severity for one in find_problems(facts)] == ["critical", "warning", "warning"]
+    assert [one.name for one in find_problems(facts)] == ["dangling leases", "failing", "late"]
 
 
 def test_batch_items_given_up_are_a_problem_from_ten_on() -> None:
-    assert found(replace(FACTS, items={"tiles": 9})) == []
-    (one,) = found(replace(FACTS, items={"a": 8, "b": 3, "c": 2, "d": 1}))
+    assert find_problems(replace(FACTS, items={"tiles": 9})) == []
+    (one,) = find_problems(replace(FACTS, items={"a": 8, "b": 3, "c": 2, "d": 1}))
     assert (one.name, one.severity, one.count, one.kind) == ("items given up", "warning", 14, None)
     assert one.says.startswith("Batch items: 14 given up in the last hour (8 a, 3 b, 2 c, …)")

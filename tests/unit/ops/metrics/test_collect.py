@@ -26,9 +26,9 @@ from redrive.journal.metrics import (
 )
 from redrive.journal.sinks.prometheus import PrometheusExporter
 from redrive.ledger import NewJob
-from redrive.ops.metrics.collect import Standing, folded, prometheus_endpoint
-from redrive.ops.metrics.server import Exposure
-from redrive.ops.target.imported import Unreadable
+from redrive.ops.metrics.collect import LedgerGauges, fold_labels, prometheus_endpoint
+from redrive.ops.metrics.server import MetricsServer
+from redrive.ops.user_code import Unreadable
 from redrive.testing import sandbox
 
 
@@ -39,7 +39,7 @@ def app() -> Iterator[App]:
 
 
 def values(app: App) -> dict[tuple[str, ...], float]:
-    return {(one.metric.name, *one.labels): one.value for one in Standing(app)()}
+    return {(one.metric.name, *one.labels): one.value for one in LedgerGauges(app)()}
 
 
 @pytest.mark.req("J-3")
@@ -77,7 +77,7 @@ def test_a_ledger_that_is_away_is_a_number_too() -> None:
 def test_kinds_beyond_the_bound_are_told_together() -> None:
     kinds = [f"k{number}" for number in range(MAX_LABEL_VALUES + 3)]
     measures = [Measurement(metric, 2, (kind,)) for kind in kinds for metric in (SUBMITTED, OLDEST, PARKED)]
-    found = {(one.metric, one.labels): one.value for one in folded(iter(measures), LabelLimiter())}
+    found = {(one.metric, one.labels): one.value for one in fold_labels(iter(measures), LabelLimiter())}
     assert found[SUBMITTED, (OTHER,)] == 6
     assert found[OLDEST, (OTHER,)] == found[PARKED, (OTHER,)] == 2
     assert len(found) == 3 * (MAX_LABEL_VALUES + 1)
@@ -95,7 +95,7 @@ def test_a_scrape_has_all_of_it(app: App) -> None:
 @pytest.mark.req("J-3")
 def test_the_server_beside_a_worker() -> None:
     state = {"well": True}
-    exposure = Exposure(PrometheusExporter(lambda: [Measurement(JOBS, 1, ("mail", "dead"))]), lambda: state["well"])
+    exposure = MetricsServer(PrometheusExporter(lambda: [Measurement(JOBS, 1, ("mail", "dead"))]), lambda: state["well"])
     with exposure:
         url = f"http://{exposure.address}"
 
@@ -114,4 +114,4 @@ def test_the_server_beside_a_worker() -> None:
         assert ask("/health")[0] == 503
         assert ask("/")[0] == 404
         with pytest.raises(Unreadable, match=r"metrics cannot be served at 127\.0\.0\.1:\d+: "):
-            Exposure(PrometheusExporter(list), lambda: True, port=int(exposure.address.rpartition(":")[2]))
+            MetricsServer(PrometheusExporter(list), lambda: True, port=int(exposure.address.rpartition(":")[2]))

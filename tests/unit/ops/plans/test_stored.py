@@ -7,21 +7,21 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from redrive.errors import Drift
-from redrive.ops.dead_letters.queries import Selection
+from redrive.ops.dead_letters.model import DeadLetterFilter
 from redrive.ops.plans.plan import Plan
 from redrive.ops.plans.stored import LIFE, StoredPlan
 
 NOW = datetime(2026, 6, 1, tzinfo=timezone.utc)
-PLAN = Plan("retry", (), {}, {}, {}, False, Selection())
+PLAN = Plan("retry", (), {}, {}, {}, False, DeadLetterFilter())
 
 
 @pytest.mark.req("O-2")
 def test_one_plans_and_another_applies() -> None:
     stored = StoredPlan("p-1", PLAN, "ann", "postgresql://ann@db.example.com/lake", NOW, NOW + LIFE, "p-1.json")
-    stored.alive(NOW, "postgresql://ben@db.example.com:6432/lake")
+    stored.check_current(NOW, "postgresql://ben@db.example.com:6432/lake")
     for url in ("postgresql://ann@db.example.com/staging", "postgresql://ann@other.example.com/lake", "sqlite:///lake"):
         with pytest.raises(Drift, match="plan p-1 is for"):
-            stored.alive(NOW, url)
-    stored.alive(NOW + LIFE - timedelta(seconds=1), stored.ledger)
+            stored.check_current(NOW, url)
+    stored.check_current(NOW + LIFE - timedelta(seconds=1), stored.ledger)
     with pytest.raises(Drift, match="has expired"):
-        stored.alive(NOW + LIFE, stored.ledger)
+        stored.check_current(NOW + LIFE, stored.ledger)

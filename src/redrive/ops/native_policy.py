@@ -1,4 +1,4 @@
-"""What a policy becomes in the words of a client, for people to read."""
+"""A retry policy in the terms of a client library."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...core.policy import RetryPolicy
-from ...native import CLIENTS
-from ...native.mapping import POLICY_FIELDS, ClientMapping
-from ..target.imported import Unreadable, imported, meant
+from ..core.policy import RetryPolicy
+from ..native import CLIENTS
+from ..native.mapping import POLICY_FIELDS, ClientMapping
+from .user_code import Unreadable, imported, meant
 
 __all__ = ["NativeReport", "Unreadable", "native"]
 
-SHOWN = 5
-"""Waits that are shown."""
+MAX_WAITS = 5
+"""Number of waits in a report."""
 
 
 @dataclass(frozen=True, slots=True)
 class NativeReport:
-    """One policy in one client. Immutable."""
+    """A policy in the terms of one client. Immutable."""
 
     client: str
     policy: RetryPolicy
     words: tuple[tuple[str, str | None], ...]
-    """Each field, and what it becomes; None: it has no place there."""
+    """Each field with its equivalent. None: the client has none."""
     dropped: tuple[str, ...]
     asked: tuple[tuple[float, float], ...]
-    """The policy's waits, shortest and longest, for the first attempts that fail."""
+    """Shortest and longest wait of the policy, for the first failed attempts."""
     waits: tuple[tuple[float, float], ...]
-    """The client's own."""
+    """The same for the client."""
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report for JSON."""
         return {
             "client": self.client,
             "policy": asdict(self.policy),
@@ -47,13 +47,18 @@ class NativeReport:
 
 
 def native(name: str, source: str | None = None, /) -> NativeReport:
-    """The policy of a source (default: `RetryPolicy()`) in the words of a client.
+    """Return a policy in the terms of a client.
 
-    source: a TOML file with a [retry] table, or `module:object`, where the object is a RetryPolicy.
+    Args:
+        name: Name of the client.
+        source: A TOML file with a [retry] table, or `module:object` of a RetryPolicy. Default:
+            `RetryPolicy()`.
     """
     client = CLIENTS.get(name)
     if client is None:
-        raise Unreadable(f"no mapping for {name!r}{meant(name, tuple(CLIENTS))}; known: {', '.join(CLIENTS)}")
+        raise Unreadable(
+            f"no mapping for {name!r}{meant(name, tuple(CLIENTS))}; known: {', '.join(CLIENTS)}"
+        )
     policy = RetryPolicy() if source is None else _policy(source)
     try:
         client.check(policy)
@@ -63,7 +68,7 @@ def native(name: str, source: str | None = None, /) -> NativeReport:
 
 
 def _report(client: ClientMapping, policy: RetryPolicy) -> NativeReport:
-    failed = range(1, min(policy.max_attempts, SHOWN + 1))
+    failed = range(1, min(policy.max_attempts, MAX_WAITS + 1))
     return NativeReport(
         client.name,
         policy,
@@ -80,17 +85,19 @@ def _policy(source: str) -> RetryPolicy:
     if path.suffix != ".toml" and not path.is_file():
         module, colon, name = source.partition(":")
         if not colon or not module or not name:
-            raise Unreadable(f"{source}: no such file; pass a TOML file with a [retry] table, or module:object")
-        found = imported(module, name)
-        if not isinstance(found, RetryPolicy):
-            raise Unreadable(f"{source} must be a RetryPolicy, not {type(found).__name__}")
-        return found
+            raise Unreadable(
+                f"{source}: no such file; pass a TOML file with a [retry] table, or module:object"
+            )
+        value = imported(module, name)
+        if not isinstance(value, RetryPolicy):
+            raise Unreadable(f"{source} must be a RetryPolicy, not {type(value).__name__}")
+        return value
     try:
         section = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("retry")
         policy = RetryPolicy.from_mapping(section)
     except OSError as wrong:
         raise Unreadable(f"{path} cannot be read: {wrong.strerror}") from wrong
-    except (TypeError, ValueError) as wrong:  # TOML's own errors, and UTF-8's, are ValueErrors
+    except (TypeError, ValueError) as wrong:  # Errors of TOML and UTF-8 are ValueErrors.
         raise Unreadable(f"{path}: {wrong}") from wrong
     if policy is None:
         raise Unreadable(f"{path}: no [retry] table; add one")

@@ -19,8 +19,8 @@ from redrive.cli.partitions.render import explained
 from redrive.console.render.heat_map import lines, picked
 from redrive.errors import NotAllowed
 from redrive.ops.operator import Operator
-from redrive.ops.partitions.lost import RawState
 from redrive.ops.partitions.overview import paused_by
+from redrive.ops.partitions.raw_data import RawState
 from redrive.partitions import Partition, Raw, Sink
 from redrive.testing import Sandbox, sandbox
 
@@ -60,7 +60,7 @@ def box(lake: Lake) -> Iterator[Sandbox]:
 
 def filled(lake: Lake, box: Sandbox) -> str:
     """A backfill of a day for all customers; the run in force of acme."""
-    plan = lake.ann.backfill(lake.orders, DAY, DAY)
+    plan = lake.ann.backfills.plan(lake.orders, DAY, DAY)
     assert plan.count == 2
     lake.ann.apply(plan, because="new dataset")
     box.drain()
@@ -78,7 +78,7 @@ def in_force(lake: Lake) -> str:
 def test_back_to_an_earlier_run_and_forth(lake: Lake, box: Sandbox) -> None:
     first = filled(lake, box)
     lake.rows = 5
-    lake.ann.apply(lake.ann.reprocess(lake.orders, DAY, customers=["acme"]), because="more rows")
+    lake.ann.apply(lake.ann.partitions.reprocess(lake.orders, DAY, customers=["acme"]), because="more rows")
     box.drain()
     second = in_force(lake)
     assert second != first
@@ -86,7 +86,7 @@ def test_back_to_an_earlier_run_and_forth(lake: Lake, box: Sandbox) -> None:
     facts = lake.ann.partitions.rollback(f"crm/acme/orders/{DAY}", because="the new rows are wrong")
     assert facts.current_run_id == first
     assert len(list(lake.orders.read("acme", DAY).rows())) == 3
-    assert lake.ann.audit()[0].action == "partition.rollback"
+    assert lake.ann.audit.find()[0].action == "partition.rollback"
     assert lake.ann.partitions.rollback(f"crm/acme/orders/{DAY}", second, because="they were not").current_run_id == second
     history = lake.ann.partitions.history(f"crm/acme/orders/{DAY}")
     assert history is not None
@@ -97,9 +97,9 @@ def test_back_to_an_earlier_run_and_forth(lake: Lake, box: Sandbox) -> None:
 @pytest.mark.req("P-7")
 def test_raw_data_deleted_behind_our_back(lake: Lake, box: Sandbox) -> None:
     first = filled(lake, box)
-    lake.ann.apply(lake.ann.reprocess(lake.orders, DAY, customers=["acme"]), because="again")
+    lake.ann.apply(lake.ann.partitions.reprocess(lake.orders, DAY, customers=["acme"]), because="again")
     box.drain()
-    assert [one for one in lake.ann.doctor().findings if one.name == "raw data"] == []
+    assert [one for one in lake.ann.health.check().findings if one.name == "raw data"] == []
     (file,) = [one for one in lake.root.rglob("rows.jsonl") if first in str(one)]
     file.write_bytes(b"x" * file.stat().st_size)
     with pytest.raises(NotAllowed, match=f"cannot return to run {first}: .*bytes were changed"):
@@ -107,20 +107,20 @@ def test_raw_data_deleted_behind_our_back(lake: Lake, box: Sandbox) -> None:
     for manifest in lake.root.rglob("manifest.json"):
         if in_force(lake) in str(manifest):
             manifest.unlink()
-    (finding,) = [one for one in lake.ann.doctor().findings if one.name == "raw data"]
+    (finding,) = [one for one in lake.ann.health.check().findings if one.name == "raw data"]
     assert (finding.severity, finding.count) == ("critical", 1)
     assert finding.mend == f'redrive state reprocess crm/acme/orders/{DAY} --because "..."'
 
 
 @pytest.mark.req("P-13")
 def test_all_that_is_lost_is_counted_named_and_listed(lake: Lake, box: Sandbox) -> None:
-    lake.ann.apply(lake.ann.backfill(lake.orders, "2025-12-01", "2025-12-10"), because="new dataset")
+    lake.ann.apply(lake.ann.backfills.plan(lake.orders, "2025-12-01", "2025-12-10"), because="new dataset")
     box.drain()
     assert lake.ann.partitions.lost() == []
     for manifest in lake.root.rglob("manifest.json"):
         if "acme" in str(manifest) and "logical_date=2025-12-01" not in str(manifest):
             manifest.unlink()
-    (finding,) = [one for one in lake.ann.doctor().findings if one.name == "raw data"]
+    (finding,) = [one for one in lake.ann.health.check().findings if one.name == "raw data"]
     assert (finding.count, finding.mend) == (9, "redrive state inspect crm/orders --lost")
     assert "crm/orders: raw data missing or changed in 9 of 20 checked runs" in finding.says
     assert finding.says.count("crm/acme/orders/") == 3
@@ -142,7 +142,7 @@ def test_damaged_data_is_not_said_to_be_read(lake: Lake, box: Sandbox) -> None:
     (file,) = [one for one in lake.root.rglob("rows.jsonl") if run in str(one)]
     good = file.read_bytes()
     file.write_bytes(b"x" * len(good))
-    lake.ann.apply(lake.ann.revalidate(lake.orders, DAY, customers=["acme"]), because="something is odd")
+    lake.ann.apply(lake.ann.partitions.revalidate(lake.orders, DAY, customers=["acme"]), because="something is odd")
     box.drain(forever=False)
     found = lake.ann.partitions.explain(key).explanation
     assert found.damaged is not None
@@ -152,7 +152,7 @@ def test_damaged_data_is_not_said_to_be_read(lake: Lake, box: Sandbox) -> None:
     assert "not readable" in shown
     assert "consumers read this" not in shown
     file.write_bytes(good)  # from a backup
-    lake.ann.apply(lake.ann.revalidate(lake.orders, DAY, customers=["acme"]), because="it is back")
+    lake.ann.apply(lake.ann.partitions.revalidate(lake.orders, DAY, customers=["acme"]), because="it is back")
     box.drain(forever=False)
     assert lake.ann.partitions.explain(key).explanation.damaged is None
     assert "consumers read this" in plain(explained(lake.ann.partitions.explain(key)))
@@ -171,8 +171,8 @@ def test_raw_data_that_cannot_be_checked_is_not_said_to_be_readable(lake: Lake, 
 
 @pytest.mark.req("O-1", "P-14")
 def test_the_calendar_counts_customers_that_were_never_requested(lake: Lake, box: Sandbox) -> None:
-    lake.ann.apply(lake.ann.backfill(lake.orders, "2025-12-01", "2025-12-02"), because="new dataset")
-    lake.ann.apply(lake.ann.backfill(lake.orders, "2025-12-03", "2025-12-04", customers=["acme"]), because="one customer")
+    lake.ann.apply(lake.ann.backfills.plan(lake.orders, "2025-12-01", "2025-12-02"), because="new dataset")
+    lake.ann.apply(lake.ann.backfills.plan(lake.orders, "2025-12-03", "2025-12-04", customers=["acme"]), because="one customer")
     box.drain()
     span = ("2025-12-01", "2025-12-07")
     calendar = lake.ann.partitions.calendar(*span)
@@ -206,7 +206,7 @@ def test_a_calendar_does_without_customers_that_cannot_be_read(lake: Lake, box: 
     def visits(partition: Partition, out: Sink) -> None:
         out.rows([])
 
-    lake.ann.apply(lake.ann.backfill(visits, DAY, DAY), because="new dataset")
+    lake.ann.apply(lake.ann.backfills.plan(visits, DAY, DAY), because="new dataset")
     box.drain()
     for _ in range(2):
         (row,) = lake.ann.partitions.calendar(DAY, DAY).rows
@@ -217,12 +217,12 @@ def test_a_calendar_does_without_customers_that_cannot_be_read(lake: Lake, box: 
 @pytest.mark.req("O-2")
 def test_the_raw_store_is_asked_for_raw_data(lake: Lake, box: Sandbox) -> None:
     lake.least = 10  # both are rejected, and have raw data
-    lake.ann.apply(lake.ann.backfill(lake.orders, DAY, DAY), because="new dataset")
+    lake.ann.apply(lake.ann.backfills.plan(lake.orders, DAY, DAY), because="new dataset")
     box.drain(forever=False)
     (manifest,) = [one for one in lake.root.rglob("manifest.json") if "customer_id=acme" in str(one)]
     stored = manifest.read_bytes()
     manifest.unlink()
-    for verb in (lake.ann.retry, lake.ann.revalidate):
+    for verb in (lake.ann.partitions.retry, lake.ann.partitions.revalidate):
         plan = verb(lake.orders, DAY)
         assert plan.partitions is not None
         ((name, why),) = plan.partitions.missing_raw.items()
@@ -230,15 +230,15 @@ def test_the_raw_store_is_asked_for_raw_data(lake: Lake, box: Sandbox) -> None:
         shown = plain(planned(plan))
         assert "1 of these is skipped" in shown
         assert name in shown
-    done = lake.ann.apply(lake.ann.retry(lake.orders, DAY), because="once more")
+    done = lake.ann.apply(lake.ann.partitions.retry(lake.orders, DAY), because="once more")
     assert (done.sweep.made, done.sweep.skipped) == (1, 1)
     with pytest.raises(NotAllowed, match="has no raw data"):
-        lake.ann.apply(lake.ann.retry(lake.orders, DAY, customers=["acme"]), because="once more")
+        lake.ann.apply(lake.ann.partitions.retry(lake.orders, DAY, customers=["acme"]), because="once more")
     # A run that ended without a verdict leaves raw data that only the store knows.
     unknown = manifest.parent.with_name("run_id=20200101T000000-0123456789")
     unknown.mkdir()
     (unknown / "manifest.json").write_bytes(stored)
-    assert lake.ann.apply(lake.ann.retry(lake.orders, DAY, customers=["acme"]), because="once more").sweep.made == 1
+    assert lake.ann.apply(lake.ann.partitions.retry(lake.orders, DAY, customers=["acme"]), because="once more").sweep.made == 1
 
 
 @pytest.mark.req("O-2")
@@ -247,16 +247,16 @@ def test_a_revalidation_without_raw_data_names_the_command_that_extracts_again(l
     for file in lake.root.rglob("manifest.json"):
         file.unlink()
     with pytest.raises(NotAllowed, match="use `redrive state reprocess` instead"):
-        lake.ann.apply(lake.ann.revalidate(lake.orders, DAY), because="odd")
+        lake.ann.apply(lake.ann.partitions.revalidate(lake.orders, DAY), because="odd")
     lake.least, other = 10, "2025-12-28"
-    lake.ann.apply(lake.ann.backfill(lake.orders, other, other), because="new dataset")
+    lake.ann.apply(lake.ann.backfills.plan(lake.orders, other, other), because="new dataset")
     box.drain(forever=False)
     for file in lake.root.rglob("manifest.json"):
         file.unlink()
     with pytest.raises(NotAllowed, match="use `redrive state retry --without-raw` instead"):
-        lake.ann.apply(lake.ann.revalidate(lake.orders, other), because="odd")
+        lake.ann.apply(lake.ann.partitions.revalidate(lake.orders, other), because="odd")
     with pytest.raises(NotAllowed, match="state reprocess` for accepted partitions and `redrive state retry --without-raw`"):
-        lake.ann.apply(lake.ann.revalidate(lake.orders, other, DAY), because="odd")
+        lake.ann.apply(lake.ann.partitions.revalidate(lake.orders, other, DAY), because="odd")
 
 
 @pytest.mark.req("P-13")
@@ -278,7 +278,7 @@ def test_a_removed_raw_file_is_reported_before_it_is_read(lake: Lake, box: Sandb
     some = lake.ann.partitions.inspect(lake.ann.partitions.selection(key, f"crm/zeta/orders/{DAY}"))
     states = {one.partition.customer_id: state for one, state in zip(some, lake.ann.partitions.raw_states(some), strict=True)}
     assert (states["acme"].problem, states["zeta"]) == (found.lost, RawState())
-    plan = lake.ann.revalidate(lake.orders, DAY)
+    plan = lake.ann.partitions.revalidate(lake.orders, DAY)
     assert plan.partitions is not None
     assert list(plan.partitions.missing_raw) == [key]
     done = lake.ann.apply(plan, because="odd")
@@ -295,7 +295,7 @@ def test_a_rollback_to_the_same_raw_data_says_so(
 
     monkeypatch.setattr(markers, "operator", operator)
     first, key = filled(lake, box), f"crm/acme/orders/{DAY}"
-    for act in (lake.ann.revalidate, lake.ann.reprocess):
+    for act in (lake.ann.partitions.revalidate, lake.ann.partitions.reprocess):
         lake.ann.apply(act(lake.orders, DAY, customers=["acme"]), because="again")
         box.drain(forever=False)
     markers.rollback(key, because="x")
@@ -309,7 +309,7 @@ def test_a_rollback_to_the_same_raw_data_says_so(
 @pytest.mark.req("O-1")
 @pytest.mark.usefixtures("box")
 def test_a_day_of_a_running_backfill_is_explained_with_its_status(lake: Lake) -> None:
-    done = lake.ann.begin(lake.ann.backfill(lake.orders, DAY, DAY), because="new dataset")
+    done = lake.ann.begin(lake.ann.backfills.plan(lake.orders, DAY, DAY), because="new dataset")
     shown = plain(explained(lake.ann.partitions.explain(f"crm/acme/orders/{DAY}")))
     assert f"redrive backfill status {done.id}" in shown
     assert "redrive backfill plan" not in shown
@@ -317,7 +317,7 @@ def test_a_day_of_a_running_backfill_is_explained_with_its_status(lake: Lake) ->
 
 @pytest.mark.usefixtures("box")
 def test_the_doctor_says_that_raw_data_is_a_sample(lake: Lake) -> None:
-    shown = plain(_health(lake.ann.doctor()))
+    shown = plain(_health(lake.ann.health.check()))
     assert "raw data (up to 100 runs of each dataset)" in shown
     assert "0 submitted" not in shown
 
@@ -339,18 +339,20 @@ def plain(what: RenderableType) -> str:
 def test_raw_data_that_belongs_to_nobody(lake: Lake, box: Sandbox) -> None:
     run = filled(lake, box)
     names = {"orphan runs", "half runs"}
-    assert [one for one in lake.ann.doctor().findings if one.name in names] == []
+    assert [one for one in lake.ann.health.check().findings if one.name in names] == []
     (folder,) = [one.parent for one in lake.root.rglob("manifest.json") if run in str(one)]
     stranger = folder.with_name("run_id=20200101T000000-0123456789")
     stranger.mkdir()
     (stranger / "rows.jsonl").write_text("")
     lake.least = 10
-    lake.ann.apply(lake.ann.reprocess(lake.orders, DAY, customers=["acme"]), because="again")
+    lake.ann.apply(lake.ann.partitions.reprocess(lake.orders, DAY, customers=["acme"]), because="again")
     box.drain(forever=False)
     (rejected,) = [one for one in folder.parent.iterdir() if one not in (folder, stranger)]
-    assert [one.name for one in lake.ann.doctor().findings if one.name in names] == ["orphan runs"]  # its clock stands still
+    assert [one.name for one in lake.ann.health.check().findings if one.name in names] == [
+        "orphan runs"
+    ]  # its clock stands still
     (rejected / "manifest.json").unlink()
-    orphan, half = (one for one in lake.ann.doctor().findings if one.name in names)
+    orphan, half = (one for one in lake.ann.health.check().findings if one.name in names)
     assert (orphan.severity, orphan.count, half.severity, half.count) == ("warning", 1, "warning", 1)
     stood = "/".join(folder.parts[-5:-1])
     assert f"1 of 4 runs in raw of source crm is unknown to this ledger, such as {stood}/{stranger.name}; " in orphan.says
@@ -361,7 +363,7 @@ def test_raw_data_that_belongs_to_nobody(lake: Lake, box: Sandbox) -> None:
 @pytest.mark.req("O-1")
 def test_judged_again_by_checks_as_they_are_now(lake: Lake, box: Sandbox) -> None:
     lake.least = 10
-    plan = lake.ann.backfill(lake.orders, DAY, DAY, customers=["acme"])
+    plan = lake.ann.backfills.plan(lake.orders, DAY, DAY, customers=["acme"])
     lake.ann.apply(plan, because="new dataset")
     box.drain(forever=False)
     key = f"crm/acme/orders/{DAY}"
@@ -370,7 +372,7 @@ def test_judged_again_by_checks_as_they_are_now(lake: Lake, box: Sandbox) -> Non
     said = lake.ann.partitions.explain(key)
     assert (said.assumed, said.explanation.position) == (False, 1)
     lake.least = 1
-    lake.ann.apply(lake.ann.revalidate(lake.orders, DAY), because="the check was too strict")
+    lake.ann.apply(lake.ann.partitions.revalidate(lake.orders, DAY), because="the check was too strict")
     box.drain(forever=False)
     (after,) = lake.ann.partitions.inspect()
     assert (after.status, after.attempt_count, after.dispatch_count) == ("success", 2, 2)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from redrive.ops.overview.trend import trend
-from redrive.ops.sweep import Sweep, progress, time_left
+from redrive.ops.sweeps import Sweep, describe_progress, time_left
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 START = NOW - timedelta(seconds=100)
@@ -15,9 +15,9 @@ SWEEP = Sweep(1, "replay", "running", "ann", "x", {}, None, 0, 300, 100, 0, None
 
 def test_a_replayed_dead_letter_is_not_done_while_its_job_runs() -> None:
     one = replace(SWEEP, total=3, made=1)
-    assert progress(one) == "1 of 3 replayed, 2 left"
-    assert progress(one, {"at it": 1}) == "1 of 3 replayed (1 in progress), 2 left"
-    assert progress(replace(one, act="discard", skipped=1)) == "1 of 3 discarded, 1 skipped, 1 left"
+    assert describe_progress(one) == "1 of 3 replayed, 2 left"
+    assert describe_progress(one, {"at it": 1}) == "1 of 3 replayed (1 in progress), 2 left"
+    assert describe_progress(replace(one, act="discard", skipped=1)) == "1 of 3 discarded, 1 skipped, 1 left"
 
 
 def test_the_time_left_follows_the_pace_or_the_rate() -> None:

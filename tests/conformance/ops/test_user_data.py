@@ -13,9 +13,13 @@ from sqlalchemy import inspect, text
 from redrive import App, Event, Stop, correlate, retry
 from redrive.ledger import Ledger
 from redrive.ops import Operator
-from redrive.ops.erase import erased, planned
 
 ANN = "ann-4711"
+
+
+def dpo(ledger: Ledger) -> Operator:
+    """The data protection officer."""
+    return Operator(ledger, actor="dpo")
 
 
 @pytest.fixture
@@ -63,40 +67,40 @@ def everything(app: App) -> str:
 def test_nothing_of_theirs_is_left_and_all_of_the_others(app: App) -> None:
     assert ANN in everything(app)
     before = everything(app).count("bob")
-    plan = planned(app.ledger, ANN)
+    plan = dpo(app.ledger).user_data.plan_erasure(ANN)
     assert (plan.jobs, plan.letters, plan.events, plan.keys, plan.busy) == (3, 1, 1, 1, ())
     assert ANN in everything(app)  # a plan changes nothing
-    erased(app.ledger, plan, actor="dpo", because="request 1")
+    dpo(app.ledger).user_data.erase(plan, because="request 1")
     left = everything(app)
     assert ANN not in left
     assert left.count("bob") == before
-    assert planned(app.ledger, ANN).count == 0
+    assert dpo(app.ledger).user_data.plan_erasure(ANN).count == 0
     assert app.ledger.imbalance() == []
     operator = Operator(app, actor="dpo")
-    assert operator.verify().holds
-    assert {(one.actor, one.action, one.because) for one in operator.audit()} == {("dpo", "user.erase", "request 1")}
+    assert operator.audit.verify().holds
+    assert {(one.actor, one.action, one.because) for one in operator.audit.find()} == {("dpo", "user.erase", "request 1")}
 
 
 def test_what_waits_is_left_until_it_has_ended(app: App) -> None:
     with correlate(user_id=ANN):
         app.receive(Event("order.placed", {"user": ANN}, id="e-2"))
-    plan = planned(app.ledger, ANN)
+    plan = dpo(app.ledger).user_data.plan_erasure(ANN)
     assert len(plan.busy) == 1
-    erased(app.ledger, plan, actor="dpo", because="request 1")
+    dpo(app.ledger).user_data.erase(plan, because="request 1")
     assert app.ledger.counts()["stock"].ready == 1
     ended(app, 1)
-    again = planned(app.ledger, ANN)
+    again = dpo(app.ledger).user_data.plan_erasure(ANN)
     assert (again.jobs, again.busy) == (1, ())
-    erased(app.ledger, again, actor="dpo", because="request 1")
+    dpo(app.ledger).user_data.erase(again, because="request 1")
     assert ANN not in everything(app)
     assert app.ledger.imbalance() == []
 
 
 def test_another_user_with_a_name_alike_is_not_meant(app: App) -> None:
-    assert planned(app.ledger, "ann").count == 0
-    assert planned(app.ledger, "%").count == 0
+    assert dpo(app.ledger).user_data.plan_erasure("ann").count == 0
+    assert dpo(app.ledger).user_data.plan_erasure("%").count == 0
     with pytest.raises(ValueError, match="whose data"):
-        planned(app.ledger, " ")
+        dpo(app.ledger).user_data.plan_erasure(" ")
 
 
 def mention(app: App, user: str) -> None:
@@ -128,14 +132,14 @@ def mention(app: App, user: str) -> None:
 def test_no_mention_is_left_in_rows_or_files(app: App) -> None:
     mention(app, ANN)
     operator = Operator(app, actor="dpo")
-    anchor = operator.verify().anchor
-    erased(app.ledger, planned(app.ledger, ANN), actor="dpo", because=f"request of {ANN}")
+    anchor = operator.audit.verify().anchor
+    dpo(app.ledger).user_data.erase(dpo(app.ledger).user_data.plan_erasure(ANN), because=f"request of {ANN}")
     left = everything(app)
     assert ANN not in left, [line for line in left.splitlines() if ANN in line]
     assert "bob" in left
-    assert planned(app.ledger, ANN).count == 0
+    assert dpo(app.ledger).user_data.plan_erasure(ANN).count == 0
     assert app.ledger.imbalance() == []
-    assert operator.verify(anchor).holds, "anchors that were noted before still hold"
+    assert operator.audit.verify(anchor).holds, "anchors that were noted before still hold"
     if app.ledger.connections.on_sqlite:
         file = Path(app.ledger.connections.address.target)
         for path in file.parent.glob(f"{file.name}*"):
@@ -144,24 +148,24 @@ def test_no_mention_is_left_in_rows_or_files(app: App) -> None:
 
 def test_an_entry_that_was_changed_after_an_erasure_is_noticed(app: App) -> None:
     mention(app, ANN)
-    erased(app.ledger, planned(app.ledger, ANN), actor="dpo", because="request 1")
+    dpo(app.ledger).user_data.erase(dpo(app.ledger).user_data.plan_erasure(ANN), because="request 1")
     operator = Operator(app, actor="dpo")
-    assert operator.verify().holds
+    assert operator.audit.verify().holds
     with app.ledger.begin() as connection:
         connection.exec_driver_sql("UPDATE redrive_audit SET actor = 'eve' WHERE actor LIKE 'erased-%%'")
-    assert not operator.verify().holds
+    assert not operator.audit.verify().holds
 
 
 def test_a_pseudonym_cannot_be_guessed_from_the_name(app: App) -> None:
-    erased(app.ledger, planned(app.ledger, ANN), actor="dpo", because="request 1")
-    erased(app.ledger, planned(app.ledger, "bob"), actor="dpo", because="request 2")
-    names = {one.what["user_hash"] for one in Operator(app, actor="dpo").audit()}
+    dpo(app.ledger).user_data.erase(dpo(app.ledger).user_data.plan_erasure(ANN), because="request 1")
+    dpo(app.ledger).user_data.erase(dpo(app.ledger).user_data.plan_erasure("bob"), because="request 2")
+    names = {one.what["user_hash"] for one in Operator(app, actor="dpo").audit.find()}
     assert len(names) == 2
     assert not any(hashlib.sha256(user.encode()).hexdigest()[:16] in name for user in (ANN, "bob") for name in names)
 
 
 def test_a_plan_lists_what_stays(app: App) -> None:
-    stays = " ".join(planned(app.ledger, ANN).stays)
+    stays = " ".join(dpo(app.ledger).user_data.plan_erasure(ANN).stays)
     assert "backups" in stays
     assert "raw data" in stays
     assert ("VACUUM" in stays) is not app.ledger.connections.on_sqlite

@@ -17,9 +17,10 @@ from redrive.ledger import Ledger
 from redrive.ledger.failpoint import VARIABLE
 from redrive.ledger.jobs import sweeps as stored
 from redrive.ledger.jobs.sweeps import MAX_STEP_ITEMS
+from redrive.ops import DeadLetterFilter
 from redrive.ops.operator import Operator
 from redrive.ops.render import document
-from redrive.ops.sweep import Applied
+from redrive.ops.sweeps import Applied
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import SECRET, die
 
@@ -32,16 +33,16 @@ def test_they_are_found_by_what_is_known_of_them(ledger: Ledger, ann: Operator) 
     slow = die(ledger, "a", "b")
     (refused,) = die(ledger, "c", kind="mail", reason="not_retryable", error=REFUSED, signature="HTTPStatusError")
     found = {
-        "all": ann.dead(),
-        "kind": ann.dead(kind="mail"),
-        "error": ann.dead(error="READ timed"),
-        "signature": ann.dead(error="HTTPStatusError"),
-        "percent": ann.dead(error="100% of_them"),
-        "not as a pattern": ann.dead(error="100_ of%"),
-        "reason": ann.dead(reason="not_retryable"),
-        "since": ann.dead(since=datetime.now(timezone.utc) - timedelta(hours=1)),
-        "until": ann.dead(until=datetime.now(timezone.utc) - timedelta(hours=1)),
-        "limit": ann.dead(limit=2),
+        "all": ann.dead_letters.find(),
+        "kind": ann.dead_letters.find(DeadLetterFilter(kind="mail")),
+        "error": ann.dead_letters.find(DeadLetterFilter(error="READ timed")),
+        "signature": ann.dead_letters.find(DeadLetterFilter(error="HTTPStatusError")),
+        "percent": ann.dead_letters.find(DeadLetterFilter(error="100% of_them")),
+        "not as a pattern": ann.dead_letters.find(DeadLetterFilter(error="100_ of%")),
+        "reason": ann.dead_letters.find(DeadLetterFilter(reason="not_retryable")),
+        "since": ann.dead_letters.find(DeadLetterFilter(since=datetime.now(timezone.utc) - timedelta(hours=1))),
+        "until": ann.dead_letters.find(DeadLetterFilter(until=datetime.now(timezone.utc) - timedelta(hours=1))),
+        "limit": ann.dead_letters.find(DeadLetterFilter(limit=2)),
     }
     assert {name: [letter.id for letter in letters] for name, letters in found.items()} == {
         "all": [refused, *slow[::-1], old],
@@ -63,10 +64,10 @@ def test_one_is_shown_without_its_secrets(ledger: Ledger, ann: Operator) -> None
     headers = {"content-type": "application/json", "authorization": f"Bearer {SECRET}"}
     (number,) = die(ledger, "shop:ann:o-1:receipt:v1", headers=headers)
     IDS.reset(token)
-    ann.apply(ann.replay(ids=[number]), because="again")
+    ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(number,))), because="again")
     lease = ledger.claim({"crm.sync": 1}, worker="w2")[0]
     ledger.settle(lease.dead("attempts", error=f"again, password={SECRET}"))
-    report = ann.letter(number)
+    report = ann.dead_letters.get(number)
     assert report is not None
     assert SECRET not in str(document(report))
     assert report.payload == {"user": "ann", "password": "[redacted]"}
@@ -79,7 +80,7 @@ def test_one_is_shown_without_its_secrets(ledger: Ledger, ann: Operator) -> None
         (1, "failed", "w1"),
         (1, "failed", "w2"),
     ]
-    assert ann.letter(10**9) is None
+    assert ann.dead_letters.get(10**9) is None
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_one_is_shown_without_its_secrets(ledger: Ledger, ann: Operator) -> None
 )
 def test_payloads_of_any_kind_are_shown_or_not(ledger: Ledger, ann: Operator, payload: bytes, shown: object) -> None:
     (number,) = die(ledger, "a", payload=payload)
-    report = ann.letter(number)
+    report = ann.dead_letters.get(number)
     assert report is not None
     assert (report.payload, report.payload_bytes) == (shown, len(payload))
 
@@ -97,31 +98,34 @@ def test_payloads_of_any_kind_are_shown_or_not(ledger: Ledger, ann: Operator, pa
 def test_a_preview_leaves_no_trace(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a", "b")
     before = ledger.dead_letters(), ledger.counts(), ledger.audit()
-    plan = ann.replay(kind="crm.sync")
+    plan = ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync"))
     assert (plan.count, plan.kinds, plan.reasons) == (2, {"crm.sync": 2}, {"attempts": 2})
-    ann.discard(kind="crm.sync")
-    ann.dead()
+    ann.dead_letters.discard(DeadLetterFilter(kind="crm.sync"))
+    ann.dead_letters.find()
     ann.status()
-    ann.doctor()
+    ann.health.check()
     assert (ledger.dead_letters(), ledger.counts(), ledger.audit()) == before
 
 
 @pytest.mark.req("O-5")
 def test_what_is_done_is_in_the_audit_with_who_and_why(ledger: Ledger, ann: Operator) -> None:
     first, second = die(ledger, "a", "b")
-    ann.apply(ann.replay(ids=[first]), because="the CRM is back")
-    ann.apply(ann.discard(ids=[second]), because="a test order")
-    assert [(one.actor, one.action, one.because, one.what) for one in ann.audit()] == [
+    ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(first,))), because="the CRM is back")
+    ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(second,))), because="a test order")
+    assert [(one.actor, one.action, one.because, one.what) for one in ann.audit.find()] == [
         ("ann", "dead.discard", "a test order", {"sweep": 2, "count": 1, "letters": [second], "rate": None, "canary": 0}),
         ("ann", "dead.replay", "the CRM is back", {"sweep": 1, "count": 1, "letters": [first], "rate": None, "canary": 0}),
     ]
-    assert ann.verify().holds
+    assert ann.audit.verify().holds
 
 
 @pytest.mark.parametrize("because", ["", " \n", None])
 def test_without_a_reason_nothing_is_done(ledger: Ledger, ann: Operator, because: str) -> None:
     (number,) = die(ledger, "a")
-    for plan in (ann.replay(ids=[number]), ann.discard(ids=[number])):
+    for plan in (
+        ann.dead_letters.replay(DeadLetterFilter(ids=(number,))),
+        ann.dead_letters.discard(DeadLetterFilter(ids=(number,))),
+    ):
         with pytest.raises(ValueError, match="because= must say why"):
             ann.apply(plan, because=because)
     assert ledger.audit() == []
@@ -134,28 +138,36 @@ def test_without_a_name_nobody_is_an_operator(ledger: Ledger) -> None:
 
 
 def test_no_selection_is_refused(ann: Operator) -> None:
-    for wrong in ({}, {"limit": 5}):
+    for wrong in (DeadLetterFilter(), DeadLetterFilter(limit=5)):
         with pytest.raises(ValueError, match="no dead letters selected; pass ids, kind"):
-            ann.replay(**wrong)  # type: ignore[arg-type]
+            ann.dead_letters.replay(wrong)
     with pytest.raises(ValueError, match="limit must be at least 1"):
-        ann.replay(kind="x", limit=0)
+        ann.dead_letters.replay(DeadLetterFilter(kind="x", limit=0))
 
 
 def test_only_what_is_pending_is_planned_and_the_rest_is_named(ledger: Ledger, ann: Operator) -> None:
     first, second, third = die(ledger, "a", "b", "c")
-    ann.apply(ann.discard(ids=[second]), because="old")
-    plan = ann.replay(ids=[str(first), second, 999])
+    ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(second,))), because="old")
+    plan = ann.dead_letters.replay(
+        DeadLetterFilter(
+            ids=(
+                str(first),
+                second,
+                999,
+            )
+        )
+    )
     assert (plan.ids, plan.skipped) == ((first,), {second: "discarded already", 999: "not found"})
-    bounded = ann.replay(kind="crm.sync", limit=1)
+    bounded = ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync", limit=1))
     assert (bounded.ids, bounded.more) == ((first,), True)
-    assert not ann.replay(kind="crm.sync", limit=2).more
-    assert ann.replay(kind="crm.sync").ids == (first, third)
+    assert not ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync", limit=2)).more
+    assert ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")).ids == (first, third)
 
 
 def test_what_moved_on_since_the_plan_is_left_alone(ledger: Ledger, ann: Operator) -> None:
     first, second = die(ledger, "a", "b")
-    plan = ann.discard(kind="crm.sync")
-    Operator(ledger, actor="bob").apply(ann.replay(ids=[first]), because="mine")
+    plan = ann.dead_letters.discard(DeadLetterFilter(kind="crm.sync"))
+    Operator(ledger, actor="bob").apply(ann.dead_letters.replay(DeadLetterFilter(ids=(first,))), because="mine")
     applied = ann.apply(plan, because="old")
     assert (list(applied.done), applied.skipped) == ([second], {first: "replaying"})
 
@@ -163,10 +175,10 @@ def test_what_moved_on_since_the_plan_is_left_alone(ledger: Ledger, ann: Operato
 def test_many_are_done_in_whole_steps(ledger: Ledger, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored, "MAX_STEP_ITEMS", 2)
     numbers = die(ledger, "a", "b", "c", "d", "e")
-    begun = ann.begin(ann.replay(kind="crm.sync"), because="all")
+    begun = ann.begin(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="all")
     steps = [list(step.done) for step in ann.carry_out(begun.id)]
     assert steps == [numbers[:2], numbers[2:4], numbers[4:]]
-    assert len(ann.audit()) == 1
+    assert len(ann.audit.find()) == 1
     assert ledger.imbalance() == []
 
 
@@ -200,16 +212,16 @@ def test_killed_in_between_the_rest_is_done_by_who_comes_next(
     done = 2 if step == "before_commit" else 4
     left = [letter.id for letter in ledger.dead_letters(status="pending")]
     assert left == numbers[done:]
-    assert (ann.sweeps()[0].made, ann.sweeps()[0].state) == (done, "running")
-    assert ann.verify().holds
+    assert (ann.sweeps.find()[0].made, ann.sweeps.find()[0].state) == (done, "running")
+    assert ann.audit.verify().holds
     assert ledger.imbalance() == []
     again = subprocess.run(command, capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert ledger.dead_letters(status="pending") == []
-    (sweep,) = ann.sweeps()
+    (sweep,) = ann.sweeps.find()
     assert (sweep.state, sweep.made, sweep.skipped) == ("done", 5, 0)
-    assert [entry.what["letters"] for entry in ann.audit()] == [numbers]
-    report = ann.sweep(sweep.id)
+    assert [entry.what["letters"] for entry in ann.audit.find()] == [numbers]
+    report = ann.sweeps.get(sweep.id)
     assert report is not None
     assert [one.letter_id for one in report.outcomes] == numbers
     assert {one.outcome for one in report.outcomes} == {"replaying" if act == "replay" else "discarded"}
@@ -219,29 +231,30 @@ def test_killed_in_between_the_rest_is_done_by_who_comes_next(
 def test_a_letter_that_died_again_has_its_last_time_and_its_first(ledger: Ledger, ann: Operator) -> None:
     (first,) = die(ledger, "a")
     pass_time(ledger, 7200)
-    ann.apply(ann.replay(ids=[first]), because="fixed")
+    ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(first,))), because="fixed")
     ledger.settle(ledger.claim({"crm.sync": 1}, worker="w")[0].dead("attempts", error="503"))
-    (letter,) = ann.dead(since=ledger.now() - timedelta(hours=1))
+    (letter,) = ann.dead_letters.find(DeadLetterFilter(since=ledger.now() - timedelta(hours=1)))
     assert letter.id == first
     assert ledger.now() - letter.died_at < timedelta(hours=1) < ledger.now() - letter.created_at
-    (group,) = ann.dead_groups()
+    (group,) = ann.dead_letters.groups()
     assert group.last == letter.died_at
-    assert ann.dead(until=ledger.now() - timedelta(hours=1)) == []
-    ann.apply(ann.discard(ids=[first]), because="old")
-    (discarded,) = ann.dead(status=None, until=ledger.now() + timedelta(hours=1))
-    assert ann.dead(status=None, until=discarded.died_at) == []
+    assert ann.dead_letters.find(DeadLetterFilter(until=ledger.now() - timedelta(hours=1))) == []
+    ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(first,))), because="old")
+    (discarded,) = ann.dead_letters.find(DeadLetterFilter(until=ledger.now() + timedelta(hours=1)), status=None)
+    assert ann.dead_letters.find(DeadLetterFilter(until=discarded.died_at), status=None) == []
 
 
 def test_a_time_selects_for_plans_counts_and_exports_alike(ledger: Ledger, ann: Operator) -> None:
     (old,) = die(ledger, "old")
     pass_time(ledger, 7200)
     die(ledger, "new")
-    window: dict[str, Any] = {"since": ledger.now() - timedelta(hours=3), "until": ledger.now() - timedelta(hours=1)}
-    assert ann.replay(**window).ids == ann.discard(until=window["until"]).ids == (old,)
-    assert ann.count_dead(**window) == 1
-    assert [one["id"] for one in ann.export(**window)] == [old]
+    window = DeadLetterFilter(since=ledger.now() - timedelta(hours=3), until=ledger.now() - timedelta(hours=1))
+    until = DeadLetterFilter(until=window.until)
+    assert ann.dead_letters.replay(window).ids == ann.dead_letters.discard(until).ids == (old,)
+    assert ann.dead_letters.count(window) == 1
+    assert [one["id"] for one in ann.dead_letters.export(window)] == [old]
     with pytest.raises(ValueError, match="a datetime needs a time zone"):
-        ann.dead(until=datetime(2026, 1, 31))  # noqa: DTZ001  # on purpose
+        ann.dead_letters.find(DeadLetterFilter(until=datetime(2026, 1, 31)))  # noqa: DTZ001  # on purpose
 
 
 @pytest.mark.req("M-4")
@@ -256,7 +269,7 @@ def test_apply_reports_what_workers_did_at_the_same_time_too(ledger: Ledger) -> 
     for start in range(0, many, 50):
         die(ledger, *(f"k{at}" for at in range(start, min(many, start + 50))))
     ann = BesideAWorker(ledger, actor="ann")
-    applied = ann.apply(ann.replay(kind="crm.sync"), because="fixed")
+    applied = ann.apply(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="fixed")
     assert (len(applied.done), applied.sweep.made) == (many, many)
     assert sorted(applied.done.values()) == sorted(item.job_id or 0 for item in ledger.sweeps.items(1, limit=many))
 
@@ -264,18 +277,18 @@ def test_apply_reports_what_workers_did_at_the_same_time_too(ledger: Ledger) -> 
 @pytest.mark.req("M-4")
 def test_the_report_of_a_sweep_has_the_verdict_on_its_canary(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a", "b", "c")
-    begun = ann.begin(ann.replay(kind="crm.sync"), because="fixed", canary=2)
+    begun = ann.begin(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="fixed", canary=2)
     ledger.sweeps.step(begun.id)
     seen = []
     for end in ("done", "again", "done"):
-        report = ann.sweep(begun.id)
+        report = ann.sweeps.get(begun.id)
         assert report is not None
         assert report.canary is not None
         seen.append((report.canary.verdict, report.canary.done, report.canary.failed, report.canary.error))
         lease = ledger.claim({"crm.sync": 1}, worker="w")[0]
         ledger.settle(lease.done() if end == "done" else lease.again(0, error="503 still\nat line 3", reason="failed"))
     assert seen == [("running", 0, 0, None), ("running", 1, 0, None), ("failed", 1, 1, "503 still")]
-    report = ann.sweep(begun.id)
+    report = ann.sweeps.get(begun.id)
     assert report is not None
     assert report.canary is not None
     assert report.canary.verdict == "passed", "its retry ended well"
@@ -283,19 +296,19 @@ def test_the_report_of_a_sweep_has_the_verdict_on_its_canary(ledger: Ledger, ann
 
 def test_a_sweep_is_steered_by_somebody_with_a_reason(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a", "b")
-    begun = ann.begin(ann.replay(kind="crm.sync"), because="fixed", rate=1, canary=1)
+    begun = ann.begin(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="fixed", rate=1, canary=1)
     assert (begun.state, begun.selection, begun.rate, begun.canary, begun.left) == ("running", {"kind": "crm.sync"}, 1.0, 1, 2)
     with pytest.raises(ValueError, match="because= must say why"):
-        ann.pause(begun.id, because=" ")
-    assert ann.pause(begun.id, because="wait").state == "paused"
+        ann.sweeps.pause(begun.id, because=" ")
+    assert ann.sweeps.pause(begun.id, because="wait").state == "paused"
     assert [step.done for step in ann.carry_out(begun.id)] == [{}]
-    assert ann.resume(begun.id, because="go on").state == "running"
-    assert ann.cancel(begun.id, because="never mind").state == "cancelled"
+    assert ann.sweeps.resume(begun.id, because="go on").state == "running"
+    assert ann.sweeps.cancel(begun.id, because="never mind").state == "cancelled"
     with pytest.raises(NotAllowed, match="is cancelled"):
-        ann.pause(begun.id, because="x")
-    said = [entry.action for entry in ann.audit()]
+        ann.sweeps.pause(begun.id, because="x")
+    said = [entry.action for entry in ann.audit.find()]
     assert said == ["sweep.cancel", "sweep.resume", "sweep.pause", "dead.replay"]
-    assert ann.sweep(99) is None
+    assert ann.sweeps.get(99) is None
 
 
 @pytest.mark.parametrize("wrong", [{"rate": 0}, {"rate": -1}, {"canary": -1}, {"canary": True}])
@@ -304,6 +317,6 @@ def test_a_sweep_with_wrong_numbers_is_refused_and_nothing_is_written(
 ) -> None:
     die(ledger, "a")
     with pytest.raises(ValueError, match="rate|canary"):
-        ann.begin(ann.replay(kind="crm.sync"), because="x", **wrong)
-    assert ann.sweeps() == []
+        ann.begin(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="x", **wrong)
+    assert ann.sweeps.find() == []
     assert ledger.audit() == []

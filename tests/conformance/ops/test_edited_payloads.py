@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from redrive.cli.root import app as cli
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
+from redrive.ops import DeadLetterFilter
 from redrive.ops.operator import Operator
 from tests.conformance.ops.world import SECRET, die
 
@@ -24,14 +25,14 @@ def call(url: str, *arguments: str, typed: str | None = None) -> tuple[int, str]
 @pytest.mark.req("M-4")
 def test_an_edited_replay_runs_what_was_written_and_the_letter_keeps_what_came(ledger: Ledger, ann: Operator) -> None:
     (number,) = die(ledger, "o-1", payload={"cents": "many"}, headers={"x": "1"})
-    job_id = ann.replay_edited(number, b'{"cents": 5}', because="the shop sent a word")
+    job_id = ann.dead_letters.replay_edited(number, b'{"cents": 5}', because="the shop sent a word")
     (lease,) = ledger.claim({"crm.sync": 10}, worker="w1")
     assert (lease.job_id, lease.key, lease.payload, lease.dead_id) == (job_id, "o-1", b'{"cents": 5}', number)
     assert lease.headers == {"x": "1", "redrive-edited": "ann"}
     ledger.settle(lease.dead("attempts", error="still wrong"))
     (letter,) = ledger.dead_letters(ids=[number])
     assert (json.loads(letter.payload), letter.status, letter.replay_count) == ({"cents": "many"}, "pending", 1)
-    entry = ann.audit()[0]
+    entry = ann.audit.find()[0]
     assert (entry.action, entry.actor, entry.because) == ("dead.replay", "ann", "the shop sent a word")
     assert entry.what["edited"][str(number)]["bytes"] == 12
     assert ledger.imbalance() == []
@@ -40,37 +41,37 @@ def test_an_edited_replay_runs_what_was_written_and_the_letter_keeps_what_came(l
 def test_an_edit_that_would_only_die_again_is_refused(ledger: Ledger, ann: Operator) -> None:
     (number,) = die(ledger, "o-1")
     with pytest.raises(ValueError, match=r"has \[redacted\] in place of a secret"):
-        ann.replay_edited(number, b'{"user": "bob", "password": "[redacted]"}', because="x")
+        ann.dead_letters.replay_edited(number, b'{"user": "bob", "password": "[redacted]"}', because="x")
     with pytest.raises(ValueError, match="was JSON, but the new one is not"):
-        ann.replay_edited(number, b'{"user": ', because="x")
+        ann.dead_letters.replay_edited(number, b'{"user": ', because="x")
     with pytest.raises(ValueError, match="the ledger takes at most"):
-        ann.replay_edited(number, b"x" * (ledger.max_payload + 1), because="x")
+        ann.dead_letters.replay_edited(number, b"x" * (ledger.max_payload + 1), because="x")
     with pytest.raises(NotAllowed, match="dead letter 99 not found"):
-        ann.replay_edited(99, b"{}", because="x")
+        ann.dead_letters.replay_edited(99, b"{}", because="x")
     with pytest.raises(ValueError, match="because"):
-        ann.replay_edited(number, b"{}", because=" ")
+        ann.dead_letters.replay_edited(number, b"{}", because=" ")
     assert ledger.dead_letters(ids=[number])[0].status == "pending"
-    ann.apply(ann.discard(ids=[number]), because="enough")
+    ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(number,))), because="enough")
     with pytest.raises(NotAllowed, match="was not replayed: discarded"):
-        ann.replay_edited(number, b"{}", because="x")
+        ann.dead_letters.replay_edited(number, b"{}", because="x")
 
 
 @pytest.mark.req("J-4")
 def test_an_export_has_all_of_them_without_secrets_unless_somebody_says_why(ledger: Ledger, ann: Operator) -> None:
     first, second = die(ledger, "o-1", "o-2", headers={"authorization": f"Bearer {SECRET}"})
     (binary,) = die(ledger, "o-3", kind="mail", payload=b"\xff\x00")
-    masked = list(ann.export())
+    masked = list(ann.dead_letters.export())
     assert [one["id"] for one in masked] == [first, second, binary]
     assert SECRET not in json.dumps(masked)
     assert masked[0]["payload"]["user"] == "ann"
-    assert ann.audit() == []
-    raw = {one["id"]: one for one in ann.export(because="to compare with the shop")}
+    assert ann.audit.find() == []
+    raw = {one["id"]: one for one in ann.dead_letters.export(because="to compare with the shop")}
     assert json.loads(raw[first]["payload_text"])["password"] == SECRET
     assert raw[first]["headers"]["authorization"] == f"Bearer {SECRET}"
     assert base64.b64decode(raw[binary]["payload_base64"]) == b"\xff\x00"
-    assert [(one.action, one.because) for one in ann.audit()] == [("dead.export", "to compare with the shop")]
-    assert [one["id"] for one in ann.export(kind="mail")] == [binary]
-    assert [one["id"] for one in ann.export(limit=2)] == [first, second]
+    assert [(one.action, one.because) for one in ann.audit.find()] == [("dead.export", "to compare with the shop")]
+    assert [one["id"] for one in ann.dead_letters.export(DeadLetterFilter(kind="mail"))] == [binary]
+    assert [one["id"] for one in ann.dead_letters.export(DeadLetterFilter(limit=2))] == [first, second]
 
 
 def test_on_the_command_line(url: str, ledger: Ledger, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.ops.retry_stacks.files import LayersReport, Unreadable, layers
+from redrive.ops.retry_stacks import LayersReport, Unreadable, layers
 
 
 @pytest.fixture(autouse=True)

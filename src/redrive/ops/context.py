@@ -1,0 +1,36 @@
+"""The context of an operator: which ledger, in whose name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .target import ledger_of
+
+if TYPE_CHECKING:
+    from ..ledger.ledger import Ledger
+    from .target import Operated
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorContext:
+    """What every part of an operator needs. Immutable. Threads may share one."""
+
+    app: Operated
+    actor: str
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger. The ledger of an app is opened at its first use."""
+        return ledger_of(self.app)
+
+    def record(self, action: str, because: str, details: Mapping[str, Any]) -> None:
+        """Write an entry of the audit log."""
+        self.ledger.record(actor=self.actor, action=action, because=because, what=details)
+
+
+def check_reason(because: object, /) -> None:
+    """Raise ValueError if the reason for the audit log is empty."""
+    if not isinstance(because, str) or not because.strip():
+        raise ValueError(f"because= must say why: {because!r}")

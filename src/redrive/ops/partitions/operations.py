@@ -1,0 +1,456 @@
+"""Operations on partitions and their sources: find, retry, mark, roll back and pause them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from ...partitions.control.plane import Control
+from ...partitions.key import Day, Partition, day, named
+from ...partitions.model import Act, Explanation, Facts, Lane, Selection, Shade, Source
+from ...partitions.queries import Register
+from ..context import OperatorContext
+from ..deprecated import deprecated_partition_method
+from ..plans.plan import Plan, PlanOptions
+from . import calendar as calendars
+from . import datasets, markers, raw_data
+from . import history as lookup
+from . import plan as plans
+from .backfill import BackfillOperations
+from .calendar import Calendar
+from .datasets import Named
+from .history import Explained, History
+from .markers import MarkerPlan, Steer
+from .plan import PickingAct
+from .raw_data import Lost, RawState
+from .selection import selected
+
+__all__ = [
+    "Act",
+    "Explanation",
+    "Facts",
+    "MarkerPlan",
+    "PartitionOperations",
+    "Source",
+    "SourceOperations",
+]
+
+FAILED: tuple[Shade, ...] = ("failed", "terminal", "refresh_failed")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOperations:
+    """Operations on partitions, as `Operator.partitions`. Threads may share one."""
+
+    _context: OperatorContext
+
+    @staticmethod
+    def selection(*words: str, **narrowed: Any) -> Selection:
+        """Return a selection of partitions.
+
+        Args:
+            words: Partitions in full, or one short form such as `"crm/orders"` or
+                `"crm/acme/orders/2026-06-01..2026-06-30"`, with `*` for any.
+            narrowed: `source`, `query`, `customers`, `since`, `until`, `status`, `error`,
+                `min_attempts`, `lane`.
+
+        Returns:
+            The selection.
+        """
+        return selected(words, **narrowed)
+
+    # --- Find
+
+    def datasets(self) -> list[tuple[str, str]]:
+        """Return source and query of every dataset that is registered or has partitions.
+
+        Returns:
+            The datasets.
+        """
+        return datasets.known_datasets(self._context.app)
+
+    def inspect(
+        self, selection: Selection | None = None, /, *, after: int = 0, limit: int = 100
+    ) -> list[Facts]:
+        """Return partitions, page by page.
+
+        A partition that was never requested is not stored, and not returned.
+
+        Args:
+            selection: Which partitions. Default: all.
+            after: Only partitions with a higher id.
+            limit: Maximum number.
+
+        Returns:
+            The partitions.
+        """
+        return self._queries().find(self._checked(selection), after=after, limit=limit)
+
+    def lost(
+        self, selection: Selection | None = None, /, *, after: int = 0, limit: int = 100
+    ) -> list[Lost]:
+        """Return accepted partitions whose raw data is missing or has another size.
+
+        It checks the files of every selected partition, which takes time.
+
+        Args:
+            selection: Which partitions. Default: all.
+            after: Only partitions with a higher id.
+            limit: Maximum number.
+
+        Returns:
+            The partitions.
+
+        Raises:
+            NotAllowed: The store is not known, or not reachable.
+        """
+        which = self._checked(selection)
+        return raw_data.find_lost(
+            self._context.app, self._queries(), which, after=after, limit=limit
+        )
+
+    def raw_states(self, facts: Sequence[Facts], /) -> list[RawState]:
+        """Check that the files of partitions exist, without reading their bytes.
+
+        Args:
+            facts: The partitions.
+
+        Returns:
+            The state of each, in the same order.
+        """
+        return raw_data.raw_states(self._context.app, facts)
+
+    def failures(
+        self, selection: Selection | None = None, /, *, terminal: bool = False, limit: int = 100
+    ) -> list[Facts]:
+        """Return partitions that failed, or whose newer run was rejected. Latest first.
+
+        Args:
+            selection: Which partitions. Default: all.
+            terminal: Only partitions that gave up.
+            limit: Maximum number.
+
+        Returns:
+            The partitions.
+        """
+        which = self._checked(selection)
+        shades = which.shades or (("terminal",) if terminal else FAILED)
+        return self._queries().newest(replace(which, shades=shades), limit=limit)
+
+    def reasons(self, *, source: str | None = None, query: str | None = None) -> dict[str, int]:
+        """Return why partitions failed, the most frequent reason first.
+
+        Args:
+            source: Only this source.
+            query: Only this query.
+
+        Returns:
+            The number of partitions by reason.
+        """
+        return self._queries().reasons(source=source, query_name=query)
+
+    def history(self, partition: Partition | str, /) -> History | None:
+        """Return every attempt at a partition with its verdict, newest first.
+
+        Args:
+            partition: The partition.
+
+        Returns:
+            The history. None: nothing is stored of it.
+        """
+        return lookup.history(self._context.app, self._key(partition))
+
+    def explain(self, partition: Partition | str, /) -> Explained:
+        """Return the state of a partition, why it is not running now, and what can be done.
+
+        Args:
+            partition: The partition.
+
+        Returns:
+            The explanation, also for a partition that was never requested.
+        """
+        return lookup.explain(self._context.app, self._key(partition))
+
+    def counts(
+        self,
+        *,
+        source: str | None = None,
+        query: str | None = None,
+        since: Day | None = None,
+        until: Day | None = None,
+    ) -> dict[tuple[str, str], Mapping[Shade, int]]:
+        """Return the number of partitions of each dataset, by state.
+
+        Args:
+            source: Only this source.
+            query: Only this query.
+            since: First day.
+            until: Last day, inclusive.
+
+        Returns:
+            The numbers by dataset.
+        """
+        first = None if since is None else day("since", since)
+        last = None if until is None else day("until", until)
+        counts = self._queries().counts(source=source, query_name=query, since=first, until=last)
+        return dict(counts)
+
+    def calendar(
+        self,
+        since: Day | None = None,
+        until: Day | None = None,
+        /,
+        *,
+        source: str | None = None,
+        query: str | None = None,
+    ) -> Calendar:
+        """Return the state of every day of the datasets.
+
+        Args:
+            since: First day. Default: eight weeks before the last.
+            until: Last day, inclusive. Default: today.
+            source: Only this source.
+            query: Only this query.
+
+        Returns:
+            The calendar.
+        """
+        self._checked(Selection(source=source, query_name=query))
+        return calendars.calendar(self._context.app, since, until, source=source, query=query)
+
+    # --- Plan
+
+    def retry(
+        self,
+        dataset: Named | Selection,
+        since: Day | None = None,
+        until: Day | None = None,
+        /,
+        *,
+        customers: Collection[str] | None = None,
+        grant: int = 0,
+        clear_terminal: bool = False,
+        lane: Lane | None = None,
+    ) -> Plan:
+        """Plan to extract failed partitions again.
+
+        Nothing is changed or recorded before `Operator.apply`. Partitions with accepted data are
+        not retried. Use `reprocess` for them.
+
+        Args:
+            dataset: A dataset, its name such as `"crm/orders"`, or a `Selection`.
+            since: First day.
+            until: Last day, inclusive. Default: one day.
+            customers: Only these customers.
+            grant: New attempts for each partition. It includes partitions that gave up. 0: as many
+                as the policy has.
+            clear_terminal: Include partitions that gave up.
+            lane: Only partitions of this lane.
+
+        Returns:
+            The plan.
+        """
+        options = PlanOptions(clear_terminal or grant > 0, grant or None, lane)
+        return self._plan("retry", dataset, (since, until), customers, options)
+
+    def reprocess(
+        self,
+        dataset: Named | Selection,
+        since: Day | None = None,
+        until: Day | None = None,
+        /,
+        *,
+        customers: Collection[str] | None = None,
+        lane: Lane | None = None,
+    ) -> Plan:
+        """Plan to extract accepted partitions again.
+
+        The current run stays readable until a newer one is accepted.
+
+        Args:
+            dataset: A dataset, its name such as `"crm/orders"`, or a `Selection`.
+            since: First day.
+            until: Last day, inclusive. Default: one day.
+            customers: Only these customers.
+            lane: Only partitions of this lane.
+
+        Returns:
+            The plan.
+        """
+        return self._plan("reprocess", dataset, (since, until), customers, PlanOptions(lane=lane))
+
+    def revalidate(
+        self,
+        dataset: Named | Selection,
+        since: Day | None = None,
+        until: Day | None = None,
+        /,
+        *,
+        customers: Collection[str] | None = None,
+        lane: Lane | None = None,
+    ) -> Plan:
+        """Plan to validate existing raw data with the current checks. Nothing is extracted.
+
+        Args:
+            dataset: A dataset, its name such as `"crm/orders"`, or a `Selection`.
+            since: First day.
+            until: Last day, inclusive. Default: one day.
+            customers: Only these customers.
+            lane: Only partitions of this lane.
+
+        Returns:
+            The plan.
+        """
+        return self._plan("revalidate", dataset, (since, until), customers, PlanOptions(lane=lane))
+
+    # --- Mark and roll back
+
+    def chosen(
+        self, act: Steer, selection: Selection, /, *, most: int = markers.MOST
+    ) -> MarkerPlan:
+        """Plan to mark, clear, pause or unpause partitions. Nothing is changed before `steer`.
+
+        Args:
+            act: `"mark_terminal"`, `"clear_terminal"`, `"pause"` or `"unpause"`.
+            selection: Which partitions.
+            most: Maximum number. More are an error.
+
+        Returns:
+            The plan.
+        """
+        return markers.plan_markers(self._context.app, act, selection, most)
+
+    def steer(self, plan: MarkerPlan, /, *, because: str, grant: int | None = None) -> Act:
+        """Carry out a plan of `chosen`.
+
+        Args:
+            plan: The plan.
+            because: Why, for the audit log.
+            grant: For `clear_terminal`: number of new attempts. None: as many as the policy has.
+
+        Returns:
+            What was changed.
+        """
+        actor = self._context.actor
+        return markers.apply_markers(
+            self._control(), plan, actor=actor, because=because, grant=grant
+        )
+
+    def rollback(
+        self, partition: Partition | str, run_id: str | None = None, /, *, because: str
+    ) -> Facts:
+        """Make an earlier accepted run the current one, after its raw data was verified.
+
+        Args:
+            partition: The partition.
+            run_id: Id of the run. None: the last accepted run before the current one.
+            because: Why, for the audit log.
+
+        Returns:
+            The partition.
+
+        Raises:
+            NotAllowed: There is no such run, or its raw data cannot be verified.
+        """
+        app, actor = self._context.app, self._context.actor
+        return markers.roll_back(app, self._key(partition), run_id, actor=actor, because=because)
+
+    def _plan(
+        self,
+        act: PickingAct,
+        dataset: Named | Selection,
+        days: tuple[Day | None, Day | None],
+        customers: Collection[str] | None,
+        options: PlanOptions,
+    ) -> Plan:
+        app, (since, until) = self._context.app, days
+        if isinstance(dataset, Selection):
+            if since is not None or customers is not None:
+                raise TypeError("a Selection already has days and customers; pass them only there")
+            return plans.plan_selection(app, act, dataset, options)
+        if since is None:
+            raise TypeError(
+                f"{act}: no first day; pass since= (both ends are included, and without until= "
+                "it is one day)"
+            )
+        if isinstance(customers, str):
+            raise TypeError(
+                f"customers= must be a collection of ids, not one text; pass [{customers!r}]"
+            )
+        source, query = datasets.resolve_dataset(app, dataset)
+        last = day("since", since) if until is None else until
+        which = selected(
+            source=source, query=query, customers=customers or (), since=since, until=last
+        )
+        return plans.plan_selection(app, act, which, options)
+
+    def _checked(self, selection: Selection | None) -> Selection:
+        """Return the selection. Raise ValueError if it names an unknown source or query."""
+        return datasets.check_selection(self._context.app, selection or Selection())
+
+    def _key(self, partition: Partition | str) -> Partition:
+        key = Partition.parse(partition) if isinstance(partition, str) else partition
+        self._checked(Selection(keys=(key,)))
+        return key
+
+    def _queries(self) -> Register:
+        return Register(self._context.ledger)
+
+    if not TYPE_CHECKING:  # Type checkers report old names, which work at run time.
+
+        def __getattr__(self, name: str) -> Any:
+            parts = (BackfillOperations, SourceOperations)
+            backfills, sources = (part(self._context) for part in parts)
+            return deprecated_partition_method({"backfills": backfills, "sources": sources}, name)
+
+    def _control(self) -> Control:
+        return Control(self._context.ledger, datasets.terms_of(self._context.app))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOperations:
+    """Operations on the sources of datasets, as `Operator.sources`. Threads may share one."""
+
+    _context: OperatorContext
+
+    def find(self) -> list[Source]:
+        """Return the sources: which are paused, by whom, until when.
+
+        Returns:
+            The sources.
+        """
+        return Register(self._context.ledger).sources()
+
+    def pause(self, source: str, /, *, because: str, until: datetime | None = None) -> Source:
+        """Stop leasing partitions of a source.
+
+        Args:
+            source: The source.
+            because: Why, for the audit log.
+            until: When the pause ends. None: until `unpause`.
+
+        Returns:
+            The source.
+        """
+        control, actor = self._control(source), self._context.actor
+        return control.pause_source(source, until=until, actor=actor, because=because)
+
+    def unpause(self, source: str, /, *, because: str) -> Source:
+        """Lease partitions of a paused source again.
+
+        Args:
+            source: The source.
+            because: Why, for the audit log.
+
+        Returns:
+            The source.
+        """
+        control, actor = self._control(source), self._context.actor
+        return control.unpause_source(source, actor=actor, because=because)
+
+    def _control(self, source: str) -> Control:
+        """Return the control plane. Raise ValueError if the source is unknown."""
+        datasets.check_selection(self._context.app, Selection(source=named("source", source)))
+        return Control(self._context.ledger, datasets.terms_of(self._context.app))

@@ -1,1 +1,0 @@
-"""Retry layers that surround each other."""

@@ -1,0 +1,370 @@
+"""Sweeps: bulk operations, stored before they begin, so that any worker can continue them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from ..core.context import clock_around
+from ..core.seconds import positive
+from ..ledger.model import DEAD, DONE, DROPPED, PRUNED, display_state
+from .context import OperatorContext, check_reason
+from .defaults import MAX_REPLAYS, MOST_COUNTED
+from .plans.plan import Plan
+
+if TYPE_CHECKING:
+    from ..ledger.jobs.sweeps import Act, SweepItem
+    from ..ledger.jobs.sweeps import Sweep as StoredSweep
+    from ..ledger.ledger import Ledger
+
+PAGE = 1000
+"""Items of a sweep that are read at once."""
+PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
+"""Sweeps over partitions. The others are about dead letters."""
+LABELS = {"at it": "in progress"}
+"""How states of a sweep's jobs are shown, where that is not their name in JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A bulk operation on many dead letters or partitions. Immutable.
+
+    Attributes:
+        id: Id of the sweep.
+        act: `"replay"`, `"discard"`, `"retry"`, `"reprocess"`, `"revalidate"` or `"backfill"`.
+        state: `"running"`, `"paused"`, `"halted"` (its canary failed), `"cancelled"` or `"done"`.
+        actor: Who started it.
+        because: Why.
+        selection: What was selected.
+        rate: Maximum number of items in a second.
+        canary: Number of items that go first.
+        total: Number of items.
+        made: Items that were processed.
+        skipped: Items that were skipped.
+        reason: Why it was halted.
+        next_at: When the next step is due.
+        created_at: When it was started.
+        updated_at: When it last changed.
+        ended_at: When it ended.
+    """
+
+    id: int
+    act: str
+    state: str
+    actor: str
+    because: str
+    selection: Mapping[str, Any]
+    rate: float | None
+    canary: int
+    total: int
+    made: int
+    skipped: int
+    reason: str | None
+    next_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None
+
+    @property
+    def left(self) -> int:
+        """Number of items that are not processed yet."""
+        return self.total - self.made - self.skipped
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOptions:
+    """How a plan is carried out. Immutable.
+
+    Args:
+        rate: Maximum number of items in a second. None: no limit.
+        canary: Process this many first. Continue only if all of them succeed.
+        max_replays: For dead letters: skip those that were replayed this often. None: no limit.
+        halt_on: For partitions: stop if more than this part of the verdicts are rejections.
+        without_raw: For partitions: also retry those without raw data.
+        accept_drift: For partitions: skip those that have changed since the plan, instead of an
+            error.
+    """
+
+    rate: float | None = None
+    canary: int = 0
+    max_replays: int | None = MAX_REPLAYS
+    halt_on: float | None = None
+    without_raw: bool = False
+    accept_drift: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of one dead letter of a sweep."""
+
+    letter_id: int
+    outcome: str
+    """waiting, skipped or discarded. Of a replay, the state of its job: queued, running, done, dlq
+    ..."""
+    job_id: int | None
+    note: str | None
+    """Why it was skipped, or the last error of its job."""
+    at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """The first jobs of a sweep, and the verdict on them. Immutable."""
+
+    verdict: Literal["running", "passed", "failed"]
+    """Failed at the first failed attempt of any job, also while that job is still being retried."""
+    size: int
+    done: int
+    failed: int
+    """Jobs with a failed attempt that are not done, dead ones included."""
+    dead: int
+    error: str | None
+    """First line of the last error."""
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """A sweep with the result of each item."""
+
+    sweep: Sweep
+    jobs: Mapping[str, int]
+    """Of a replay: number of jobs that are done, dead again, or in progress (named `at it`)."""
+    outcomes: tuple[Outcome, ...]
+    now: datetime
+    canary: Canary | None = None
+    """Of a replay with a canary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a sweep has done so far."""
+
+    done: Mapping[int, int]
+    """Job by dead letter: the new job of a replay, the dropped one of a discard."""
+    skipped: Mapping[int, str]
+    """Dead letters that were no longer as planned, with the reason."""
+    sweep: Sweep
+
+
+@dataclass(frozen=True, slots=True)
+class SweepOperations:
+    """Operations on bulk operations, as `Operator.sweeps`. Threads may share one."""
+
+    _context: OperatorContext
+
+    def find(self, *, limit: int = 100) -> list[Sweep]:
+        """Return bulk operations, newest first.
+
+        Args:
+            limit: Maximum number.
+
+        Returns:
+            The sweeps.
+        """
+        return [from_stored(stored) for stored in self._context.ledger.sweeps.list(limit=limit)]
+
+    def count(self) -> int:
+        """Return the number of bulk operations, counted up to 100,001.
+
+        Returns:
+            The number.
+        """
+        return count_sweeps(self._context.ledger)
+
+    def get(self, sweep_id: int, /, *, after: int = -1, limit: int = 100) -> SweepReport | None:
+        """Return one bulk operation with the result of each item.
+
+        Args:
+            sweep_id: Id of the sweep.
+            after: Start after this position.
+            limit: Maximum number of items.
+
+        Returns:
+            The report, or None.
+        """
+        ledger = self._context.ledger
+        stored = ledger.sweeps.get(sweep_id)
+        if stored is None:
+            return None
+        jobs: dict[str, int] = {}
+        if stored.act == "replay":
+            for state, count in ledger.sweeps.jobs(sweep_id).items():
+                name = _job_state(state)
+                jobs[name] = jobs.get(name, 0) + count
+        items = ledger.sweeps.items(sweep_id, after=after, limit=limit)
+        outcomes = tuple(_outcome(stored.act, item) for item in items)
+        return SweepReport(
+            from_stored(stored), jobs, outcomes, ledger.now(), _canary(ledger, stored)
+        )
+
+    def pause(self, sweep_id: int, /, *, because: str) -> Sweep:
+        """Pause a running sweep.
+
+        Args:
+            sweep_id: Id of the sweep.
+            because: Why, for the audit log.
+
+        Returns:
+            The sweep.
+
+        Raises:
+            NotAllowed: It is not running.
+        """
+        return self._move(sweep_id, "pause", because)
+
+    def resume(self, sweep_id: int, /, *, because: str) -> Sweep:
+        """Continue a sweep that was paused, halted by its canary, or left by its worker.
+
+        Args:
+            sweep_id: Id of the sweep.
+            because: Why, for the audit log.
+
+        Returns:
+            The sweep.
+        """
+        return self._move(sweep_id, "resume", because)
+
+    def cancel(self, sweep_id: int, /, *, because: str) -> Sweep:
+        """Cancel the rest of a sweep. Completed items stay as they are.
+
+        Args:
+            sweep_id: Id of the sweep.
+            because: Why, for the audit log.
+
+        Returns:
+            The sweep.
+        """
+        return self._move(sweep_id, "cancel", because)
+
+    def begin(self, plan: Plan, /, *, because: str, options: SweepOptions) -> Sweep:
+        """Store a plan for dead letters as a sweep. `Operator.begin` calls this."""
+        if options.rate is not None:
+            positive("rate", options.rate)
+        if isinstance(options.canary, bool) or options.canary < 0:
+            raise ValueError(f"canary= is how many go first: {options.canary!r}")
+        stored = self._context.ledger.sweeps.begin(
+            cast("Act", plan.act),
+            plan.ids,
+            actor=self._context.actor,
+            because=because,
+            rate=options.rate,
+            canary=options.canary,
+            max_replays=options.max_replays,
+            selection=plan.selection.as_dict(),
+        )
+        return from_stored(stored)
+
+    def carry_out(self, sweep_id: int, /) -> Iterator[Applied]:
+        """Carry out a sweep of dead letters until it ends or is paused.
+
+        `Operator.carry_out` calls this. Each step has what was done here. Workers may do other
+        steps at the same time.
+        """
+        clock = clock_around()
+        while True:
+            step = self._context.ledger.sweeps.step(sweep_id)
+            yield Applied(step.done, step.skipped, from_stored(step.sweep))
+            if step.sweep.state != "running":
+                return
+            if step.wait:
+                clock.sleep(step.wait)
+
+    def total(self, sweep: Sweep, /) -> Applied:
+        """Return everything that a sweep of dead letters has done, here and by workers.
+
+        Args:
+            sweep: The sweep.
+
+        Returns:
+            The total.
+        """
+        done: dict[int, int] = {}
+        skipped: dict[int, str] = {}
+        after = -1
+        while items := self._context.ledger.sweeps.items(sweep.id, after=after, limit=PAGE):
+            for item in items:
+                if item.outcome == "made" and item.job_id is not None:
+                    done[item.dead_id] = item.job_id
+                elif item.outcome == "skipped":
+                    skipped[item.dead_id] = item.note or ""
+            after = items[-1].position
+        return Applied(done, skipped, sweep)
+
+    def _move(self, sweep_id: int, verb: str, because: str) -> Sweep:
+        check_reason(because)
+        ledger, actor = self._context.ledger, self._context.actor
+        return from_stored(ledger.sweeps.move(sweep_id, verb, actor=actor, because=because))
+
+
+def count_sweeps(ledger: Ledger, acts: Collection[str] = (), /) -> int:
+    """Return the number of sweeps of these kinds, counted up to one more than MOST_COUNTED."""
+    return ledger.sweeps.count(acts=tuple(acts), most=MOST_COUNTED + 1)
+
+
+def from_stored(stored: StoredSweep, /) -> Sweep:
+    """Return a sweep with its selection as a mapping."""
+    fields = {name: getattr(stored, name) for name in Sweep.__slots__}
+    return Sweep(**fields | {"selection": json.loads(stored.selection) if stored.selection else {}})
+
+
+def describe_progress(sweep: Sweep, jobs: Mapping[str, int] | None = None, /) -> str:
+    """Return `2 of 3 replayed (1 done, 1 in progress), 1 left`.
+
+    A replayed dead letter has a new job, which may not be done.
+    """
+    verb = {"replay": "replayed", "discard": "discarded"}.get(sweep.act, "queued")
+    counts = ", ".join(
+        f"{count:,} {LABELS.get(name, name)}" for name, count in (jobs or {}).items()
+    )
+    parts = [f"{sweep.made:,} of {sweep.total:,} {verb}" + (f" ({counts})" if counts else "")]
+    if sweep.skipped:
+        parts.append(f"{sweep.skipped:,} skipped")
+    return ", ".join([*parts, f"{sweep.left:,} left"])
+
+
+def time_left(sweep: Sweep, now: datetime, /) -> timedelta | None:
+    """Estimate the rest by the rate, or else by the pace so far.
+
+    None: not running, or not known.
+    """
+    processed = sweep.made + sweep.skipped
+    if sweep.state != "running" or not sweep.left or processed <= sweep.canary:
+        return None
+    if sweep.rate:
+        return timedelta(seconds=1 / sweep.rate) * sweep.left
+    return max(now - sweep.created_at, timedelta()) / processed * sweep.left
+
+
+def _canary(ledger: Ledger, stored: StoredSweep) -> Canary | None:
+    if not stored.canary or stored.act != "replay":
+        return None
+    jobs = ledger.sweeps.canary(stored)
+    verdict: Literal["running", "passed", "failed"] = "failed" if jobs.failed else "running"
+    if not jobs.failed and jobs.done == min(stored.canary, stored.total - stored.skipped):
+        verdict = "passed"
+    return Canary(verdict, jobs.size, jobs.done, jobs.failed, jobs.dead, jobs.error)
+
+
+def _job_state(state: int | None) -> str:
+    if state in (DONE, PRUNED, None):
+        return "done"
+    return "dead again" if state in (DEAD, DROPPED) else "at it"
+
+
+def _outcome(act: str, item: SweepItem) -> Outcome:
+    if item.outcome is None:
+        outcome = "waiting"
+    elif item.outcome == "skipped":
+        outcome = "skipped"
+    elif act == "discard":
+        outcome = "discarded"
+    elif item.job_state is None:
+        outcome = "done"
+    else:
+        outcome = display_state(item.job_state, attempts=item.attempts or 0, replay=True)
+    has_failed = act == "replay" and item.error is not None and outcome not in ("done", "discarded")
+    note = (item.error or "").partition("\n")[0] if has_failed and item.note is None else item.note
+    return Outcome(item.dead_id, outcome, item.job_id, note, item.at)

@@ -1,1 +1,0 @@
-"""The app, module or ledger that a command operates on."""
