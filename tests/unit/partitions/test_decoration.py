@@ -47,7 +47,7 @@ def test_what_a_role_may_not_do_it_cannot_call() -> None:
         return {name for name in dir(role) if not name.startswith("_")}
 
     assert public(Sink) == {"rows", "arows", "open"}, "an extraction writes"
-    assert public(Validator) == {"judge"}, "a validator judges: what it says has no effect by itself"
+    assert public(Validator) == {"validate"}, "its verdict alone has no effect"
     assert public(Reader) == {"read"}, "a consumer reads"
     assert public(Authority) == {"judge", "rollback"}, "who gives authority requeues nothing"
     assert not public(Control) & {"judge", "rollback"}, "who requeues gives no authority"

@@ -37,7 +37,7 @@ def test_a_run_of_any_size(tmp_path: Path) -> None:
         assert run.end(NOW).size > 20 * MIB * 0.9
         found = raw(store, KEY, "r-1")
         checks = [row_count(min=ROWS), unique("id"), not_null("text")]
-        assert Validator("v", "1", checks).judge(found).decision == "accepted"
+        assert Validator("v", "1", checks).validate(found).decision == "accepted"
         found.verified()
         _, peak = tracemalloc.get_traced_memory()
     finally:

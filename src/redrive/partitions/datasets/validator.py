@@ -1,11 +1,11 @@
-"""Validator: has checks look at what a run wrote, and says whether it is accepted. The only one who can say so."""
+"""Validator: runs the checks on the data of a run, and accepts or rejects it. Only it decides."""
 
 from __future__ import annotations
 
 import inspect
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.text import safe_str
 from ...errors import Damaged, Stop, StorageError
@@ -13,134 +13,165 @@ from ...journal.redaction import redact_text
 from ...worker.outcome import is_ledger_fault
 from ..model import DAMAGED, Check, Finding, Verdict
 from ..raw.files import Raw
-from . import checks as makers
-from .row_check import Looking
+from . import checks as builtin
+from .checks import RowCheckFactory
 
-MAKERS = (makers.row_count, makers.not_null, makers.unique, makers.schema, makers.freshness, makers.drop)
-LONGEST = 1000
-"""Characters of what a check says, and of what it measured."""
+FACTORIES = (
+    builtin.row_count,
+    builtin.not_null,
+    builtin.unique,
+    builtin.schema,
+    builtin.freshness,
+    builtin.drop,
+)
+MAX_CHARS = 1000
+"""Length of what a check says, and of what it measured."""
+
+
+class _CheckResult(NamedTuple):
+    """The finding of a check."""
+
+    name: str
+    finding: Finding
+    is_final: bool = False
+    """If it failed, another extraction would not help."""
 
 
 class Validator:
-    """The checks of one dataset, under a name and a version. Threads may share it."""
+    """The checks of one dataset, with a name and a version. Threads may share it."""
 
     def __init__(self, name: str, version: str, checks: Sequence[Check], /) -> None:
         self.name, self.version = name, version
-        self.checks = tuple(_checked(name, one) for one in checks)
+        self.checks = tuple(_check_check(name, check) for check in checks)
 
-    def judge(self, raw: Raw, /, *, run_id: str | None = None) -> Verdict:
-        """The verdict on a run. A StorageError leaves, and nothing was judged, where the store cannot be read just now. So does
-        an error of a check that could not use the ledger.
+    def validate(self, raw: Raw, /, *, run_id: str | None = None) -> Verdict:
+        """Return the verdict on a run.
 
-        run_id: the run that is judged, where it looks again at what another has written.
+        A check that raises rejects the run. That counts as any rejection, and nothing is paused,
+        since other datasets of the source have other checks. Once the check is fixed, `revalidate`
+        validates the same data again.
 
-        A check that raises rejects: what nobody could look at is not accepted. It counts as any rejection does, and nothing is
-        paused, since other datasets of the source have other checks; once the check is mended, `revalidate` judges the same
-        data again.
+        Args:
+            raw: Its data.
+            run_id: The validated run, if another one wrote the data.
+
+        Raises:
+            StorageError: The store cannot be read now. Nothing was decided.
+            Exception: A check could not use the ledger. Nothing was decided.
         """
         try:
-            results = self._looked(raw)
+            results = self._run_checks(raw)
         except Damaged as damage:
-            results = [(DAMAGED, Finding(False, None, None, str(damage)), False)]
-        bad = [(name, finding, final) for name, finding, final in results if not finding.ok]
-        worst = next((one for one in bad if one[2]), bad[0]) if bad else None
+            results = [_CheckResult(DAMAGED, Finding(False, None, None, str(damage)))]
+        failed = [result for result in results if not result.finding.ok]
+        worst = next((result for result in failed if result.is_final), failed[0]) if failed else None
+        message = "; ".join(f"{result.name}: {result.finding.detail or 'no'}" for result in failed)
         return Verdict(
             run_id=raw.run_id if run_id is None else run_id,
-            decision="rejected" if bad else "accepted",
+            decision="rejected" if failed else "accepted",
             validator=self.name,
             version=self.version,
-            checks=tuple(_row(name, finding) for name, finding, _ in results),
+            checks=tuple(_as_json(result) for result in results),
             record_count=raw.row_count,
-            reason=None if worst is None else worst[0].partition("(")[0],
-            message=_cut("; ".join(f"{name}: {finding.detail or 'no'}" for name, finding, _ in bad)) if bad else None,
+            reason=None if worst is None else worst.name.partition("(")[0],
+            message=_shorten(message) if failed else None,
             manifest=raw.manifest.digest,
-            final=worst is not None and worst[2],
+            final=worst is not None and worst.is_final,
         )
 
-    def _looked(self, raw: Raw) -> list[tuple[str, Finding, bool]]:
-        """Each check's name, what it found, and whether a no is final; those that go through the rows do so together."""
-        together = _together(raw, [one for one in self.checks if isinstance(one, Looking)])
+    def _run_checks(self, raw: Raw) -> list[_CheckResult]:
+        """Run the checks. Those of rows share one pass over the data."""
+        factories = [check for check in self.checks if isinstance(check, RowCheckFactory)]
+        findings = _check_rows(raw, factories)
         return [
-            (name_of(one), together[id(one)], one.final) if isinstance(one, Looking) else (name_of(one), *_asked(one, raw))
-            for one in self.checks
+            _CheckResult(name_of(check), findings[id(check)], check.final)
+            if isinstance(check, RowCheckFactory)
+            else _run_check(check, raw)
+            for check in self.checks
         ]
 
 
 def name_of(check: Check, /) -> str:
-    """What a check is called in verdicts."""
-    inner = getattr(check, "func", check)  # a partial
+    """Return the name of a check in verdicts."""
+    inner = getattr(check, "func", check)  # of a partial
     return str(getattr(inner, "__name__", type(inner).__name__))
 
 
-def _together(raw: Raw, checks: list[Looking]) -> dict[int, Finding]:
-    if not checks:
+def _check_rows(raw: Raw, factories: list[RowCheckFactory]) -> dict[int, Finding]:
+    if not factories:
         return {}
-    looks = [one.begin(raw) for one in checks]
+    row_checks = [factory.begin(raw) for factory in factories]
     try:
-        takers = [look.row for look in looks]
+        methods = [check.row for check in row_checks]
         for row in raw.rows():
-            for take in takers:
-                take(row)
-        return {id(one): look.finding() for one, look in zip(checks, looks, strict=True)}
+            for method in methods:
+                method(row)
+        pairs = zip(factories, row_checks, strict=True)
+        return {id(factory): check.finding() for factory, check in pairs}
     except StorageError:
         raise
-    except Exception as wrong:  # rows that are none: nobody could look at them
-        return {id(one): _raised(wrong) for one in checks}
+    except Exception as error:  # the rows cannot be read
+        return {id(factory): _raised(error) for factory in factories}
     finally:
-        for look in looks:
-            look.close()
+        for check in row_checks:
+            check.close()
 
 
-def _asked(check: Check, raw: Raw) -> tuple[Finding, bool]:
+def _run_check(check: Check, raw: Raw) -> _CheckResult:
+    name = name_of(check)
     try:
-        found: Any = check(raw)
-        if isinstance(found, Finding):
-            return found, False
-        if isinstance(found, bool) or type(found).__name__ in ("bool", "bool_"):  # numpy's is none of Python's
-            return Finding(bool(found)), False
-        if inspect.iscoroutine(found):
-            found.close()
-        raise TypeError(f"it returned {type(found).__name__}, and a check returns True, False or a Finding")
+        value: Any = check(raw)
+        if isinstance(value, Finding):
+            return _CheckResult(name, value)
+        if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):  # of numpy
+            return _CheckResult(name, Finding(bool(value)))
+        if inspect.iscoroutine(value):
+            value.close()
+        raise TypeError(f"it returned {type(value).__name__}, and a check returns True, False or a Finding")
     except Stop as stop:
-        return Finding(False, detail=_cut(safe_str(stop))), True
+        return _CheckResult(name, Finding(False, detail=_shorten(safe_str(stop))), is_final=True)
     except StorageError:
         raise
-    except Exception as wrong:
-        if is_ledger_fault(wrong):
+    except Exception as error:
+        if is_ledger_fault(error):
             raise
-        return _raised(wrong), False
+        return _CheckResult(name, _raised(error))
 
 
 def _raised(error: Exception) -> Finding:
-    return Finding(False, detail=_cut(f"the check raised {type(error).__name__}: {safe_str(error)}"))
+    return Finding(False, detail=_shorten(f"the check raised {type(error).__name__}: {safe_str(error)}"))
 
 
-def _row(name: str, finding: Finding) -> dict[str, Any]:
+def _as_json(result: _CheckResult) -> dict[str, Any]:
+    finding = result.finding
     return {
-        "name": name, "ok": finding.ok, "value": _plain(finding.value), "limit": _plain(finding.limit),
-        "detail": _cut(str(finding.detail)),
-    }  # fmt: skip
+        "name": result.name,
+        "ok": finding.ok,
+        "value": _json_value(finding.value),
+        "limit": _json_value(finding.limit),
+        "detail": _shorten(str(finding.detail)),
+    }
 
 
-def _plain(value: Any) -> Any:
-    """As JSON has it, or its text; never long."""
+def _json_value(value: Any) -> Any:
+    """Return a value that JSON can represent, or its text. Never a long one."""
     try:
         written = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        return _cut(str(value))
-    return value if len(written) <= LONGEST else _cut(written)
+        return _shorten(str(value))
+    return value if len(written) <= MAX_CHARS else _shorten(written)
 
 
-def _cut(text: str) -> str:
-    shown = redact_text(text)
-    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
+def _shorten(text: str) -> str:
+    redacted = redact_text(text)
+    return redacted if len(redacted) <= MAX_CHARS else f"{redacted[: MAX_CHARS - 1]}…"
 
 
-def _checked(name: str, check: object) -> Check:
+def _check_check(name: str, check: object) -> Check:
     if not callable(check) or isinstance(check, type):
         raise TypeError(f"{name}: a check is a function of what a run wrote, such as row_count(min=1), not {check!r}")
     if inspect.iscoroutinefunction(check):
         raise TypeError(f"{name}: the check {name_of(check)} is async; checks are plain functions: they run in a thread")
-    if check in MAKERS:
+    if check in FACTORIES:
         raise TypeError(f"{name}: {name_of(check)} makes a check, and is none itself: {name_of(check)}(...)")
     return check

@@ -141,7 +141,7 @@ def _judged(held: Held, writing: Writing) -> Verdict:
     manifest = writing.end(clock_around().now())
     found = Raw(writing.store, manifest, previous=lambda: _previous(held))
     found.looked()
-    verdict = held.extraction.validator.judge(found)
+    verdict = held.extraction.validator.validate(found)
     crash_point("extract.judged")
     return verdict
 
@@ -153,7 +153,7 @@ def _again(held: Held) -> Verdict:
     store = held.extraction.store()
     found = raw(store, lease.partition, lease.raw_run_id, previous=lambda: _previous(held))
     found.verified()
-    verdict = held.extraction.validator.judge(found, run_id=lease.run_id)
+    verdict = held.extraction.validator.validate(found, run_id=lease.run_id)
     crash_point("extract.judged")
     return verdict
 

@@ -1,8 +1,9 @@
-"""Checks: what each measures, against which limit; and what they are told wrong."""
+"""Checks: measured values, limits, and invalid options."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.partitions import Check, Finding, drop, freshness, not_null, row_count, schema, unique
-from redrive.partitions.datasets.duplicates import Seen
+from redrive.partitions.datasets.checks import DuplicateCounter
 
 from ..written import written
 
@@ -46,8 +47,8 @@ def test_unique() -> None:
 
 
 @given(st.lists(st.integers(0, 40)), st.integers(1, 10))
-def test_seen_counts_what_came_before_in_memory_and_beyond(values: list[int], in_memory: int) -> None:
-    with Seen(in_memory) as seen:
+def test_duplicates_are_counted_in_memory_and_in_files(values: list[int], in_memory: int) -> None:
+    with closing(DuplicateCounter(in_memory)) as seen:
         for value in values:
             seen.add(str(value).encode())
         assert seen.count() == len(values) - len(set(values))
@@ -116,6 +117,6 @@ def test_drop() -> None:
         (lambda: freshness("at", within=0), "within must be above 0"),
     ],
 )
-def test_what_is_told_wrong(make: Callable[[], Check], says: str) -> None:
+def test_invalid_options_are_refused(make: Callable[[], Check], says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=says):
         make()

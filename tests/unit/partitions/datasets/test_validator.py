@@ -1,4 +1,4 @@
-"""The validator: one verdict from many checks, also from those that raise; data it cannot read is not accepted."""
+"""The validator: one verdict from all checks, including those that raise."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = [{"id": 1}, {"id": 2}]
 
 
 def judged(*checks: Check, rows: list[dict[str, Any]] = ROWS) -> Verdict:
-    return Validator("crm/orders", "3", checks).judge(written(rows))
+    return Validator("crm/orders", "3", checks).validate(written(rows))
 
 
 def no_negative_ids(raw: Raw) -> bool:
@@ -52,7 +52,7 @@ def test_a_check_that_could_not_use_the_ledger_gives_no_verdict() -> None:
 
 
 @pytest.mark.req("P-13")
-def test_rejected_with_what_was_measured() -> None:
+def test_a_rejection_has_the_measured_values() -> None:
     verdict = judged(row_count(min=5), unique("id"), not_null("name"))
     assert (verdict.decision, verdict.reason, verdict.final) == ("rejected", "row_count", False)
     assert (
@@ -84,7 +84,7 @@ def test_a_check_that_raises_rejects_and_says_so() -> None:
     assert verdict.checks[1]["ok"], "the others were asked all the same"
 
 
-def test_a_check_may_say_that_it_is_no_use() -> None:
+def test_a_check_that_raises_stop_is_final() -> None:
     def closed(raw: Raw) -> bool:
         raise Stop("the customer has left")
 
@@ -93,20 +93,20 @@ def test_a_check_may_say_that_it_is_no_use() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, 1, "yes", [True]])
-def test_a_check_that_gives_no_answer(answer: Any) -> None:
+def test_a_check_without_a_result_rejects(answer: Any) -> None:
     verdict = judged(lambda raw: answer)
     assert verdict.message is not None
     assert f"it returned {type(answer).__name__}, and a check returns True, False or a Finding" in verdict.message
 
 
-def test_what_a_check_measured_is_kept_as_json_and_never_long() -> None:
+def test_measured_values_are_stored_as_short_json() -> None:
     verdict = judged(lambda raw: Finding(False, value=object, limit=list(range(1000)), detail="x" * 5000))
     (row,) = verdict.checks
     assert row["value"] == "<class 'object'>"
     assert len(row["limit"]) == len(row["detail"]) == 1000
 
 
-def test_secrets_stay_out() -> None:
+def test_secrets_are_redacted() -> None:
     assert "hunter2" not in str(judged(lambda raw: Finding(False, detail="password=hunter2")))
 
 
@@ -122,14 +122,14 @@ def damaged_store() -> tuple[Store, Raw]:
 def test_damaged_data_is_rejected(check: Check) -> None:
     store, found = damaged_store()
     store.write(f"{folder_of(KEY, 'r-1')}/rows.jsonl", b'{"id":1}\n{"id":3}\n')
-    verdict = Validator("v", "1", [check]).judge(found)
+    verdict = Validator("v", "1", [check]).validate(found)
     assert (verdict.decision, verdict.reason) == ("rejected", "damaged")
     assert verdict.message is not None
     assert "its bytes were changed" in verdict.message
 
 
 @pytest.mark.parametrize("check", [unique("id"), no_negative_ids], ids=["rows", "own"])
-def test_a_store_that_is_away_is_no_verdict(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_store_is_not_a_verdict(check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     def away(self: File) -> Iterator[dict[str, Any]]:
         raise Unavailable("the lake is away", path="x", backend="m")
         yield {}
@@ -139,13 +139,13 @@ def test_a_store_that_is_away_is_no_verdict(check: Check, monkeypatch: pytest.Mo
         judged(check)
 
 
-def test_rows_that_are_none_reject() -> None:
+def test_rows_that_cannot_be_read_are_rejected() -> None:
     store = Store(Memory("m"))
     run = Writing(store, KEY, "r-1")
     with run.sink.open("a.csv", rows=1) as file:
         file.write(b"a\n")
     run.end(NOW)
-    verdict = Validator("v", "1", [unique("id")]).judge(raw(store, KEY, "r-1"))
+    verdict = Validator("v", "1", [unique("id")]).validate(raw(store, KEY, "r-1"))
     assert verdict.message is not None
     assert "rows() reads JSON Lines and Parquet; 'a.csv' is neither" in verdict.message
 
@@ -170,6 +170,6 @@ async def later(raw: Raw) -> bool:
         (later, "the check later is async"),
     ],
 )
-def test_what_is_no_check(check: Any, says: str) -> None:
+def test_invalid_checks_are_refused(check: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         Validator("crm/orders", "1", [check])
