@@ -81,17 +81,24 @@ class Command(TyperCommand):
         replaced = {old: new for old, new in RENAMED.items() if new in own and old not in own}
         words = [_renamed(word, replaced) for word in args]
         if not ctx.resilient_parsing:
-            self._refuse_repeated(ctx, words)
+            self._check_values(ctx, words)
         try:
             return list(super().parse_args(ctx, words))
         except typer.BadParameter as wrong:
             wrong.message = in_our_words(wrong.message)
             raise
 
-    def _refuse_repeated(self, ctx: Any, words: list[str]) -> None:
-        """The parser would silently take the last value, and the command would act on another selection."""
+    def _check_values(self, ctx: Any, words: list[str]) -> None:
+        """Reject repeated options and empty values, so that the command acts on no other selection.
+
+        The parser would take the last value. An empty one comes from a shell variable that is not set.
+        """
         parser: Any = self.make_parser(ctx)
-        _, _, passed = parser.parse_args(args=list(words))
+        values, _, passed = parser.parse_args(args=list(words))
+        for param in passed:
+            value = values.get(param.name)
+            if any(part == "" for part in (value if isinstance(value, (list, tuple)) else [value])):
+                raise typer.BadParameter("empty value; leave it out, or check the shell variable", ctx=ctx, param=param)
         for param, times in Counter(passed).items():
             if times > 1 and param.param_type_name == "option" and not (param.multiple or param.is_flag or param.count):
                 raise typer.BadParameter(f"passed {times} times; pass it once", ctx=ctx, param=param)

@@ -227,3 +227,19 @@ def test_an_option_with_one_value_is_passed_once(arguments: tuple[str, ...], nam
 def test_repeatable_options_and_flags_may_be_repeated() -> None:
     assert call("journal", "tail", "--event", "failed", "--event", "dead")[0] == 0
     assert call("jobs", "list", "--json", "--json") == (0, "[]\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("dead", "discard", "--error", "", "--yes", "--max", "100", "--because", "x"), "--error"),
+        (("dead", "replay", "--kind=", "--because", "x"), "--kind"),
+        (("state", "retry", "", "--because", "x"), "WHICH"),
+        (("jobs", "show", ""), "ID"),
+    ],
+)
+def test_an_empty_value_is_rejected(arguments: tuple[str, ...], name: str) -> None:
+    """It comes from a shell variable that is not set, and would select more than was meant."""
+    status, printed = call(*arguments)
+    assert status == 2
+    assert f"Invalid value for '{name}': empty value; leave it out, or check the shell variable" in " ".join(printed.split())
