@@ -209,9 +209,9 @@ def discard_in(
 def unblock(session: Session, limit: int, /) -> BulkResult:
     """Replay blocked dead letters whose time has come."""
     is_pending = dead.c.status == "pending"
-    # Usually there are none. A query is cheaper than a transaction.
+    # Usually there are none.
     is_any_due = exists().where(dead.c.blocked_until <= now_sql(session), is_pending)
-    if not session.core.execute(select(is_any_due)).scalar():
+    if session.has_round_trips and not session.core.execute(select(is_any_due)).scalar():
         return BulkResult({}, {})
     with session.transaction("replay") as connection:
         due = (
