@@ -6,11 +6,13 @@ import inspect
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import redrive
 from redrive import errors
+from redrive.core.job_reasons import AttemptReason, DeadReason
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PACKAGES = [
@@ -43,3 +45,11 @@ def test_what_an_app_can_do_stands_there_too() -> None:
     # For workers and operators:
     inner = {"commands", "datasets", "kinds", "url"}
     assert {name for name in dir(redrive.App) if not name.startswith("_")} - inner - named("index.md") == set()
+
+
+@pytest.mark.parametrize(
+    ("heading", "reasons"), [("reason of a dead letter", get_args(DeadReason)), ("reason of an attempt", get_args(AttemptReason))]
+)
+def test_the_tables_of_reasons_have_every_reason_of_the_code(heading: str, reasons: tuple[str, ...]) -> None:
+    table = (REFERENCE / "errors.md").read_text(encoding="utf-8").partition(f"| {heading} |")[2].partition("\n\n")[0]
+    assert tuple(re.findall(r"(?m)^\| `(\w+)` \|", table)) == reasons

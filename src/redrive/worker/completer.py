@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from ..core.text import safe_str
 from ..journal.bus import emit, is_success_wanted, is_wanted
@@ -36,7 +36,7 @@ COUNT_BY_RECORD = {
     "giveup": "dead",
     "blocked": "dead",
 }
-RELEASED = "released"
+RELEASED: Final = "released"
 """Reason of an attempt that was released because its worker ended."""
 DEAD_RECORDS = ("giveup", "blocked")
 """Records of attempts that made a dead letter."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from ..backoff import steps
+from ..core.job_reasons import DeadReason
 from ..core.policy import RetryPolicy
 from ..engine.retry import Retry
 from ..engine.settings import POLICY_NAMES, RetrySettings
@@ -77,7 +78,9 @@ class Undecodable(Exception):
         reason: Reason of the dead letter.
     """
 
-    def __init__(self, problem: str, value: str = "", /, *, reason: str = "undecodable") -> None:
+    def __init__(
+        self, problem: str, value: str = "", /, *, reason: DeadReason = "undecodable"
+    ) -> None:
         super().__init__(f"{problem}. {value}" if value else problem)
         self.problem = problem
         self.reason = reason

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ..core.classify import classify
 from ..core.decision import MAX_WAIT_SECONDS
 from ..core.fault import PERMANENT, UNKNOWN, Fault
+from ..core.job_reasons import DeadReason, JobReason
 from ..core.outage import Verdict, verdict_of
 from ..core.retry_after import seconds_until
 from ..core.seconds import seconds
@@ -57,7 +58,7 @@ class JobOutcome(NamedTuple):
 
     settlement: Settlement
     record: str
-    reason: str | None = None
+    reason: JobReason | None = None
     fault: Fault = UNKNOWN
     wait: float | None = None
     signature: str | None = None
@@ -267,7 +268,7 @@ def _is_declared(job_type: JobType, error: Exception) -> bool:
 
 def _give_up_reason(
     job_type: JobType, lease: Lease, fault: Fault, error: BaseException, now: datetime, wait: float
-) -> str | None:
+) -> DeadReason | None:
     """Return why this was the last attempt, or None.
 
     Unknown errors are retried unless `on=` chose what to retry: a deploy may fix them.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, exists, insert, null, select, update
 
+from ...core.job_reasons import JobReason
 from ..db.clock import now_on, now_sql
 from ..db.compiled import sql_int
 from ..db.partition_tables import work
@@ -35,7 +36,7 @@ class ExpiredJob(NamedTuple):
     priority: int
     lost_attempt: bool
     """An attempt had started, and is recorded as lost."""
-    reason: str | None
+    reason: JobReason | None
     """Why the job is dead or retried."""
 
 

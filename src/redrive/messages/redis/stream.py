@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ...core.job_reasons import DeadReason
 from ...core.policy import RetryPolicy
 from ...core.seconds import Seconds, positive, whole_number
 from ...engine.settings import RetrySettings
@@ -182,7 +183,7 @@ class RedisStream:
                 event = decode_entry(entry, self.name, self.decode, inbox.ledger.max_payload)
                 inbox.store([inbox.incoming(event)])
             except (UnreadableEntry, ValueError) as error:
-                reason = "payload_lost" if is_lost else "undecodable"
+                reason: DeadReason = "payload_lost" if is_lost else "undecodable"
                 message = f"entry {entry.id} of {self.stream}: {error}"
                 raise Undecodable(message, reason=reason) from error
 
