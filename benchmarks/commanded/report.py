@@ -57,12 +57,21 @@ def markdown(results: Results, judgements: list[Judgement], rounds: int) -> str:
 
 Written by `make bench-commands`: {place(results)}.
 Everything is durable: Postgres with `fsync`, `synchronous_commit` and `full_page_writes` on, SQLite in WAL with
-`synchronous=FULL`. {rounds} interleaved rounds, each measurement in a process and on a database of its own: one worker with its
-default settings, commands that do nothing. Medians, and in brackets the interval that holds the true median in 95 of 100 runs;
-ratios are taken round by round. A target counts as missed only where the whole interval misses it.
+`synchronous=FULL`. There are {rounds} interleaved rounds. Each measurement has its own process, its own database and one worker.
+The commands are empty, so the figures show the overhead per command. Figures are medians. The brackets have the interval that
+contains the true median in 95 of 100 runs. Ratios are taken round by round. A target is missed only if the whole interval
+misses it.
 
-All but DBOS find their work in the queue when the clock starts; DBOS puts its in while it runs, since its workers are running
-already. huey forgets a task when it hands it out; the others write its end.
+| worker | settings, otherwise the defaults |
+| --- | --- |
+| redrive | defaults: 8 threads for sync commands, one event loop for async commands |
+| pgqueuer | `batch_size=100` for commands/s (default: 10), `batch_size=10` for the time to start, async functions |
+| procrastinate | `concurrency=10` (default: 1), no LISTEN for commands/s, defaults for the time to start, async functions |
+| DBOS | queue with `polling_interval_sec=0.05` (default: 1), sync workflows |
+| huey | `fsync=True`, `results=False`, 1 thread (the default), sync functions |
+
+All except DBOS find the commands in the queue when the clock starts. DBOS enqueues them while it runs, because its workers
+have started already. huey deletes a task when it starts it. The others store how it ended.
 
 ![Bars on a logarithmic scale: Redrive beside its peers](commands.svg)
 """

@@ -1,4 +1,4 @@
-"""One seeded script of faults, played to three: redrive, the original's algorithm, and "clear and rerun".
+"""One seeded script of faults, played to three: redrive, "one status column" and "clear and rerun".
 
 Ten days of minutes. Each partition is extracted, later restated (an operator has it reprocessed), its extractions fail now and
 then, a validator says some verdicts twice, two validators work at the same time, two control planes tick at the same time, and
@@ -265,7 +265,7 @@ def compared(partitions: int, days: int, seed: int) -> dict[str, Tally]:
     """The same script for each."""
     keys = [f"c{number}" for number in range(partitions)]
     found = {
-        "the original's algorithm": played(Original(keys), keys, days, seed),
+        "one status column": played(Original(keys), keys, days, seed),
         "clear and rerun": played(ClearAndRerun(keys), keys, days, seed),
     }
     with _clocked() as clock:

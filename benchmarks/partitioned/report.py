@@ -63,7 +63,10 @@ def tables(found: Found, judgements: list[Judgement], tallies: dict[str, Tally])
                     for name, t in tallies.items()
                 ],
                 "Two control planes and two validators at once; one extraction in three fails, one worker in twenty falls asleep "
-                "for longer than its lease, one verdict in ten is said twice. Miscounted: attempts lost, or counted twice.",
+                "for longer than its lease, one verdict in ten is said twice. Miscounted: attempts lost, or counted twice. "
+                "Each partition is extracted and later reprocessed once. Minutes are summed over the partitions. "
+                "One status column: status and attempt count of a partition in one row without locks, so a rerun hides "
+                "the old data. Clear and rerun: the same with a row lock and one run at a time.",
             )
         )
     return made

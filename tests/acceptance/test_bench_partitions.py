@@ -19,7 +19,7 @@ def test_the_same_faults_cost_others_counts_and_readers_and_us_nothing() -> None
     ours = found["redrive"]
     assert ours.verdicts > 24
     assert (ours.miscounted, ours.unreadable, ours.doubled, ours.overtaken) == (0, 0, 0, 0)
-    original = found["the original's algorithm"]
+    original = found["one status column"]
     assert original.unreadable > 0
     assert original.miscounted > 0
     assert original.doubled > 0
