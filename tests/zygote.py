@@ -26,10 +26,10 @@ LOADED = ("psycopg", "alembic.command", "alembic.config", "redrive.ledger.ledger
 """What programs on a ledger need."""
 COMMANDS = (
     "redrive.cli.root",
-    "redrive.cli.storage",
-    "redrive.cli.work",
-    "redrive.cli.partitions.app",
-    "redrive.cli.partitions.backfill",
+    "redrive.cli.commands.storage",
+    "redrive.cli.commands.work",
+    "redrive.cli.commands.partitions.state",
+    "redrive.cli.commands.partitions.backfill",
     *(f"redrive.cli.commands.{name}" for name in "audit batch dead doctor erase events jobs layers plan".split()),
 )
 """What commands need beside."""

@@ -14,7 +14,7 @@ BEHIND = frozenset(("ledger_of", "opened", "open_ledger"))
 """Functions that hand out a ledger: for `ops` alone."""
 PAST = frozenset(("connections", "reading", "settle", "claim", "submit_many"))
 """What a ledger has and no operator does."""
-ALLOWED = {("redrive.cli.commands.plan", "ledger"): "of a plan that was kept: the address, as text"}
+ALLOWED = {("redrive.cli.commands.partitions.plan", "ledger"): "of a plan that was kept: the address, as text"}
 
 
 def reached(source: str) -> Iterator[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""The root of the command line, with its table of commands."""
+"""The root of the command line: the table of commands, `--version` and internal errors."""
 
 from __future__ import annotations
 
@@ -10,95 +10,106 @@ from typing import Annotated
 
 import typer
 
-from .lazy import Lazy, LazyGroup
-from .render.suggestions import given
+from .command import LazyCommand, LazyGroup
+from .render.suggestions import remember_ledger
 
-UNEXPECTED = 70
-"""EX_SOFTWARE of sysexits.h: an error of ours."""
+INTERNAL_ERROR = 70
+"""EX_SOFTWARE of sysexits.h."""
+BROKEN_PIPE = 141
+"""The exit code that shells report for SIGPIPE."""
 
-PIPE = 141
-"""What a shell makes of SIGPIPE."""
-
+START, RUN, OBSERVE, JOBS = "Get started", "Run", "Observe", "Jobs and messages"
+DATA, MAINTAIN, UNDERSTAND = "Data", "Maintain", "Understand"
 COMMANDS = {
-    "init": Lazy("commands.init", "Create redrive.toml and a sample app", "Get started"),
-    "demo": Lazy("commands.demo", "Run a demo shop with a worker and console", "Get started"),
-    "config": Lazy("commands.config", "Show the effective configuration", "Get started"),
-    "work": Lazy("work", "Run the jobs of an app", "Run"),
-    "serve": Lazy("serve", "Serve the web console and the REST API", "Run"),
-    "overview": Lazy("commands.overview", "Show problems, workers and queues", "Observe"),
-    "doctor": Lazy("commands.doctor", "Check a ledger for problems", "Observe"),
-    "failures": Lazy("commands.failures", "Group failures by job type and error", "Observe"),
-    "journal": Lazy("commands.journal", "Show log records of jobs and partitions", "Observe"),
-    "workers": Lazy("workers", "List workers", "Observe"),
-    "schedules": Lazy("commands.schedules", "List schedules", "Observe"),
-    "jobs": Lazy("commands.jobs", "List and show jobs", "Jobs and messages"),
-    "dead": Lazy("commands.dead", "List, replay and discard dead letters", "Jobs and messages"),
-    "dlq": Lazy("commands.dead", "Alias of dead", "Jobs and messages"),
-    "sweeps": Lazy("sweeps", "Control bulk replays and discards", "Jobs and messages"),
-    "events": Lazy("commands.events", "List, show and replay events", "Jobs and messages"),
-    "keys": Lazy("commands.keys", "List and release idempotency records", "Jobs and messages"),
-    "state": Lazy("partitions.app", "Inspect and control partitions", "Data"),
-    "backfill": Lazy("partitions.backfill", "Plan and run backfills", "Data"),
-    "plan": Lazy("commands.plan", "Show and apply saved plans", "Data"),
-    "batch": Lazy("commands.batch", "List and reopen rejected batch items", "Data"),
-    "storage": Lazy("storage", "List, read, write and copy stored files", "Data"),
-    "ledger": Lazy("commands.ledger", "Migrate and inspect the ledger", "Maintain"),
-    "audit": Lazy("commands.audit", "List and verify the audit log", "Maintain"),
-    "erase": Lazy("commands.erase", "Erase the data of one user", "Maintain"),
-    "classify": Lazy("commands.classify", "Explain whether an error is retried", "Understand"),
-    "layers": Lazy("commands.layers", "Show the worst case of nested retries", "Understand"),
+    "init": LazyCommand("setup:init", "Create redrive.toml and a sample app", START),
+    "demo": LazyCommand("setup:demo", "Run a demo shop with a worker and console", START),
+    "config": LazyCommand("setup:config", "Show the effective configuration", START),
+    "work": LazyCommand("work:work", "Run the jobs of an app", RUN),
+    "serve": LazyCommand("serve:serve", "Serve the web console and the REST API", RUN),
+    "overview": LazyCommand("health:overview", "Show problems, workers and queues", OBSERVE),
+    "doctor": LazyCommand("health:doctor", "Check a ledger for problems", OBSERVE),
+    "failures": LazyCommand("failures:failures", "Group failures by job type and error", OBSERVE),
+    "journal": LazyCommand("journal:app", "Show log records of jobs and partitions", OBSERVE),
+    "workers": LazyCommand("workers:app", "List workers", OBSERVE),
+    "schedules": LazyCommand("schedules:app", "List schedules", OBSERVE),
+    "jobs": LazyCommand("jobs:app", "List and show jobs", JOBS),
+    "dead": LazyCommand("dead:app", "List, replay and discard dead letters", JOBS),
+    "dlq": LazyCommand("dead:app", "Alias of dead", JOBS, is_alias=True),
+    "sweeps": LazyCommand("sweeps:app", "Control bulk replays and discards", JOBS),
+    "events": LazyCommand("events:app", "List, show and replay events", JOBS),
+    "keys": LazyCommand("keys:app", "List and release idempotency records", JOBS),
+    "state": LazyCommand("partitions.state:app", "Inspect and control partitions", DATA),
+    "backfill": LazyCommand("partitions.backfill:app", "Plan and run backfills", DATA),
+    "plan": LazyCommand("partitions.plan:app", "Show and apply saved plans", DATA),
+    "batch": LazyCommand("batch:app", "List and reopen rejected batch items", DATA),
+    "storage": LazyCommand("storage:app", "List, read, write and copy stored files", DATA),
+    "ledger": LazyCommand("ledger:app", "Migrate and inspect the ledger", MAINTAIN),
+    "audit": LazyCommand("audit:app", "List and verify the audit log", MAINTAIN),
+    "erase": LazyCommand("ledger:erase", "Erase the data of one user", MAINTAIN),
+    "classify": LazyCommand("retries:classify", "Explain whether an error is retried", UNDERSTAND),
+    "layers": LazyCommand("retries:layers", "Show the worst case of nested retries", UNDERSTAND),
 }
-"""Every command: its module, which is loaded when it runs, its summary (a test compares), and its section."""
+"""Every command with its place in `redrive.cli.commands`, its summary and its help section."""
 
 
-class Root(LazyGroup):
-    """The root's own commands."""
+class RootGroup(LazyGroup):
+    """The commands of `redrive`."""
 
     table = COMMANDS
 
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, cls=Root)
+app = typer.Typer(
+    no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, cls=RootGroup
+)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         from importlib.metadata import version  # noqa: PLC0415  # 50 ms that only --version needs
 
         typer.echo(f"redrive {version('redrive')}")
         raise typer.Exit
 
 
+Version = Annotated[
+    bool,
+    typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version"),
+]
+
+
 @app.callback()
-def redrive(
-    _version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version")] = False,
-) -> None:
+def redrive(_version: Version = False) -> None:
     """Run and operate durable jobs and data.
 
     Retries, idempotency keys and background jobs, with dead letters, backfills and a web console.
     """
-    given(None)
+    remember_ledger(None)
 
 
 def run() -> None:
-    """Run the command line. An internal error is one line and exit code 70; REDRIVE_DEBUG=1 shows its traceback."""
-    gc.set_threshold(50_000, 20, 20)  # importing makes many objects and no garbage: collecting cost a tenth of the start
+    """Run the command line. REDRIVE_DEBUG=1 shows the traceback of an internal error."""
+    # Imports create many objects and no garbage. Collection took a tenth of the start-up time.
+    gc.set_threshold(50_000, 20, 20)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that cannot show a sign gets a question mark, not a traceback
+            # A terminal that cannot encode a character gets "?" instead of a traceback.
+            stream.reconfigure(errors="replace")
     try:
         app()
     except SystemExit:
-        # Click ends a command whose reader went away (`| head`) with 1, which means something here, and leaves this behind.
+        # After a broken pipe (`| head`) Click exits with 1, which has another meaning here. The
+        # replaced stdout tells the two apart.
         if type(sys.stdout).__name__ == "PacifyFlushWrapper":
-            sys.exit(PIPE)
+            sys.exit(BROKEN_PIPE)
         raise
-    except Exception as problem:
+    except Exception as error:
         if os.environ.get("REDRIVE_DEBUG"):
             raise
-        from .render.output import BAD_INPUT, complain  # noqa: PLC0415  # Rich: 40 ms that `--help` need not wait for
+        from .errors import BAD_INPUT, complain  # noqa: PLC0415  # `--help` does not load it
 
-        if isinstance(problem, OverflowError) and "SQLite INTEGER" in str(problem):
+        if isinstance(error, OverflowError) and "SQLite INTEGER" in str(error):
             complain(f"number too large: the maximum is {2**63 - 1}")
             sys.exit(BAD_INPUT)
-        complain(f"unexpected {type(problem).__name__}: {problem}; set REDRIVE_DEBUG=1 for a traceback")
-        sys.exit(UNEXPECTED)
+        name = type(error).__name__
+        complain(f"unexpected {name}: {error}; set REDRIVE_DEBUG=1 for a traceback")
+        sys.exit(INTERNAL_ERROR)

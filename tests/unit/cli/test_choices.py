@@ -8,8 +8,8 @@ import pytest
 import typer
 
 from redrive.cli.choices import DEAD_LETTER, JOB, PARTITION, RECORD, stored_name
-from redrive.cli.partitions.calendar import SIGNS
-from redrive.cli.render.fields import state_name
+from redrive.cli.commands.partitions.calendar import SIGNS
+from redrive.cli.render.details import state_name
 from redrive.console.render.icons import word
 from redrive.ops.partitions.selection import STANDINGS
 from tests.conformance.partitions.world import DAY

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redrive.cli import follow
+from redrive.cli.render import follow
 from redrive.ledger import Ledger, NewJob
 from tests.conformance.partitions.world import World
 from tests.unit.cli.command import call, on_terminal

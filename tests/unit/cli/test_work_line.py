@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
-from redrive.cli.work import Rate, opening, standing
+from redrive.cli.commands.work import Rate, opening, standing
 from redrive.ops.work import Status, WorkerSummary
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -18,7 +18,7 @@ from ...ops.plans.stored import LIFE, StoredPlan, save_plan
 from ...ops.render import document
 from ...ops.sweeps import Sweep
 from ..options import INTERRUPTED, NOT_DONE, option
-from ..partitions.render import quoted
+from ..commands.partitions.render import quoted
 from ..render.output import complain, console, pairs, print_json, show
 from ..render.suggestions import spelled, then
 from .confirm import agreed

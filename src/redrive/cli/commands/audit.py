@@ -16,7 +16,7 @@ from ...ops.audit import Decision
 from ...ops.render import document
 from ..command import Commands
 from ..options import NOT_DONE, AsJson, Since, Until, Where, operator, times_of
-from ..render.fields import showing, with_note
+from ..render.details import showing, with_note
 from ..render.moments import ago, utc
 from ..render.output import console, print_json, show
 from ..render.suggestions import spelled

@@ -34,7 +34,7 @@ from ..options import (
     option,
     since_of,
 )
-from ..render.fields import showing
+from ..render.details import showing
 from ..render.moments import ago, utc
 from ..render.output import complain, console, print_json, show
 from ..render.suggestions import spelled, then

@@ -14,7 +14,7 @@ from ...ops.classify import Classified, classified, of_traceback
 from ...ops.render import document
 from ...ops.user_code import Unreadable
 from ..options import AsJson
-from ..render.fields import indented
+from ..render.details import indented
 from ..render.output import BAD_INPUT, complain, console, heading, pairs, print_json, show
 
 NOT_RETRIED = 1

@@ -38,7 +38,7 @@ from ..options import (
     option,
     times_of,
 )
-from ..render.fields import counted_up_to, fields, indented, payload, showing, state_name, tries
+from ..render.details import counted_up_to, fields, indented, payload, showing, state_name, tries
 from ..render.moments import ago, both, utc
 from ..render.output import complain, console, heading, pairs, print_json, print_line, show
 from ..render.suggestions import spelled, then

@@ -15,7 +15,7 @@ from ...ops.render import document
 from ...ops.user_code import Unreadable
 from ..options import NO_LEDGER, AsJson, HeartbeatTimeout, Named, Where, where_of
 from ..render.output import BAD_INPUT, complain, complain_of, console, print_json, show
-from .overview import problems
+from .health import problems
 
 WARNING, CRITICAL = 1, 4
 SAMPLED = "raw data (up to 100 runs of each dataset)"

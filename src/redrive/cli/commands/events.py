@@ -17,7 +17,7 @@ from ..apply.dead_letters import Canary, Detach, Dry, How, MaxReplays, Most, Rat
 from ..choices import EVENT, state_option
 from ..command import Commands
 from ..options import NOT_DONE, Actor, AsJson, Because, Error, Reason, Since, Where, operator, option, since_of
-from ..render.fields import indented, payload, showing, state_name
+from ..render.details import indented, payload, showing, state_name
 from ..render.moments import ago, both
 from ..render.output import BAD_INPUT, complain, console, heading, pairs, print_json, show
 from ..render.table import Column, fitted

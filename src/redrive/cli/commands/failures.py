@@ -16,10 +16,10 @@ from ...ops.overview.failures import Failure, FailureReport
 from ...ops.partitions.rejections import Rejection
 from ...ops.render import ago, both, document
 from ..options import NOT_DONE, AsJson, Kind, Since, Until, Where, operator, times_of
-from ..partitions.failures import rejected
-from ..render.fields import indented, showing
+from .partitions.failures import rejected
+from ..render.details import indented, showing
 from ..render.output import complain, console, heading, pairs, print_json, show
-from ..render.sparkline import spark, twos
+from ..render.charts import spark, twos
 from ..render.suggestions import spelled, then
 from ..render.table import Column, fitted
 

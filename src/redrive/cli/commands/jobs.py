@@ -16,7 +16,7 @@ from ...ops.render import document
 from ..choices import JOB, state_option
 from ..command import Commands
 from ..options import NOT_DONE, Actor, AsJson, BecauseRaw, Kind, Where, operator
-from ..render.fields import fields, indented, payload, showing, state_name, tries
+from ..render.details import fields, indented, payload, showing, state_name, tries
 from ..render.moments import ago, both
 from ..render.output import complain, console, heading, pairs, print_json, show
 from ..render.suggestions import spelled

@@ -15,7 +15,7 @@ from ...ops.overview.journal import Happening
 from ...ops.render import document, utc
 from ..command import Commands
 from ..options import AsJson, Kind, Where, operator
-from ..partitions.render import rejected
+from .partitions.render import rejected
 from ..render.output import COMMANDS, console, show
 
 app = Commands(help="Show log records of jobs and partitions.")

@@ -16,7 +16,7 @@ from ...ops.render import document
 from ..choices import RECORD, state_option
 from ..command import Commands
 from ..options import NOT_DONE, Actor, AsJson, Because, Where, operator
-from ..render.fields import showing
+from ..render.details import showing
 from ..render.moments import ago, both
 from ..render.output import complain, console, heading, pairs, print_json, show
 from ..render.suggestions import spelled

@@ -19,7 +19,7 @@ from ...ops.render import document
 from ...ops.user_code import Unreadable
 from ..command import Commands
 from ..options import NO_LEDGER, Actor, AsJson, Because, Named, Where, operator, where_of
-from ..render.fields import state_name
+from ..render.details import state_name
 from ..render.moments import ago, utc
 from ..render.output import BAD_INPUT, complain, complain_of, console, heading, pairs, print_json, show
 from ..render.table import Column, fitted, natural

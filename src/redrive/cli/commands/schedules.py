@@ -11,7 +11,7 @@ from ...ops.render import ago, document
 from ...ops.schedules import Schedule
 from ..command import Commands
 from ..options import AsJson, Where, operator
-from ..render.fields import state_name
+from ..render.details import state_name
 from ..render.output import console, print_json, show
 from ..render.table import Column, fitted
 

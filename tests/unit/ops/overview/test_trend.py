@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from redrive.cli.render.sparkline import spark, twos
+from redrive.cli.render.charts import spark, twos
 from redrive.console.render.sparkline import bars
 from redrive.ops.overview.trend import HOURS, NONE, SLOT, trend
 

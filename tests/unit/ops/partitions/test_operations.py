@@ -13,9 +13,9 @@ from rich.console import Console, RenderableType
 from redrive import App
 from redrive.cli.apply.partitions import planned
 from redrive.cli.commands.doctor import _health
-from redrive.cli.partitions import markers
-from redrive.cli.partitions.calendar import heat_map
-from redrive.cli.partitions.render import explained
+from redrive.cli.commands.partitions import markers
+from redrive.cli.commands.partitions.calendar import heat_map
+from redrive.cli.commands.partitions.render import explained
 from redrive.console.render.heat_map import lines, picked
 from redrive.errors import NotAllowed
 from redrive.ops.operator import Operator

@@ -9,14 +9,14 @@ from typing import Annotated, Literal, NoReturn
 import typer
 from rich.text import Text
 
-from ..errors import LedgerError
-from ..ops.operator import Operator
-from ..ops.secret import SHORTEST_PASSWORD, Password, hashed_token, new_token
-from ..ops.settings import known, warnings
-from ..ops.target import open_served
-from ..ops.user_code import Unreadable
-from .options import NO_LEDGER, Where, option
-from .render.output import BAD_INPUT, complain, complain_of, console, print_json, show
+from ...errors import LedgerError
+from ...ops.operator import Operator
+from ...ops.secret import SHORTEST_PASSWORD, Password, hashed_token, new_token
+from ...ops.settings import known, warnings
+from ...ops.target.imported import Unreadable
+from ...ops.target.operated import operated
+from ..options import NO_LEDGER, Where, option
+from ..render.output import BAD_INPUT, complain, complain_of, console, print_json, show
 
 EXTRA = frozenset(("fastapi", "jinja2", "uvicorn", "starlette"))
 
@@ -69,9 +69,9 @@ def serve(
         _hash(hash_, as_json)
         return
     try:
-        from ..console.security.credentials import Access  # noqa: PLC0415  # the extra may be missing
-        from ..console.server import Exposed, address_of, bound, checked  # noqa: PLC0415  # likewise
-        from ..console.server import serve as run  # noqa: PLC0415  # likewise
+        from ...console.security.credentials import Access  # noqa: PLC0415  # the extra may be missing
+        from ...console.server import Exposed, address_of, bound, checked  # noqa: PLC0415  # likewise
+        from ...console.server import serve as run  # noqa: PLC0415  # likewise
     except ModuleNotFoundError as missing:
         if missing.name not in EXTRA:
             raise
@@ -87,7 +87,7 @@ def serve(
         )  # fmt: skip
         at = host or told.host
         checked(at, access)
-        with open_served(app or where) as found, bound(at, told.port if port is None else port) as listening:
+        with operated(app or where) as found, bound(at, told.port if port is None else port) as listening:
             facts = {
                 "event": "started", "url": address_of(listening), "ledger": Operator(found, actor="console").url,
                 "guarded": access.guarded, "read_only": access.read_only,

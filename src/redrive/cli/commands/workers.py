@@ -8,15 +8,15 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from ..core.text import format_duration
-from ..ops.defaults import QUIET
-from ..ops.render import ago, document
-from ..ops.workers import WorkerLine, Workers
-from .command import Commands
-from .options import AsJson, HeartbeatTimeout, Where, operator
-from .render.output import console, print_json, show
-from .render.suggestions import spelled
-from .render.table import Column, fitted
+from ...core.text import format_duration
+from ...ops.defaults import QUIET
+from ...ops.render import ago, document
+from ...ops.workers import WorkerLine, Workers
+from ..command import Commands
+from ..options import AsJson, HeartbeatTimeout, Where, operator
+from ..render.output import console, print_json, show
+from ..render.suggestions import spelled
+from ..render.table import Column, fitted
 
 app = Commands(help="List workers.")
 STYLES = {"alive": "green", "silent": "bold red", "lost": "red", "ended": "dim"}

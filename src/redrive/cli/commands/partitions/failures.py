@@ -9,11 +9,11 @@ from datetime import datetime
 from rich.console import Group
 from rich.text import Text
 
-from ...ops.partitions.rejections import Rejection
-from ...ops.render import ago
-from ..render.output import heading
-from ..render.suggestions import then
-from ..render.table import Column, fitted
+from ....ops.partitions.rejections import Rejection
+from ....ops.render import ago
+from ...render.output import heading
+from ...render.suggestions import then
+from ...render.table import Column, fitted
 
 
 def rejected(found: Sequence[Rejection], now: datetime, width: int) -> Group:

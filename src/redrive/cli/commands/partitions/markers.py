@@ -8,18 +8,18 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ...ops.operator import Operator
-from ...ops.partitions.markers import Steer
-from ...ops.partitions.operations import Act
-from ...ops.partitions.selection import Selection
-from ...ops.render import document
-from ..apply.confirm import agreed
-from ..apply.dead_letters import Dry, Most, Yes
-from ..apply.partitions import partitions
-from ..options import NOT_DONE, Actor, AsJson, Because, Where, operator, option
-from ..render.moments import moment
-from ..render.output import console, print_json, show
-from .options import (  # fmt: skip
+from ....ops.operator import Operator
+from ....ops.partitions.markers import Steer
+from ....ops.partitions.operator import Act
+from ....ops.partitions.selection import Selection
+from ....ops.render import document
+from ...apply.confirm import agreed
+from ...apply.dead_letters import Dry, Most, Yes
+from ...apply.partitions import partitions
+from ...options import NOT_DONE, Actor, AsJson, Because, Where, operator, option
+from ...render.moments import moment
+from ...render.output import console, print_json, show
+from .selection import (  # fmt: skip
     Customers,
     Error,
     First,
@@ -151,7 +151,7 @@ def pause(
                 else:
                     show(console(), Text(f"Would be paused: source {name}"))
                 return
-            found = ops.sources.pause(name, because=because, until=until_time)
+            found = ops.partitions.pause_source(name, because=because, until=until_time)
             if as_json:
                 print_json(document(found))
             else:
@@ -188,7 +188,7 @@ def unpause(
             name = _whole(words, source)
             was_paused = _is_paused(ops, name)
             if not dry_run:
-                ops.sources.unpause(name, because=because)
+                ops.partitions.unpause_source(name, because=because)
             if as_json:
                 print_json({"source": name, "paused": dry_run and was_paused})
             elif not was_paused:
@@ -201,7 +201,7 @@ def unpause(
 
 
 def _is_paused(ops: Operator, name: str) -> bool:
-    return any(one.paused for one in ops.sources.find() if one.source == name)
+    return any(one.paused for one in ops.partitions.sources() if one.source == name)
 
 
 def _whole(words: list[str] | None, source: str | None) -> str:

@@ -8,16 +8,16 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
-from ...ops.operator import Operator
-from ...ops.plans.stored import load_plan
-from ...ops.render import document
-from ..apply.dead_letters import Canary, Detach, Most, Rate, Yes
-from ..apply.partitions import AcceptDrift, HaltOn, Told, WithoutRaw, carried_out, data, planned
-from ..command import Commands
-from ..options import DRIFTED, Actor, AsJson, Because, Where, operator
-from ..render.fields import indented
-from ..render.moments import both
-from ..render.output import console, heading, pairs, print_json, show
+from ....ops.operator import Operator
+from ....ops.plans.stored import loaded
+from ....ops.render import document
+from ...apply.dead_letters import Canary, Detach, Most, Rate, Yes
+from ...apply.partitions import AcceptDrift, HaltOn, Told, WithoutRaw, carried_out, data, planned
+from ...command import Commands
+from ...options import DRIFTED, Actor, AsJson, Because, Where, operator
+from ...render.details import indented
+from ...render.moments import both
+from ...render.output import console, heading, pairs, print_json, show
 
 app = Commands(help="Show and apply saved plans.")
 Name = Annotated[str, typer.Argument(metavar="PLAN", help="ID or file of a plan")]
@@ -40,7 +40,7 @@ def show_(name: Name, where: Where = None, as_json: AsJson = False) -> None:
         4: shown, but expired
     """
     with operator(where, app_first=True) as ops:
-        stored, now = load_plan(name), ops.now()
+        stored, now = loaded(name), ops.now()
         expired = now >= stored.expires_at
         if as_json:
             said = {
@@ -97,9 +97,9 @@ def applied(
     ops: Operator, name: str, how: Told, accept_drift: str | None, /, *, only: str | None = None, **options: Any
 ) -> NoReturn:
     """Apply it; ends with the exit status. only: plans of this act."""
-    stored = load_plan(name)
+    stored = loaded(name)
     if only is not None and stored.plan.act != only:
         apply_ = f'`redrive plan apply {name} --because "..."`'
         raise ValueError(f"plan {stored.id}: not a {only}, but a {stored.plan.act}; use {apply_}")
-    stored.check_current(ops.now(), ops.url)
+    stored.alive(ops.now(), ops.url)
     carried_out(ops, stored.plan, how, accept_drift=accept_drift == "skip", **options)

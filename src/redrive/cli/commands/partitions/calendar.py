@@ -11,7 +11,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ...ops.partitions.calendar import Calendar, Row, worst
+from ....ops.partitions.calendar import Calendar, Row, worst
 
 By: TypeAlias = Literal["day", "week", "month"]
 ONE_DAY = timedelta(days=1)

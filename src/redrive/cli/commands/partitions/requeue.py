@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from ..apply.dead_letters import Canary, Detach, Dry, Most, Rate, Yes
-from ..apply.partitions import BecauseOf, ClearTerminal, HaltOn, Keep, Out, Told, WithoutRaw, carried_out
-from ..options import Actor, AsJson, Where, operator
-from .options import Customers, Error, First, InLane, Last, MinAttempts, On, Query, Source, Status, Words, which  # fmt: skip
+from ...apply.dead_letters import Canary, Detach, Dry, Most, Rate, Yes
+from ...apply.partitions import BecauseOf, ClearTerminal, HaltOn, Keep, Out, Told, WithoutRaw, carried_out
+from ...options import Actor, AsJson, Where, operator
+from .selection import Customers, Error, First, InLane, Last, MinAttempts, On, Query, Source, Status, Words, which  # fmt: skip
 
 Grant = Annotated[
     int | None,

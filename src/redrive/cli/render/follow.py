@@ -12,10 +12,10 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from ..core.context import clock_around
-from ..ops.render import document
-from .render.moments import utc
-from .render.output import Harmless, complain, console, print_line, show
+from ...core.context import clock_around
+from ...ops.render import document
+from .moments import utc
+from .output import Harmless, complain, console, print_line, show
 
 EVERY = 1.0
 """Seconds between two reads."""

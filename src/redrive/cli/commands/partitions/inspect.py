@@ -11,21 +11,21 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ...core.text import pluralise
-from ...ops.operator import Operator
-from ...ops.partitions.calendar import WORST
-from ...ops.partitions.operations import Facts
-from ...ops.partitions.raw_data import Lost, RawState
-from ...ops.partitions.selection import Selection
-from ...ops.render import document
-from ..options import NOT_DONE, AsJson, Where, operator
-from ..render.fields import showing
-from ..render.moments import ago
-from ..render.output import bullets, complain, console, print_json, show
-from ..render.suggestions import spelled
-from ..render.table import Column, fitted
+from ....core.text import pluralise
+from ....ops.operator import Operator
+from ....ops.partitions.calendar import WORST
+from ....ops.partitions.lost import Lost, RawState
+from ....ops.partitions.operator import Facts
+from ....ops.partitions.selection import Selection
+from ....ops.render import document
+from ...options import NOT_DONE, AsJson, Where, operator
+from ...render.details import showing
+from ...render.moments import ago
+from ...render.output import bullets, complain, console, print_json, show
+from ...render.suggestions import spelled
+from ...render.table import Column, fitted
 from .calendar import SIGNS, heat_map
-from .options import (  # fmt: skip
+from .selection import (  # fmt: skip
     Customers,
     Error,
     First,
@@ -211,7 +211,7 @@ def _lost(found: Sequence[Lost], as_json: bool, *, more: bool) -> None:
 
 def _overview(ops: Operator, as_json: bool) -> None:
     found = ops.partitions.counts()
-    paused = [one for one in ops.sources.find() if one.paused]
+    paused = [one for one in ops.partitions.sources() if one.paused]
     if as_json:
         said = [{"source": key[0], "query": key[1], "counts": document(counts)} for key, counts in sorted(found.items())]
         print_json({"datasets": said, "paused": document(paused)})

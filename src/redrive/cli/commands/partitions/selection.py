@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from ...ops.partitions.selection import Selection, Standing, day, selected
-from ..choices import PARTITION, state_option
-from ..options import option
+from ....ops.partitions.selection import Selection, Standing, day, selected
+from ...choices import PARTITION, state_option
+from ...options import option
 
 FORM = "source, source/query, or source/customer/query/2026-06-01..2026-06-30 (* matches any)"
 Words = Annotated[list[str] | None, typer.Argument(metavar="WHICH", help=f"Partitions, as {FORM}", show_default=False)]

@@ -16,17 +16,17 @@ from rich.console import Group
 from rich.padding import Padding
 from rich.text import Text
 
-from ..core.text import pluralise
-from ..errors import AlreadyExists, PathInvalid, StorageError, Unavailable
-from ..ops import storage as ops
-from ..ops.render import document
-from ..ops.user_code import Unreadable
-from .command import Commands
-from .options import INTERRUPTED, NOT_DONE, AsJson, option
-from .render.moments import ago, utc
-from .render.output import BAD_INPUT, complain, console, print_json, show
-from .render.progress import bar
-from .render.table import Column, fitted
+from ...core.text import pluralise
+from ...errors import AlreadyExists, PathInvalid, StorageError, Unavailable
+from ...ops import storage as ops
+from ...ops.render import document
+from ...ops.target.imported import Unreadable
+from ..command import Commands
+from ..options import INTERRUPTED, NOT_DONE, AsJson, option
+from ..render.moments import ago, utc
+from ..render.output import BAD_INPUT, complain, console, print_json, show
+from ..render.progress import bar
+from ..render.table import Column, fitted
 
 app = Commands(help="List, read, write and copy stored files.")
 

@@ -14,13 +14,13 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from ..core.text import pluralise
-from ..errors import LedgerError
-from ..ops.render import document
-from ..ops.user_code import Unreadable
-from ..ops.work import Status, WorkerProcess, WorkerSummary, WorkOptions, start_worker
-from .options import NO_LEDGER, option
-from .render.output import BAD_INPUT, COMMANDS, complain, complain_of, console
+from ...core.text import pluralise
+from ...errors import LedgerError
+from ...ops.render import document
+from ...ops.target.imported import Unreadable
+from ...ops.work import Shift, Status, Terms, Work, hired
+from ..options import NO_LEDGER, option
+from ..render.output import BAD_INPUT, COMMANDS, complain, complain_of, console
 
 EVERY = 10.0
 """Seconds between lines where nobody watches."""
@@ -96,7 +96,7 @@ def work(
     """
     as_json = as_json or log_format == "json"
     try:
-        hand = start_worker(app, WorkOptions(threads, only, drain, name, metrics_port, metrics_host))
+        hand = hired(app, Terms(threads, only, drain, name, metrics_port, metrics_host))
     except LedgerError as problem:
         complain_of(problem)
         raise typer.Exit(NO_LEDGER) from None
@@ -129,9 +129,9 @@ def work(
 
 
 @contextmanager
-def _live(hand: WorkerProcess, out: Console) -> Iterator[None]:
+def _live(hand: Work, out: Console) -> Iterator[None]:
     """A line that changes, under what the commands print."""
-    for said in opening(hand.summary):
+    for said in opening(hand.shift):
         out.print(Text(said))
     rate = Rate()
 
@@ -144,8 +144,8 @@ def _live(hand: WorkerProcess, out: Console) -> Iterator[None]:
 
 
 @contextmanager
-def _lines(hand: WorkerProcess) -> Iterator[None]:
-    for said in opening(hand.summary):
+def _lines(hand: Work) -> Iterator[None]:
+    for said in opening(hand.shift):
         print(_clean(said), flush=True)
     rate = Rate()
     with _ticking(hand, lambda: print(_clean(standing(hand, rate)), flush=True)):
@@ -154,18 +154,18 @@ def _lines(hand: WorkerProcess) -> Iterator[None]:
 
 
 @contextmanager
-def _json(hand: WorkerProcess) -> Iterator[None]:
+def _json(hand: Work) -> Iterator[None]:
     def line(event: str, facts: Any) -> None:
         print(json.dumps({"event": event, **document(facts)}, ensure_ascii=True), flush=True)
 
-    line("started", hand.summary)
+    line("started", hand.shift)
     with _ticking(hand, lambda: line("status", _facts(hand))):
         yield
     line("ended", _facts(hand))
 
 
 @contextmanager
-def _ticking(hand: WorkerProcess, tick: Any) -> Iterator[None]:
+def _ticking(hand: Work, tick: Any) -> Iterator[None]:
     """Now and then, where something has happened since."""
     over = threading.Event()
 
@@ -186,11 +186,11 @@ def _ticking(hand: WorkerProcess, tick: Any) -> Iterator[None]:
         thread.join(1)
 
 
-def _facts(hand: WorkerProcess) -> dict[str, Any]:
+def _facts(hand: Work) -> dict[str, Any]:
     return hand.status._asdict()
 
 
-def opening(shift: WorkerSummary) -> list[str]:
+def opening(shift: Shift) -> list[str]:
     """What it works on, for a person."""
     commands = tuple(kind for kind in shift.kinds if kind not in shift.handlers)
     kinds = (("command", commands), ("handler", shift.handlers), ("dataset", shift.datasets))
@@ -228,12 +228,12 @@ class Rate:
         return self._last
 
 
-def standing(hand: WorkerProcess, rate: Rate) -> str:
+def standing(hand: Work, rate: Rate) -> str:
     """How it goes, in one line."""
     status = hand.status
     speed = rate.of(status.done + status.partitions.get("accepted", 0))
     pace = f" ({speed:,.3g}/s)" if speed else ""
-    said = [] if status.partitions and not hand.summary.kinds else [_jobs(status, pace)]
+    said = [] if status.partitions and not hand.shift.kinds else [_jobs(status, pace)]
     if status.partitions:
         said.append(_partitions(status.partitions, "" if said else pace))
     if status.parked:

@@ -11,20 +11,20 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from ..core.text import format_duration, pluralise
-from ..ops.operator import Operator
-from ..ops.render import document
-from ..ops.sweeps import Sweep, SweepReport, describe_progress, time_left
-from .apply.dead_letters import Detach, carry_out
-from .command import Commands
-from .follow import follow as follow_report
-from .follow import stopped_watching
-from .options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Where, operator
-from .render.fields import cut_note, showing, state_name, with_note
-from .render.moments import ago, both
-from .render.output import complain, console, heading, pairs, print_json, show
-from .render.suggestions import then
-from .render.table import Column, fitted
+from ...core.text import format_duration, pluralise
+from ...ops.operator import Operator
+from ...ops.render import document
+from ...ops.sweep import Sweep, SweepReport, progress, time_left
+from ..apply.dead_letters import Detach, carry_out
+from ..command import Commands
+from ..render.follow import follow as follow_report
+from ..render.follow import stopped_watching
+from ..options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Where, operator
+from ..render.details import cut_note, showing, state_name, with_note
+from ..render.moments import ago, both
+from ..render.output import complain, console, heading, pairs, print_json, show
+from ..render.suggestions import then
+from ..render.table import Column, fitted
 
 app = Commands(help="Control bulk replays and discards.")
 Number = Annotated[int, typer.Argument(metavar="ID", help="ID of the sweep")]
@@ -52,12 +52,12 @@ def list_(limit: Limit = 20, where: Where = None, as_json: AsJson = False) -> No
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where) as ops:
-        found = ops.sweeps.find(limit=limit)
+        found = ops.sweeps(limit=limit)
         if as_json:
             print_json(document(found))
         else:
             out = console()
-            total = ops.sweeps.count() if len(found) == limit else None
+            total = ops.count_sweeps() if len(found) == limit else None
             listed = with_note(_sweeps(found, ops.now(), out.width), cut_note(len(found), total))
             show(out, listed if found else Text("No sweeps."))
 
@@ -113,7 +113,7 @@ def show_(sweep_id: Number, follow: Follow = False, limit: Limit = 20, where: Wh
         130: --follow was interrupted; the sweep continues
     """
     with operator(where) as ops:
-        report = ops.sweeps.get(sweep_id, limit=limit)
+        report = ops.sweep(sweep_id, limit=limit)
         if report is None:
             complain(f"sweep {sweep_id}: not found; `redrive sweeps list` lists sweeps")
             raise typer.Exit(NOT_DONE)
@@ -139,17 +139,17 @@ def show_(sweep_id: Number, follow: Follow = False, limit: Limit = 20, where: Wh
 def _followed(ops: Operator, report: SweepReport, limit: int, *, as_json: bool) -> tuple[SweepReport, bool]:
     return follow_report(
         report,
-        lambda: ops.sweeps.get(report.sweep.id, limit=limit),
+        lambda: ops.sweep(report.sweep.id, limit=limit),
         running=lambda seen: seen.sweep.state == "running",
         drawn=_report,
-        line=lambda seen: f"{_state(seen)}; {describe_progress(seen.sweep, seen.jobs)}",
+        line=lambda seen: f"{_state(seen)}; {progress(seen.sweep, seen.jobs)}",
         as_json=as_json,
     )
 
 
 def unmanned(ops: Operator, sweep: Sweep, /) -> None:
     """Warn if no worker is online to process it."""
-    nobody = ops.workers.missing() if sweep.state == "running" else None
+    nobody = ops.nobody() if sweep.state == "running" else None
     if nobody is not None:
         complain(f"{nobody}; the rest waits for a worker", "redrive work module:app")
 
@@ -159,7 +159,7 @@ def _report(report: SweepReport, width: int) -> Group:
     first = pairs()
     first.add_row("state", _state(report))
     first.add_row("progress", bar(sweep))
-    first.add_row("", describe_progress(sweep, report.jobs))
+    first.add_row("", progress(sweep, report.jobs))
     left = time_left(sweep, now)
     if left is not None:
         first.add_row("time left", f"about {format_duration(round(left.total_seconds()))}")
@@ -250,7 +250,7 @@ def pause(sweep_id: Number, because: Because, actor: Actor = None, where: Where 
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor) as ops:
-        _said(ops.sweeps.pause(sweep_id, because=because), as_json)
+        _said(ops.pause(sweep_id, because=because), as_json)
 
 
 @app.command()
@@ -269,7 +269,7 @@ def cancel(sweep_id: Number, because: Because, actor: Actor = None, where: Where
         3: ledger not reachable, or its schema is from another version
     """
     with operator(where, actor) as ops:
-        _said(ops.sweeps.cancel(sweep_id, because=because), as_json)
+        _said(ops.cancel(sweep_id, because=because), as_json)
 
 
 @app.command()
@@ -293,7 +293,7 @@ def resume(
         130: interrupted; workers continue the sweep
     """
     with operator(where, actor) as ops:
-        sweep = ops.sweeps.resume(sweep_id, because=because)
+        sweep = ops.resume(sweep_id, because=because)
         interrupted = False
         if not detach and sweep.act in OF_DEAD_LETTERS:
             applied, interrupted = carry_out(ops, sweep, quiet=as_json)
@@ -308,4 +308,4 @@ def _said(sweep: Sweep, as_json: bool) -> None:
     if as_json:
         print_json(document(sweep))
     else:
-        show(console(), Text(f"Sweep {sweep.id} is {sweep.state}: {describe_progress(sweep)}"))
+        show(console(), Text(f"Sweep {sweep.id} is {sweep.state}: {progress(sweep)}"))

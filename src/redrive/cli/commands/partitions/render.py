@@ -10,13 +10,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...core.text import format_duration, pluralise
-from ...ops.partitions.history import Explained, Facts, History, Marker, Run
-from ..apply.dead_letters import counted
-from ..render.fields import indented
-from ..render.moments import both, utc
-from ..render.output import heading, pairs
-from ..render.suggestions import spelled, then
+from ....core.text import format_duration, pluralise
+from ....ops.partitions.history import Explained, Facts, History, Marker, Run
+from ...apply.dead_letters import counted
+from ...render.details import indented
+from ...render.moments import both, utc
+from ...render.output import heading, pairs
+from ...render.suggestions import spelled, then
 
 __all__ = ["counted", "explained", "quoted", "rejected", "standing", "told"]
 LABELS = {"success": "accepted", "refresh_failed": "newer run rejected", "terminal": "gave up"}

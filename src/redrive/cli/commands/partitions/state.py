@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..command import Commands
+from ...command import Commands
 from . import inspect, markers, requeue
 
 app = Commands(help="Inspect and control partitions.")

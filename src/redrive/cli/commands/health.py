@@ -18,7 +18,7 @@ from ...ops.partitions.overview import DatasetLine
 from ...ops.render import ago, document, utc
 from ..options import AsJson, HeartbeatTimeout, Where, operator
 from ..render.output import bullets, console, heading, print_json, show
-from ..render.sparkline import spark, twos
+from ..render.charts import spark, twos
 from ..render.suggestions import spelled, then
 from ..render.table import Column, fitted
 

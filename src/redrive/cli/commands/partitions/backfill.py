@@ -10,26 +10,26 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ...core.text import format_duration, pluralise
-from ...ops.operator import Operator
-from ...ops.partitions.backfill import BackfillReport
-from ...ops.partitions.selection import day
-from ...ops.plans.plan import Plan
-from ...ops.render import document
-from ...ops.sweeps import PARTITIONED, Sweep
-from ..apply.dead_letters import Canary, Most, Rate, Yes, counted
-from ..apply.partitions import AcceptDrift, ClearTerminal, HaltOn, Told, carried_out
-from ..command import Commands
-from ..commands.plan import applied
-from ..follow import follow, stopped_watching
-from ..options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Where, operator, option
-from ..render.fields import cut_note, indented, with_note
-from ..render.moments import ago, both
-from ..render.output import complain, console, heading, pairs, print_json, show
-from ..render.suggestions import spelled
-from ..render.table import Column, fitted
+from ....core.text import format_duration, pluralise
+from ....ops.operator import Operator
+from ....ops.partitions.backfill import PARTITIONED, BackfillReport
+from ....ops.partitions.selection import day
+from ....ops.plans.plan import Plan
+from ....ops.render import document
+from ....ops.sweep import Sweep
+from ...apply.dead_letters import Canary, Most, Rate, Yes, counted
+from ...apply.partitions import AcceptDrift, ClearTerminal, HaltOn, Told, carried_out
+from ...command import Commands
+from .plan import applied
+from ...render.follow import follow, stopped_watching
+from ...options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Where, operator, option
+from ...render.details import cut_note, indented, with_note
+from ...render.moments import ago, both
+from ...render.output import complain, console, heading, pairs, print_json, show
+from ...render.suggestions import spelled
+from ...render.table import Column, fitted
 from ..sweeps import bar, unmanned
-from .options import Customers
+from .selection import Customers
 
 app = Commands(help="Plan and run backfills.")
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="source/query, such as crm/orders")]
@@ -53,7 +53,7 @@ def _planned(
     ops: Operator, dataset: str, since: str, until: str, customers: list[str] | None, share: float | None, order: str,
     again: bool, clear: bool,
 ) -> Plan:  # fmt: skip
-    return ops.backfills.plan(
+    return ops.backfill(
         dataset,
         day("--since", since),
         day("--until", until),
@@ -147,7 +147,7 @@ def list_(
     """
     with operator(where, app_first=True) as ops:
         acts = PARTITIONED if all_ else ("backfill",)
-        found = ops.backfills.find(limit=limit, acts=acts)
+        found = ops.partitions.backfills(limit=limit, acts=acts)
         if as_json:
             print_json(document(found))
             return
@@ -155,7 +155,7 @@ def list_(
         if not found:
             show(out, Text(spelled("No backfills. Plan one with `redrive backfill plan DATASET --since DAY --until DAY`.")))
             return
-        total = ops.backfills.count(acts=acts) if len(found) == limit else None
+        total = ops.partitions.count_backfills(acts=acts) if len(found) == limit else None
         show(out, with_note(_table(found, ops.now(), out.width), cut_note(len(found), total)))
 
 
@@ -198,7 +198,7 @@ def status(sweep_id: Number, watch: Watch = False, where: Where = None, as_json:
     """
     with operator(where, app_first=True) as ops:
         _must_exist(ops, sweep_id)
-        report = ops.backfills.progress(sweep_id)
+        report = ops.partitions.progress(sweep_id)
         assert report is not None
         interrupted = False
         if watch:
@@ -221,7 +221,7 @@ def status(sweep_id: Number, watch: Watch = False, where: Where = None, as_json:
 def _watched(ops: Operator, report: BackfillReport, *, as_json: bool) -> tuple[BackfillReport, bool]:
     return follow(
         report,
-        lambda: ops.backfills.progress(report.sweep.id),
+        lambda: ops.partitions.progress(report.sweep.id),
         running=lambda seen: seen.sweep.state == "running",
         drawn=lambda seen, _width: _report(seen),
         line=_line,
@@ -306,7 +306,7 @@ def pause(sweep_id: Number, because: Because, actor: Actor = None, where: Where 
     """
     with operator(where, actor, app_first=True) as ops:
         _must_exist(ops, sweep_id)
-        _said(ops.sweeps.pause(sweep_id, because=because), as_json)
+        _said(ops.pause(sweep_id, because=because), as_json)
 
 
 @app.command()
@@ -326,7 +326,7 @@ def resume(sweep_id: Number, because: Because, actor: Actor = None, where: Where
     """
     with operator(where, actor, app_first=True) as ops:
         _must_exist(ops, sweep_id)
-        _said(ops.sweeps.resume(sweep_id, because=because), as_json)
+        _said(ops.resume(sweep_id, because=because), as_json)
 
 
 @app.command()
@@ -346,7 +346,7 @@ def cancel(sweep_id: Number, because: Because, actor: Actor = None, where: Where
     """
     with operator(where, actor, app_first=True) as ops:
         _must_exist(ops, sweep_id)
-        _said(ops.sweeps.cancel(sweep_id, because=because), as_json)
+        _said(ops.cancel(sweep_id, because=because), as_json)
 
 
 @app.command()
@@ -369,7 +369,7 @@ def share(
     """
     with operator(where, actor, app_first=True) as ops:
         _must_exist(ops, sweep_id)
-        sweep = ops.backfills.set_share(sweep_id, part, because=because)
+        sweep = ops.partitions.share(sweep_id, part, because=because)
         if as_json:
             print_json(document(sweep) | {"share": part})
         else:
@@ -377,7 +377,7 @@ def share(
 
 
 def _must_exist(ops: Operator, sweep_id: int) -> None:
-    if ops.sweeps.get(sweep_id, limit=1) is None:
+    if ops.sweep(sweep_id, limit=1) is None:
         complain(f"backfill {sweep_id}: not found; `redrive backfill list --all` lists all")
         raise typer.Exit(NOT_DONE)
 
