@@ -30,7 +30,8 @@ COMMANDS = (
     "redrive.cli.commands.work",
     "redrive.cli.commands.partitions.state",
     "redrive.cli.commands.partitions.backfill",
-    *(f"redrive.cli.commands.{name}" for name in "audit batch dead doctor erase events jobs layers plan".split()),
+    "redrive.cli.commands.partitions.plan",
+    *(f"redrive.cli.commands.{name}" for name in "audit batch dead events health jobs ledger retries".split()),
 )
 """What commands need beside."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from redrive.cli.command import Command, described, option_names
+from redrive.cli.command import CliCommand, option_names, param_help
 from redrive.cli.root import COMMANDS
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
@@ -71,17 +71,17 @@ def page() -> str:
     """The whole page."""
     sections: dict[str, list[str]] = {}
     for name, lazy in COMMANDS.items():
-        if not lazy.help.startswith("Alias of "):
+        if not lazy.is_alias:
             sections.setdefault(lazy.section, []).append(name)
     parts = [HEAD]
     for title, names in sections.items():
         parts.append(f"\n## {title}\n")
         for name in names:
-            parts += [section(path, command) for path, command in leaves(COMMANDS[name].loaded(name), name)]
+            parts += [section(path, command) for path, command in leaves(COMMANDS[name].load(name), name)]
     return "".join(parts)
 
 
-def leaves(command: Any, path: str, /) -> Iterator[tuple[str, Command]]:
+def leaves(command: Any, path: str, /) -> Iterator[tuple[str, CliCommand]]:
     """The commands that can be run, in the order of the help."""
     if isinstance(command, TyperGroup):
         for name in command.commands:
@@ -90,12 +90,12 @@ def leaves(command: Any, path: str, /) -> Iterator[tuple[str, Command]]:
         yield path, command
 
 
-def section(path: str, command: Command, /) -> str:
+def section(path: str, command: CliCommand, /) -> str:
     """One command: usage, description, options, examples, exit codes."""
     context = typer.Context(command, info_name=f"redrive {path}")
     usage = " ".join([f"redrive {path}", *command.collect_usage_pieces(context)])
     lines = ["", f"### redrive {path}", "", f"`{usage}`", "", *_paragraphs(command.help or "")]
-    rows = [(_name(param, context), described(param)) for param in command.params if _is_shown(param)]
+    rows = [(_name(param, context), param_help(param)) for param in command.params if _is_shown(param)]
     if rows:
         lines += ["| option | meaning | default |", "| --- | --- | --- |"]
         lines += [f"| `{_escaped(name)}` | {' | '.join(_with_default(said))} |" for name, said in rows]

@@ -63,7 +63,7 @@ def _run(arguments: list[str], environment: dict[str, str]) -> NoReturn:
 
     os.environ.clear()
     os.environ.update(environment)
-    output.UNCUT = 100  # as at a terminal of this width: pages show what a reader sees
+    output.UNLIMITED_COLUMNS = 100  # as at a terminal of this width: pages show what a reader sees
     sys.argv = ["redrive", *arguments]
     status = 1
     try:

@@ -87,9 +87,11 @@ class CliCommand(TyperCommand):
                 formatter.write_dl([(str(code), text) for code, text in self.exit_codes.items()])
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse, with old option names replaced. Refuse a second value for a single-value option."""
+        """Parse, with old option names replaced. Refuse a repeated single-value option."""
         own = {name for param in self.get_params(ctx) for name in param.opts}
-        renamed = {old: new for old, new in RENAMED_OPTIONS.items() if new in own and old not in own}
+        renamed = {
+            old: new for old, new in RENAMED_OPTIONS.items() if new in own and old not in own
+        }
         words = [_replace_option_name(word, renamed) for word in args]
         if not ctx.resilient_parsing:
             self._refuse_repeated(ctx, words)
@@ -106,8 +108,9 @@ class CliCommand(TyperCommand):
         parser: Any = self.make_parser(ctx)
         _, _, passed = parser.parse_args(args=list(words))
         for param, times in Counter(passed).items():
-            is_single = not (param.multiple or param.is_flag or param.count)
-            if times > 1 and param.param_type_name == "option" and is_single:
+            if times == 1 or param.param_type_name != "option":
+                continue
+            if not (param.multiple or param.is_flag or param.count):
                 message = f"passed {times} times; pass it once"
                 raise typer.BadParameter(message, ctx=ctx, param=param)
 

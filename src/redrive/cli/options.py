@@ -1,50 +1,73 @@
-"""Options that many commands have, and how each of them gets its operator."""
+"""Options that many commands share, and the operator that they open."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import typer
 
-from ..errors import Drift, LedgerError, NotAllowed
 from ..ops.actor import user
 from ..ops.operator import Operator
+from ..ops.render import moment as parse_time
 from ..ops.target import operated
-from ..ops.user_code import Unreadable
-from .render.moments import moment
-from .render.output import BAD_INPUT, complain, complain_of
-from .render.suggestions import given
-
-NOT_DONE = 1
-"""Not done completely, or not found."""
-NO_LEDGER = 3
-"""The ledger is not reachable, or its schema is from another version."""
-DRIFTED = 4
-"""The data changed since the plan; nothing was done."""
-INTERRUPTED = 130
+from .errors import exit_on_error, refuse_option
+from .suggestions import remember_ledger
 
 
-def option(name: str, metavar: str, help_: str) -> Any:
-    """An option that takes a value, and has no default worth a word."""
-    return typer.Option(name, metavar=metavar, help=help_, show_default=False)
+def option(name: str, metavar: str, help_: str, **settings: Any) -> Any:
+    """Declare an option with a value. The help text names its default, if it has one."""
+    return typer.Option(name, metavar=metavar, help=help_, show_default=False, **settings)
 
 
-def _ledger(address: str | None) -> str | None:
-    """What --ledger says; an empty one, such as an unset variable, would silently mean the default ledger."""
+def argument(metavar: str, help_: str) -> Any:
+    """Declare an argument. The help text names its default, if it has one."""
+    return typer.Argument(metavar=metavar, help=help_, show_default=False)
+
+
+def flag(name: str, help_: str) -> Any:
+    """Declare an option without a value."""
+    return typer.Option(name, help=help_)
+
+
+def limit_option(things: str) -> Any:
+    """Declare `--limit N` for a list of these things."""
+    return typer.Option("--limit", min=1, metavar="N", help=f"Maximum number of {things}")
+
+
+def _check_ledger(address: str | None) -> str | None:
+    # An empty value, such as an unset variable, would silently mean the default ledger.
     if address is not None and not address.strip():
         raise typer.BadParameter("empty; pass an address or module:app, or leave the option out")
-    return given(address)
+    return remember_ledger(address)
 
 
-ADDRESSES = "Ledger, as sqlite:///file.db, postgresql://user@host/db or module:app (default: $REDRIVE_LEDGER, redrive.toml, sqlite:///redrive.db)"
-Where = Annotated[
-    str | None, typer.Option("--ledger", metavar="URL", help=ADDRESSES, show_default=False, callback=_ledger, is_eager=True)
+LedgerAddress = Annotated[
+    str | None,
+    option(
+        "--ledger",
+        "URL",
+        "Ledger, as sqlite:///file.db, postgresql://user@host/db or module:app "
+        "(default: $REDRIVE_LEDGER, redrive.toml, sqlite:///redrive.db)",
+        callback=_check_ledger,
+        is_eager=True,
+    ),
 ]
-Named = Annotated[
-    str | None, typer.Argument(metavar="MODULE:APP", help="App in your code, or address of its ledger", show_default=False)
+AppArgument = Annotated[
+    str | None, argument("MODULE:APP", "App in your code, or address of its ledger")
+]
+AsJson = Annotated[bool, flag("--json", "Output as one JSON document")]
+Actor = Annotated[
+    str | None,
+    option("--actor", "NAME", "Name recorded in the audit log (default: your user name)"),
+]
+Because = Annotated[str, option("--because", "TEXT", "Reason recorded in the audit log")]
+RawBecause = Annotated[
+    str | None, option("--because", "TEXT", "Reason recorded in the audit log, with --raw")
 ]
 HeartbeatTimeout = Annotated[
     float,
@@ -55,72 +78,169 @@ HeartbeatTimeout = Annotated[
         help="Seconds without a heartbeat until a worker is offline",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Output as one JSON document")]
-Actor = Annotated[str | None, option("--actor", "NAME", "Name recorded in the audit log (default: your user name)")]
-Because = Annotated[str, option("--because", "TEXT", "Reason recorded in the audit log")]
-BecauseRaw = Annotated[str | None, option("--because", "TEXT", "Reason recorded in the audit log, with --raw")]
 Kind = Annotated[str | None, option("--kind", "NAME", "Only this job type")]
 Error = Annotated[str | None, option("--error", "TEXT", "Only errors that contain this text")]
-Reason = Annotated[str | None, option("--reason", "NAME", "Only this reason, such as attempts or not_retryable")]
-Since = Annotated[str | None, option("--since", "WHEN", "Only since this time, such as 30min, 12h, 7d or 2026-01-31T12:30 (UTC)")]
-Until = Annotated[str | None, option("--until", "WHEN", "Only before this time, in the same forms as --since")]
+Reason = Annotated[
+    str | None,
+    option("--reason", "NAME", "Only this reason, such as attempts or not_retryable"),
+]
+Since = Annotated[
+    str | None,
+    option(
+        "--since", "WHEN", "Only since this time, such as 30min, 12h, 7d or 2026-01-31T12:30 (UTC)"
+    ),
+]
+Until = Annotated[
+    str | None, option("--until", "WHEN", "Only before this time, in the same forms as --since")
+]
 
 
-def where_of(named: str | None, where: str | None) -> str | None:
-    """The ledger that an argument or --ledger names. Both are possible only if they are the same."""
-    if named and where and named != where:
-        raise typer.BadParameter("pass the ledger once: as an argument or as --ledger", param_hint="MODULE:APP")
-    return given(named or where)
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The last options of a command that changes nothing."""
+
+    target: LedgerAddress = None
+    as_json: AsJson = False
 
 
-def since_of(text: str | None, option_: str = "--since") -> datetime | None:
-    """The moment that --since says."""
-    if text is None:
-        return None
-    try:
-        return moment(text)
-    except ValueError as wrong:
-        raise typer.BadParameter(str(wrong), param_hint=option_) from None
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The last options of a command that changes something."""
 
-
-def times_of(since: str | None, until: str | None) -> dict[str, datetime | None]:
-    """The times that --since and --until say, by name."""
-    first, last = since_of(since), since_of(until, "--until")
-    if first is not None and last is not None and last <= first:
-        raise typer.BadParameter(f"{until} is not after --since {since}", param_hint="--until")
-    return {"since": first, "until": last}
+    actor: Actor = None
+    target: LedgerAddress = None
+    as_json: AsJson = False
 
 
 @contextmanager
-def operator(where: str | None, actor: str | None = None, *, app_first: bool = False, create: bool = False) -> Iterator[Operator]:
-    """The operator of the ledger that was named. What goes wrong is one line and an exit status, never a traceback.
+def open_operator(
+    options: ReadOptions | WriteOptions,
+    *,
+    app_first: bool = False,
+    create: bool = False,
+    changes: bool | None = None,
+) -> Iterator[Operator]:
+    """Open the operator of a ledger. An expected error is one line and an exit code.
 
-    app_first, create: as `operated` has them.
+    Args:
+        options: The ledger, and who acts.
+        app_first: Prefer the app of the configuration, which knows the datasets.
+        create: Create the tables if they are missing.
+        changes: Whether the command may change something (default: if it takes WriteOptions).
     """
-    with complaints(), operated(where, app_first=app_first, create=create) as app:
+    if changes is None:
+        changes = isinstance(options, WriteOptions)
+    actor = options.actor if isinstance(options, WriteOptions) else None
+    with (
+        exit_on_error(changes=changes),
+        operated(options.target, app_first=app_first, create=create) as app,
+    ):
         yield Operator(app, actor=user() if actor is None else actor)
 
 
-@contextmanager
-def complaints() -> Iterator[None]:
-    """Turn every expected error of a command into one line and an exit status."""
+def choose_target(app: str | None, target: str | None) -> str | None:
+    """Return the ledger that an argument or --ledger names, and remember it for hints."""
+    if app and target and app != target:
+        refuse_option("MODULE:APP", "pass the ledger once: as an argument or as --ledger")
+    return remember_ledger(app or target)
+
+
+def require_reason_for_raw(raw: bool, because: str | None) -> None:
+    """Refuse --raw without --because, and the reverse."""
+    if raw != (because is not None):
+        refuse_option("--raw, --because", "pass both or neither")
+
+
+def time_of(text: str | None, option_name: str = "--since") -> datetime | None:
+    """Return the time that an option names."""
     try:
-        yield
-    except LedgerError as problem:
-        complain_of(problem)
-        raise typer.Exit(NO_LEDGER) from None
-    except Drift as moved:
-        complain(str(moved))
-        raise typer.Exit(DRIFTED) from None
-    except NotAllowed as refused:
-        complain(str(refused))
-        raise typer.Exit(NOT_DONE) from None
-    except UnicodeEncodeError as wrong:
-        complain(f"{wrong.object!r}: not valid UTF-8 at {wrong.object[wrong.start]!r}")
-        raise typer.Exit(BAD_INPUT) from None
-    except (Unreadable, ValueError) as wrong:
-        complain(str(wrong))
-        raise typer.Exit(BAD_INPUT) from None
-    except KeyboardInterrupt:
-        complain("interrupted; completed steps stay, and are in the audit log")
-        raise typer.Exit(INTERRUPTED) from None
+        return None if text is None else parse_time(text)
+    except ValueError as error:
+        refuse_option(option_name, str(error))
+
+
+class TimeRange(TypedDict):
+    """The times of --since and --until, as keyword arguments."""
+
+    since: datetime | None
+    until: datetime | None
+
+
+def time_range(since: str | None, until: str | None) -> TimeRange:
+    """Return the times of --since and --until. Refuse a range that ends before it begins."""
+    first, last = time_of(since), time_of(until, "--until")
+    if first is not None and last is not None and last <= first:
+        refuse_option("--until", f"{until} is not after --since {since}")
+    return {"since": first, "until": last}
+
+
+# --- States
+
+PARTITION_STATES = {
+    "pending": "pending",
+    "accepted": "success",
+    "newer run rejected": "refresh_failed",
+    "failed": "failed",
+    "gave up": "terminal",
+}
+JOB_STATES = {
+    "queued": "queued",
+    "running": "running",
+    "retry scheduled": "retry_wait",
+    "done": "done",
+    "blocked": "blocked",
+    "dead": "dlq",
+    "replaying": "replaying",
+    "discarded": "discarded",
+}
+DEAD_LETTER_STATES = {
+    word: word for word in ("pending", "replaying", "replayed", "discarded", "all")
+}
+KEY_STATES = {word: word for word in ("processing", "completed", "failed")}
+EVENT_STATES = {"failed": "failed"}
+"""At least one handler of the event has a dead letter."""
+SYNONYMS = {"given up": "gave up", "retrying": "retry scheduled", "in progress": "processing"}
+"""Other words for these states in the CLI, the console and the documentation."""
+
+
+def state_option(
+    name: str, states: Mapping[str, str], help_: str, *, show_default: bool = False
+) -> Any:
+    """Declare an option that takes a state, by its printed word or its stored name.
+
+    Args:
+        name: Name of the option.
+        states: Printed words, each with its stored name.
+        help_: Help text.
+        show_default: Whether the help names the default.
+    """
+    words = list(states)
+    return typer.Option(
+        name,
+        metavar=f"[{'|'.join(words)}]",
+        help=help_,
+        show_default=show_default,
+        parser=state_parser(states),
+        autocompletion=lambda: words,
+    )
+
+
+def state_parser(states: Mapping[str, str], /) -> Callable[[str], str]:
+    """Return a parser for any word of a state. Case, hyphens and underscores do not matter."""
+    known = {_normalise(word): stored for word, stored in states.items()}
+    known |= {_normalise(stored): stored for stored in states.values()}
+    known |= {_normalise(word): states[same] for word, same in SYNONYMS.items() if same in states}
+
+    def parse(text: str) -> str:
+        stored = known.get(_normalise(text))
+        if stored is None:
+            *first, last = (repr(word) if " " in word else word for word in states)
+            words = f"{', '.join(first)} or {last}" if first else last
+            raise typer.BadParameter(f"unknown state {text!r}; use {words}")
+        return stored
+
+    return parse
+
+
+def _normalise(word: str) -> str:
+    return re.sub(r"[\s_-]+", " ", word.strip().casefold())

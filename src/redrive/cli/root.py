@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from .command import LazyCommand, LazyGroup
-from .render.suggestions import remember_ledger
+from .suggestions import remember_ledger
 
 INTERNAL_ERROR = 70
 """EX_SOFTWARE of sysexits.h."""

@@ -1,4 +1,4 @@
-"""The command as its user meets it: as a process of its own, with and without a terminal; or called."""
+"""Run the command: in this process, or as a process with and without a terminal."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def call(*arguments: str, width: int = 100, **environment: str) -> tuple[int, st
 @contextmanager
 def columns(width: int) -> Iterator[None]:
     """As at a terminal of this width. Output that goes to no terminal is not cut."""
-    with patch.object(output, "UNCUT", width):
+    with patch.object(output, "UNLIMITED_COLUMNS", width):
         yield
 
 

@@ -1,4 +1,4 @@
-"""Every command that a message, a finding, a page of the console or of the docs prints can be typed as printed."""
+"""Every command that a message, the console or the docs print runs as printed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's commands as processes: at a terminal, in a pipe, interrupted; and other people's words in them."""
+"""Commands as processes: at a terminal, in a pipe, after Ctrl+C, and with control characters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_at_a_terminal_the_number_is_typed(url: str, busy: Ledger) -> None:
 
 
 @pytest.mark.usefixtures("busy")
-def test_a_number_beyond_all_numbers_is_no_error_of_ours(url: str) -> None:
+def test_a_number_too_large_for_the_database_is_bad_input(url: str) -> None:
     done = run("dead", "show", "9" * 30, REDRIVE_LEDGER=url)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "redrive: number too large: the maximum is 9223372036854775807\n"
@@ -36,7 +36,7 @@ def test_a_number_beyond_all_numbers_is_no_error_of_ours(url: str) -> None:
 HOSTILE = "\x1b[2J\x1b]0;owned\x07 \x9b31m boo\u202eknird\r\nnext"
 
 
-def test_other_people_s_words_are_no_commands_to_the_terminal(url: str, ledger: Ledger) -> None:
+def test_control_characters_are_removed_from_the_output(url: str, ledger: Ledger) -> None:
     ledger.submit(NewJob("mail", "a", HOSTILE.encode(), headers={"x": HOSTILE}, ids={"y": HOSTILE}))
     ledger.settle(ledger.claim({"mail": 1}, worker="w")[0].dead(HOSTILE, error=HOSTILE, signature=HOSTILE))
     ledger.record(actor=HOSTILE, action="test", because=HOSTILE, what={"z": HOSTILE})
@@ -56,7 +56,7 @@ def test_other_people_s_words_are_no_commands_to_the_terminal(url: str, ledger: 
 
 
 @pytest.mark.usefixtures("busy")
-def test_as_a_process(url: str) -> None:
+def test_output_in_a_pipe_has_no_colours_and_no_trailing_spaces(url: str) -> None:
     done = run("dead", "list", REDRIVE_LEDGER=url)
     assert (done.returncode, done.stderr) == (0, "")
     assert not any(line.endswith(" ") for line in done.stdout.splitlines())
@@ -78,7 +78,7 @@ def test_output_in_a_pipe_is_not_cut_to_columns(url: str, environment: dict[str,
     assert "@crm.example.com/v1/contacts" in done.stdout
 
 
-def test_ctrl_c_leaves_whole_steps(url: str, ledger: Ledger) -> None:
+def test_ctrl_c_leaves_the_rest_of_a_sweep_to_workers(url: str, ledger: Ledger) -> None:
     ledger.submit_many([NewJob("mail", f"{each}") for each in range(600)])
     ledger.settle([lease.dead("attempts") for lease in ledger.claim({"mail": 600}, worker="w")])
     slow = f"""if True:

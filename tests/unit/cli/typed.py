@@ -1,4 +1,4 @@
-"""Commands as they are printed: found in texts, and typed against the real tree of commands."""
+"""Commands in texts, parsed by the real command tree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STANDS_FOR = {
     "PARTITION": "crm/acme/orders/2026-01-31",
 }
 """Values for words in capitals; 1 for all others."""
-HELP = ("Option", "Argument", "option", "Lazy", "Commands")
+HELP = ("Option", "Argument", "option", "argument", "flag", "LazyCommand", "CommandGroup")
 """Calls whose texts are help: a command in them is mentioned, and not printed to be typed."""
 
 

@@ -1,1 +1,1 @@
-"""Show a plan, ask for confirmation and apply it."""
+"""Print a plan, confirm it and apply it."""

@@ -1,67 +1,153 @@
-"""Confirm: many at once need the typed number, or --yes --max N."""
+"""Print a plan and confirm it: by a yes, the typed number, or `--yes --max N`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
 
 import typer
 
-from ..options import INTERRUPTED, NOT_DONE
-from ..render.output import BAD_INPUT, complain
+from ..errors import BAD_INPUT, INTERRUPTED, NOT_DONE, fail
+from ..options import flag, option
+from ..render import show
 
-ASKED, TYPED = 20, 100
-"""Of partitions, which come back by themselves: more than this are asked for; more than that are typed."""
+MAX_UNCONFIRMED, MAX_YES = 20, 100
+"""Partitions up to which a plan needs no confirmation, and up to which a yes is enough."""
+MAX_LISTED = 10
+"""Outcomes that are listed one by one."""
+NOT_CONFIRMED = "not confirmed; nothing was done"
+
+Yes = Annotated[bool, flag("--yes", "No confirmation prompt (needs --max)")]
+Max = Annotated[
+    int | None,
+    option("--max", "N", "Upper bound with --yes, above which nothing is done", min=0),
+]
+DryRun = Annotated[bool, flag("--dry-run", "Plan only, without any change")]
 
 
 class Countable(Protocol):
-    """A plan: of dead letters, of items, of partitions."""
+    """A plan for dead letters, batch items or partitions."""
 
     @property
     def act(self) -> str:
-        """What is to be done."""
+        """The verb, such as `replay`."""
 
     @property
     def count(self) -> int:
-        """To how many."""
+        """The number of items."""
 
 
-def agreed(plan: Countable, *, yes: bool, most: int | None) -> None:
-    """The same where few are done without a word, and some for a yes."""
-    if not yes and plan.count <= ASKED:
-        return
-    if yes or plan.count > TYPED or not sys.stdin.isatty():
-        confirmed(plan, yes=yes, most=most)
-    elif not _asked(typer.confirm, f"{plan.act.replace('_', ' ').capitalize()} {plan.count} partitions?", err=True):
-        complain("not confirmed; nothing was done")
-        raise typer.Exit(NOT_DONE)
+class SelectedPlan(Countable, Protocol):
+    """A plan for selected items."""
+
+    @property
+    def skipped(self) -> Mapping[Any, str]:
+        """Selected items that cannot be changed, each with the reason."""
+
+    @property
+    def more(self) -> bool:
+        """Whether more items match than the limit allows."""
 
 
-def confirmed(plan: Countable, *, yes: bool, most: int | None) -> None:
-    """Go on, or leave with an exit status. On a terminal the number is typed; scripts say `--yes --max N`."""
-    if yes:
-        if most is None:
-            complain(f"--yes: needs --max N, the most to {plan.act}")
-            raise typer.Exit(BAD_INPUT)
-        if plan.count > most:
-            complain(f"--max {most}: {plan.count:,} match; nothing was done")
-            raise typer.Exit(NOT_DONE)
-        return
-    if not sys.stdin.isatty():
-        complain(f"confirmation: no terminal; pass --yes --max {plan.count} to {plan.act} {plan.count:,}. Nothing was done")
-        raise typer.Exit(BAD_INPUT)
-    question = f"Type {plan.count} to {plan.act} {'it' if plan.count == 1 else 'them'}"
-    typed = _asked(typer.prompt, question, default="", show_default=False, err=True)
-    if typed.strip().replace(",", "") != str(plan.count):
-        complain("not confirmed; nothing was done")
-        raise typer.Exit(NOT_DONE)
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """The options that replace the prompt."""
+
+    yes: Yes = False
+    max_count: Max = None
+    dry_run: DryRun = False
+
+    def require(self, plan: Countable, /) -> None:
+        """End the command unless the number of items is typed, or `--yes --max N` allows it."""
+        if self.yes:
+            if self.max_count is None:
+                fail(BAD_INPUT, f"--yes: needs --max N, the most to {plan.act}")
+            if plan.count > self.max_count:
+                fail(NOT_DONE, f"--max {self.max_count}: {plan.count:,} match; nothing was done")
+            return
+        if not sys.stdin.isatty():
+            options = f"pass --yes --max {plan.count} to {plan.act} {plan.count:,}"
+            fail(BAD_INPUT, f"confirmation: no terminal; {options}. Nothing was done")
+        question = f"Type {plan.count} to {plan.act} {'it' if plan.count == 1 else 'them'}"
+        typed = _ask(typer.prompt, question, default="", show_default=False, err=True)
+        if typed.strip().replace(",", "") != str(plan.count):
+            fail(NOT_DONE, NOT_CONFIRMED)
+
+    def require_for_many(self, plan: Countable, /) -> None:
+        """Confirm a plan for partitions: nothing for a few, a yes for some, the number for many.
+
+        Partitions are retried on their own, so a mistake with a few of them is cheap.
+        """
+        if not self.yes and plan.count <= MAX_UNCONFIRMED:
+            return
+        if self.yes or plan.count > MAX_YES or not sys.stdin.isatty():
+            self.require(plan)
+            return
+        question = f"{plan.act.replace('_', ' ').capitalize()} {plan.count} partitions?"
+        if not _ask(typer.confirm, question, err=True):
+            fail(NOT_DONE, NOT_CONFIRMED)
 
 
-def _asked(prompt: Callable[..., Any], question: str, **options: Any) -> Any:
-    """The response to a question. Ctrl+C and the end of the input change nothing."""
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """How a plan is applied.
+
+    Args:
+        because: The reason for the audit log.
+        confirmation: Options that replace the prompt.
+        as_json: Print JSON.
+        detach: Leave the sweep to workers.
+        is_by_id: The items were named by their IDs, so no confirmation is needed.
+        save: Save the plan instead of applying it.
+        file: File for the saved plan.
+    """
+
+    because: str | None
+    confirmation: Confirmation
+    as_json: bool
+    detach: bool = False
+    is_by_id: bool = False
+    save: bool = False
+    file: str | None = None
+
+    def require_reason(self) -> None:
+        """Refuse an empty reason before the prompt."""
+        require_reason(self.because)
+
+
+def show_plan(plan: SelectedPlan, /, summary: str, *, empty: str) -> None:
+    """Print the items of a plan and those that it skips."""
+    if plan.count:
+        show(f"To {plan.act}: {summary}")
+    elif not plan.skipped:
+        show(empty)
+    if plan.more:
+        show("More match; use --limit for more.", style="yellow")
+    show_skipped(plan.skipped)
+
+
+def show_done(lines: Sequence[str], /, *, summary: str) -> None:
+    """Print a line for each outcome, or the summary if there are many."""
+    for line in lines if len(lines) <= MAX_LISTED else [summary]:
+        show(line)
+
+
+def show_skipped(skipped: Mapping[Any, str], /) -> None:
+    """Print the skipped items, each with the reason."""
+    for item, reason in skipped.items():
+        show(f"Skipped {item}: {reason}", style="yellow")
+
+
+def require_reason(because: str | None, /) -> None:
+    """Raise ValueError if the reason is missing or blank."""
+    if not (because or "").strip():
+        raise ValueError("--because: pass a reason")
+
+
+def _ask(prompt: Callable[..., Any], question: str, **settings: Any) -> Any:
     try:
-        return prompt(question, **options)
-    except typer.Abort:
-        complain("interrupted; nothing was changed")
-        raise typer.Exit(INTERRUPTED) from None
+        return prompt(question, **settings)
+    except typer.Abort:  # Ctrl+C, or the end of the input
+        fail(INTERRUPTED, "interrupted; nothing was changed")

@@ -1,1 +1,1 @@
-"""The other commands, one module each."""
+"""Every command of `redrive`. The table in `redrive.cli.root` names the module of each."""

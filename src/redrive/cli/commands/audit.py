@@ -1,49 +1,58 @@
-"""`redrive audit`: who decided what, when and why; and whether that was changed since."""
+"""`redrive audit`: list and verify the audit log."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
 import typer
-from rich.console import RenderableType
-from rich.text import Text
 
 from ...core.text import pluralise
 from ...ops.audit import Decision
-from ...ops.render import document
-from ..command import Commands
-from ..options import NOT_DONE, AsJson, Since, Until, Where, operator, times_of
-from ..render.details import showing, with_note
-from ..render.moments import ago, utc
-from ..render.output import console, print_json, show
-from ..render.suggestions import spelled
-from ..render.table import Column, fitted
+from ...ops.render import ago, document, utc
+from ..command import CommandGroup
+from ..errors import NOT_DONE
+from ..options import (
+    ReadOptions,
+    Since,
+    Until,
+    flag,
+    limit_option,
+    open_operator,
+    option,
+    time_range,
+)
+from ..render import Column, print_json, print_table, show, showing
+from ..suggestions import expand_commands
 
-app = Commands(help="List and verify the audit log.")
+app = CommandGroup(help="List and verify the audit log.")
+
+Action = Annotated[
+    str | None,
+    option("--action", "NAME", "Only this action, such as dead.replay, or dead for all of them"),
+]
+Anchor = Annotated[
+    str | None, option("--anchor", "N:HASH", "Anchor that an earlier verify printed")
+]
 HIDDEN = "Automatic entries are hidden; `redrive audit list --all` includes them."
+MAX_SUBJECTS = 3
 
 
 @app.command("list")
 def list_(
-    by: Annotated[
-        str | None, typer.Option("--by", metavar="ACTOR", help="Only decisions of this name", show_default=False)
-    ] = None,
-    action: Annotated[
-        str | None,
-        typer.Option(
-            "--action", metavar="NAME", help="Only this action, such as dead.replay, or dead for all of them", show_default=False
-        ),
-    ] = None,
+    *,
+    by: Annotated[str | None, option("--by", "ACTOR", "Only decisions of this name")] = None,
+    action: Action = None,
     since: Since = None,
     until: Until = None,
-    everything: Annotated[bool, typer.Option("--all", help="Include automatic decisions of policies")] = False,
+    include_automatic: Annotated[
+        bool, flag("--all", "Include automatic decisions of policies")
+    ] = False,
     _people: Annotated[bool, typer.Option("--people", hidden=True, help="The default")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of decisions")] = 50,
-    where: Where = None,
-    as_json: AsJson = False,
+    limit: Annotated[int, limit_option("decisions")] = 50,
+    options: ReadOptions,
 ) -> None:
     """List decisions from the audit log.
 
@@ -60,76 +69,76 @@ def list_(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
-        asked: dict[str, Any] = {"actor": by, "action": action, **times_of(since, until), "limit": limit}
-        found = ops.audit.find(**asked, people=not everything)
-        if as_json:
-            print_json(document(found))
-            return
-        out = console()
-        if found:
-            more = showing(len(found)) if len(found) == limit else None
-            hidden = HIDDEN if not everything and _has_automatic(found, ops.audit.find(**asked)) else None
-            show(out, with_note(_decisions(found, ops.now(), out.width), more, hidden and spelled(hidden)))
+    with open_operator(options) as ops:
+        selection: dict[str, Any] = {"actor": by, "action": action, **time_range(since, until)}
+        decisions = ops.audit.find(**selection, limit=limit, people=not include_automatic)
+        if options.as_json:
+            print_json(decisions)
+        elif decisions:
+            cut = showing(limit) if len(decisions) == limit else None
+            hidden = None
+            if not include_automatic:
+                numbers = {entry.number for entry in ops.audit.find(**selection, limit=limit)}
+                has_gaps = numbers - {entry.number for entry in decisions}
+                hidden = expand_commands(HIDDEN) if has_gaps else None
+            print_table(_columns(ops.now()), decisions, below=[cut, hidden])
         else:
-            narrowed = any(each is not None for each in (by, action, since, until))
-            none = "No decision matches." if narrowed else "No decisions."
-            show(out, Text(none if everything else spelled(f"{none} `redrive audit list --all` includes automatic ones.")))
+            is_filtered = any(value is not None for value in (by, action, since, until))
+            none = "No decision matches." if is_filtered else "No decisions."
+            automatic = "`redrive audit list --all` includes automatic ones."
+            show(none if include_automatic else expand_commands(f"{none} {automatic}"))
 
 
-def _has_automatic(shown: Sequence[Decision], every: Sequence[Decision]) -> bool:
-    """Whether entries are missing in a list of decisions of people, so that its numbers have gaps."""
-    return bool({entry.number for entry in every} - {entry.number for entry in shown})
-
-
-def _decisions(found: Sequence[Decision], now: datetime, width: int) -> RenderableType:
-    columns = [
-        Column("number", number=True),
-        Column("when"),
-        Column("UTC", leave=1),
-        Column("by", least=8),
-        Column("action", least=16),
-        Column("because", least=20),
+def _columns(now: datetime) -> list[Column[Decision]]:
+    return [
+        Column("number", lambda entry: str(entry.number), is_number=True),
+        Column("when", lambda entry: ago(entry.at, now)),
+        Column("UTC", lambda entry: utc(entry.at), drop_order=1),
+        Column("by", lambda entry: entry.actor, min_width=8),
+        Column("action", _action, min_width=16),
+        Column("because", lambda entry: entry.because, min_width=20),
     ]
-    rows = [
-        {
-            "number": str(one.number),
-            "when": ago(one.at, now),
-            "UTC": utc(one.at),
-            "by": one.actor,
-            "action": f"{one.action} {_what(one.what)}".strip(),
-            "because": one.because,
-        }
-        for one in found
-    ]
-    return fitted(columns, rows, width)
 
 
-def _what(what: Mapping[str, Any]) -> str:
-    acted = what.get("jobs") or what.get("letters") or what.get("items") or what.get("partitions")
-    if isinstance(acted, (dict, list)):
-        of = f"{what['batch']}: " if "batch" in what else ""
-        return of + ", ".join(map(str, list(acted)[:3])) + (f" and {len(acted) - 3} more" if len(acted) > 3 else "")
-    if "kind" in what:
-        return f"{what['kind']} ({what['signature']})" if "signature" in what else str(what["kind"])
-    if "partition" in what:
-        return f"{what['partition']} to run {what['to']}" if "to" in what else str(what["partition"])
-    if "sweep" in what:
-        kept = "letters" if "letters" in what else "partitions"
-        return f"sweep {what['sweep']}" + (f", {what['count']:,} {kept}" if "count" in what else "")
-    if "key" in what:
-        return str(what["key"])
-    return json.dumps(document(what), ensure_ascii=False) if what else ""
+def _action(entry: Decision) -> str:
+    return f"{entry.action} {_subject(entry.what)}".strip()
+
+
+def _subject(detail: Mapping[str, Any]) -> str:
+    """Return the subject of a decision in a few words."""
+    ids = (
+        detail.get("jobs")
+        or detail.get("letters")
+        or detail.get("items")
+        or detail.get("partitions")
+    )
+    if isinstance(ids, (dict, list)):
+        batch = f"{detail['batch']}: " if "batch" in detail else ""
+        more = f" and {len(ids) - MAX_SUBJECTS} more" if len(ids) > MAX_SUBJECTS else ""
+        return batch + ", ".join(map(str, list(ids)[:MAX_SUBJECTS])) + more
+    if "kind" in detail:
+        return (
+            f"{detail['kind']} ({detail['signature']})"
+            if "signature" in detail
+            else str(detail["kind"])
+        )
+    if "partition" in detail:
+        return (
+            f"{detail['partition']} to run {detail['to']}"
+            if "to" in detail
+            else str(detail["partition"])
+        )
+    if "sweep" in detail:
+        things = "letters" if "letters" in detail else "partitions"
+        count = f", {detail['count']:,} {things}" if "count" in detail else ""
+        return f"sweep {detail['sweep']}{count}"
+    if "key" in detail:
+        return str(detail["key"])
+    return json.dumps(document(detail), ensure_ascii=False) if detail else ""
 
 
 @app.command()
-def verify(
-    anchor: Annotated[
-        str | None, typer.Option("--anchor", metavar="N:HASH", help="Anchor that an earlier verify printed", show_default=False)
-    ] = None,
-    where: Where = None,
-    as_json: AsJson = False,
-) -> None:
+def verify(*, anchor: Anchor = None, options: ReadOptions) -> None:
     """Verify the audit log.
 
     Follows the chain of hashes through all entries and reports the first entry that was changed.
@@ -147,15 +156,14 @@ def verify(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
+    with open_operator(options) as ops:
         chain = ops.audit.verify(anchor)
-    if as_json:
+    entries = pluralise(chain.entries, "entry", "entries")
+    if options.as_json:
         print_json(document(chain) | {"holds": chain.holds})
     elif chain.holds:
-        entries = pluralise(chain.entries, "entry", "entries")
-        show(console(), Text(f"Audit log unchanged: {entries}.\nAnchor: {chain.anchor}"))
+        show(f"Audit log unchanged: {entries}.\nAnchor: {chain.anchor}")
     else:
-        good = pluralise(chain.entries, "entry", "entries")
-        said = f"Audit log changed at entry {chain.broken} ({chain.problem}); {good} before it unchanged."
-        show(console(), Text(said, style="bold red"))
+        place = f"entry {chain.broken} ({chain.problem})"
+        show(f"Audit log changed at {place}; {entries} before it unchanged.", style="bold red")
     raise typer.Exit(0 if chain.holds else NOT_DONE)

@@ -1,57 +1,66 @@
-"""`redrive batch`: items of batches: how they stand, which were given up, and how those are sent again."""
+"""`redrive batch`: the state of batches, and given-up items that are listed and reopened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...core.text import pluralise
 from ...ops import batch_items
 from ...ops.actor import user
-from ...ops.batch_items import Reopened, Reopening
+from ...ops.batch_items import OwnItem, Reopened, Reopening
 from ...ops.batches import Batch, GivenUp
 from ...ops.operator import Operator
-from ...ops.render import document
-from ..apply.confirm import confirmed
-from ..command import Commands
+from ...ops.render import ago, utc
+from ..apply.confirm import Confirmation, require_reason, show_done, show_plan, show_skipped
+from ..command import CommandGroup
+from ..errors import INTERRUPTED, NO_LEDGER, NOT_DONE, complain, exit_on_error, refuse_option
 from ..options import (
-    INTERRUPTED,
-    NO_LEDGER,
-    NOT_DONE,
-    Actor,
-    AsJson,
     Because,
+    ReadOptions,
     Since,
-    Where,
-    complaints,
-    operator,
+    WriteOptions,
+    argument,
+    limit_option,
+    open_operator,
     option,
-    since_of,
+    time_of,
 )
-from ..render.details import showing
-from ..render.moments import ago, utc
-from ..render.output import complain, console, print_json, show
-from ..render.suggestions import spelled, then
-from ..render.table import Column, fitted
+from ..render import Column, print_json, print_rows, show, showing, suggestion, top_counts
+from ..suggestions import expand_commands
 
-app = Commands(help="List and reopen rejected batch items.")
+app = CommandGroup(help="List and reopen rejected batch items.")
 
-Name = Annotated[str, typer.Argument(metavar="BATCH", help="Name passed to app.items(), or with --items the name of the table")]
-Only = Annotated[str | None, option("--batch", "NAME", "Only this batch")]
-Own = Annotated[
-    str | None, option("--items", "MODULE:OBJECT", "Item store in your code, such as a TableItems (default: the ledger)")
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="BATCH", help="Name passed to app.items(), or with --items the name of the table"
+    ),
+]
+BatchName = Annotated[str | None, option("--batch", "NAME", "Only this batch")]
+Store = Annotated[
+    str | None,
+    option(
+        "--items",
+        "MODULE:OBJECT",
+        "Item store in your code, such as a TableItems (default: the ledger)",
+    ),
 ]
 Reason = Annotated[str | None, option("--reason", "TEXT", "Only reasons that contain this text")]
+Limit = Annotated[int, limit_option("items")]
+MAX_REASON_CHARS = 200
+"""Characters of a reason in a list. The terminal cuts it further."""
+MAX_COUNTED_REASON_CHARS = 40
 
 
 @app.command()
-def status(where: Where = None, as_json: AsJson = False) -> None:
+def status(*, options: ReadOptions) -> None:
     """Show the state of each batch.
 
     Only items that were rejected at least once are counted. "accepted later" are items that were
@@ -66,49 +75,40 @@ def status(where: Where = None, as_json: AsJson = False) -> None:
         0: shown, also when there are none
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
-        found = ops.batches.find()
-        if as_json:
-            print_json(document(found))
-            return
-        out = console()
-        show(out, _batches(found, ops.now(), out.width) if found else Text("No rejected items."))
+    with open_operator(options) as ops:
+        batches, now = ops.batches.find(), ops.now()
+    hint = expand_commands("`redrive batch giveups` lists given-up items.")
+    empty = "No rejected items."
+    print_rows(batches, options.as_json, _batch_columns(now), empty=empty, below=[hint])
 
 
-def _batches(found: Sequence[Batch], now: datetime, width: int) -> RenderableType:
-    columns = [
-        Column("batch", least=12),
-        Column("queued", number=True),
-        Column("given up", number=True),
-        Column("accepted later", number=True, leave=1),
-        Column("rejections", number=True, leave=2),
-        Column("not counted", number=True, leave=3),
-        Column("updated"),
+def _batch_columns(now: datetime) -> list[Column[Batch]]:
+    return [
+        Column("batch", lambda batch: batch.name, min_width=12),
+        Column("queued", lambda batch: f"{batch.waiting:,}", is_number=True),
+        Column("given up", _given_up_count, is_number=True),
+        Column(
+            "accepted later", lambda batch: f"{batch.acknowledged:,}", is_number=True, drop_order=1
+        ),
+        Column("rejections", lambda batch: f"{batch.rejections:,}", is_number=True, drop_order=2),
+        Column("not counted", lambda batch: f"{batch.uncharged:,}", is_number=True, drop_order=3),
+        Column("updated", lambda batch: ago(batch.updated_at, now)),
     ]
-    rows: list[dict[str, str | Text]] = [
-        {
-            "batch": one.name,
-            "queued": f"{one.waiting:,}",
-            "given up": Text(f"{one.given_up:,}", style="red" if one.given_up else ""),
-            "accepted later": f"{one.acknowledged:,}",
-            "rejections": f"{one.rejections:,}",
-            "not counted": f"{one.uncharged:,}",
-            "updated": ago(one.updated_at, now),
-        }
-        for one in found
-    ]
-    return Group(fitted(columns, rows, width), "", Text(spelled("`redrive batch giveups` lists given-up items."), style="dim"))
+
+
+def _given_up_count(batch: Batch) -> Text:
+    return Text(f"{batch.given_up:,}", style="red" if batch.given_up else "")
 
 
 @app.command()
 def giveups(
-    batch: Only = None,
+    *,
+    batch: BatchName = None,
     reason: Reason = None,
     since: Since = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of items")] = 50,
-    own: Own = None,
-    where: Where = None,
-    as_json: AsJson = False,
+    limit: Limit = 50,
+    store: Store = None,
+    options: ReadOptions,
 ) -> None:
     """List given-up batch items.
 
@@ -124,107 +124,91 @@ def giveups(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    if own is not None:
+    if store is not None:
         if since is not None:
-            raise typer.BadParameter("not supported with --items, because your own store has no times", param_hint="--since")
+            problem = "not supported with --items, because your own store has no times"
+            refuse_option("--since", problem)
         if batch is not None:
-            raise typer.BadParameter("cannot be used with --items, which is one store", param_hint="--batch")
-        _own_giveups(own, limit, reason, as_json)
+            refuse_option("--batch", "cannot be used with --items, which is one store")
+        _store_giveups(store, limit, reason, options.as_json)
         return
-    with _operator(where) as ops:
-        found = ops.batches.given_up(batch=batch, reason=reason, since=since_of(since), limit=limit)
-        if as_json:
-            print_json(document(found))
-            return
-        out = console()
-        if found:
-            show(out, _giveups(found, ops.now(), out.width, full=len(found) == limit))
-        else:
-            narrowed = any(each is not None for each in (batch, reason, since))
-            show(out, Text("No given-up item matches." if narrowed else "No given-up items."))
+    with _open_operator(options) as ops:
+        items = ops.batches.given_up(batch=batch, reason=reason, since=time_of(since), limit=limit)
+        now = ops.now()
+    is_filtered = any(value is not None for value in (batch, reason, since))
+    empty = "No given-up item matches." if is_filtered else "No given-up items."
+    reopen = suggestion('redrive batch reopen BATCH ITEM --because "..."')
+    notes = [showing(limit) if len(items) == limit else None, reopen]
+    print_rows(items, options.as_json, _item_columns(now), empty=empty, below=notes)
 
 
-def _own_giveups(source: str, limit: int, reason: str | None, as_json: bool) -> None:
-    with complaints():
-        found = batch_items.given_up(source, limit + 1, reason=reason)
-    is_cut, found = len(found) > limit, found[:limit]
-    if as_json:
-        print_json(document(found))
-        return
-    out = console()
-    if not found:
-        show(out, Text("No given-up items." if reason is None else "No given-up item matches."))
-        return
-    columns = [Column("item", least=12), Column("rejected", number=True)]
-    if any(item.reason is not None for item in found):
-        columns.append(Column("reason", least=14, wants=28, cut=True))
-    rows: list[dict[str, str | Text]] = [
-        {"item": item.item, "rejected": str(item.attempts), "reason": _short(item.reason or "–", 200)} for item in found
+def _item_columns(now: datetime) -> list[Column[GivenUp]]:
+    return [
+        Column("batch", lambda item: item.batch, min_width=8),
+        Column("item", lambda item: item.item, min_width=12),
+        Column("rejected", lambda item: str(item.attempts), is_number=True),
+        Column("given up", lambda item: ago(item.given_up_at, now)),
+        Column("UTC", lambda item: utc(item.given_up_at), drop_order=1),
+        Column(
+            "reason",
+            lambda item: " ".join((item.reason or "–").split()),
+            min_width=14,
+            wanted_width=28,
+            truncate=True,
+        ),
     ]
-    reopen = f'redrive batch reopen BATCH ITEM --items {source} --because "..."'
-    show(out, Group(fitted(columns, rows, out.width), "", _hints(len(found), reopen, is_cut=is_cut)))
 
 
-def _hints(count: int, reopen: str, *, is_cut: bool) -> Text:
-    """Say that the list is cut, if it is, and how its items are reopened."""
-    lines = [showing(count)] if is_cut else []
-    return Text("\n".join([*lines, f"→ {then(reopen)}"]), style="dim")
+STORE_COLUMNS: list[Column[OwnItem]] = [
+    Column("item", lambda item: item.item, min_width=12),
+    Column("rejected", lambda item: str(item.attempts), is_number=True),
+    Column(
+        "reason",
+        lambda item: _cut(item.reason or "–", MAX_REASON_CHARS),
+        min_width=14,
+        wanted_width=28,
+        truncate=True,
+    ),
+]
 
 
-def _giveups(found: Sequence[GivenUp], now: datetime, width: int, *, full: bool) -> RenderableType:
-    columns = [
-        Column("batch", least=8),
-        Column("item", least=12),
-        Column("rejected", number=True),
-        Column("given up"),
-        Column("UTC", leave=1),
-        Column("reason", least=14, wants=28, cut=True),
-    ]
-    rows = [
-        {
-            "batch": one.batch,
-            "item": one.item,
-            "rejected": str(one.attempts),
-            "given up": ago(one.given_up_at, now),
-            "UTC": utc(one.given_up_at),
-            "reason": " ".join((one.reason or "–").split()),
-        }
-        for one in found
-    ]
-    hints = _hints(len(found), 'redrive batch reopen BATCH ITEM --because "..."', is_cut=full)
-    return Group(fitted(columns, rows, width), "", hints)
+def _store_giveups(store: str, limit: int, reason: str | None, as_json: bool) -> None:
+    """List given-up items of a store in the user's code."""
+    with exit_on_error():
+        items = batch_items.given_up(store, limit + 1, reason=reason)
+    is_cut, items = len(items) > limit, items[:limit]
+    has_reasons = any(item.reason is not None for item in items)
+    columns = STORE_COLUMNS if has_reasons else STORE_COLUMNS[:-1]
+    empty = "No given-up items." if reason is None else "No given-up item matches."
+    reopen = suggestion(f'redrive batch reopen BATCH ITEM --items {store} --because "..."')
+    notes = [showing(limit) if is_cut else None, reopen]
+    print_rows(items, as_json, columns, empty=empty, below=notes)
 
 
 @contextmanager
-def _operator(where: str | None, actor: str | None = None) -> Iterator[Operator]:
-    """Open the ledger. Without one, point to --items as well."""
+def _open_operator(options: ReadOptions | WriteOptions) -> Iterator[Operator]:
+    """Open the ledger. If there is none, also suggest --items."""
     try:
-        with operator(where, actor) as ops:
+        with open_operator(options) as ops:
             yield ops
     except typer.Exit as ended:
-        if ended.exit_code == NO_LEDGER and not batch_items.has_ledger(where):
+        if ended.exit_code == NO_LEDGER and not batch_items.has_ledger(options.target):
             complain("for items in your own table, pass --items module:object")
         raise
 
 
 @app.command()
 def reopen(
+    *,
     batch: Name,
     because: Because,
-    items: Annotated[list[str] | None, typer.Argument(metavar="ITEM", help="IDs of items", show_default=False)] = None,
+    items: Annotated[list[str] | None, argument("ITEM", "IDs of items")] = None,
     reason: Reason = None,
     since: Since = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of items")] = 100,
-    yes: Annotated[bool, typer.Option("--yes", help="No confirmation prompt (needs --max)")] = False,
-    most: Annotated[
-        int | None,
-        typer.Option("--max", min=0, metavar="N", help="Upper bound with --yes, above which nothing is done", show_default=False),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Plan only, without any change")] = False,
-    own: Own = None,
-    actor: Actor = None,
-    where: Where = None,
-    as_json: AsJson = False,
+    limit: Limit = 100,
+    confirmation: Confirmation,
+    store: Store = None,
+    options: WriteOptions,
 ) -> None:
     """Reopen given-up batch items.
 
@@ -246,98 +230,90 @@ def reopen(
         3: ledger not reachable, or its schema is from another version
         130: interrupted
     """
-    if own is not None:
+    dry_run, as_json = confirmation.dry_run, options.as_json
+    if store is not None:
         for name, value in (("--reason", reason), ("--since", since)):
             if value is not None:
-                raise typer.BadParameter("cannot be used with --items; pass the IDs of the items", param_hint=name)
-        _reopen_own(own, batch, items or (), because, dry_run=dry_run, actor=actor, where=where, as_json=as_json)
-    with _operator(where, actor) as ops:
-        plan = ops.batches.plan_reopen(batch, items=items or (), reason=reason, since=since_of(since), limit=limit)
-        ops.batches.reopen(plan, because=because)  # refuses an empty reason, before anybody is asked anything
+                refuse_option(name, "cannot be used with --items; pass the IDs of the items")
+        _reopen_in_store(store, batch, items or (), because, dry_run=dry_run, options=options)
+    with _open_operator(options) as ops:
+        plan = ops.batches.plan_reopen(
+            batch, items=items or (), reason=reason, since=time_of(since), limit=limit
+        )
+        ops.batches.reopen(plan, because=because)  # refuses an empty reason before the prompt
         _show_plan(plan, dry_run=dry_run, as_json=as_json)
         if not items:
-            confirmed(plan, yes=yes, most=most)
-        _carry_out(plan, ops.batches.reopen(plan, because=because), as_json=as_json)
+            confirmation.require(plan)
+        _reopen(plan, ops.batches.reopen(plan, because=because), as_json=as_json)
 
 
-def _reopen_own(
-    own: str, batch: str, items: Sequence[str], because: str, *, dry_run: bool, actor: str | None, where: str | None,
-    as_json: bool,
-) -> NoReturn:  # fmt: skip
-    """Reopen items in a store of the user's own: recorded where there is a ledger, and said where there is none."""
-    with complaints():
-        plan = batch_items.plan_reopen(own, batch, items=items)
-        if not because.strip():
-            raise ValueError("--because: pass a reason")
-        if batch_items.has_ledger(where):
-            with operator(where, actor) as ops:
-                _show_plan(plan, dry_run=dry_run, as_json=as_json)
-                _carry_out(plan, ops.batches.reopen(plan, because=because, store=own), as_json=as_json)
-        _show_plan(plan, dry_run=dry_run, as_json=as_json)
-        complain("ledger: not found, so this is not recorded in an audit log; pass --ledger to record it")
-        steps = batch_items.reopen(None, own, plan, actor=actor or user(), because=because)
-        _carry_out(plan, steps, as_json=as_json)
+def _reopen_in_store(
+    store: str,
+    batch: str,
+    items: Sequence[str],
+    because: str,
+    *,
+    dry_run: bool,
+    options: WriteOptions,
+) -> NoReturn:
+    """Reopen items of a store in the user's code. The audit log needs a ledger."""
+    with exit_on_error(changes=True):
+        plan = batch_items.plan_reopen(store, batch, items=items)
+        require_reason(because)
+        if batch_items.has_ledger(options.target):
+            with open_operator(options) as ops:
+                _show_plan(plan, dry_run=dry_run, as_json=options.as_json)
+                steps = ops.batches.reopen(plan, because=because, store=store)
+                _reopen(plan, steps, as_json=options.as_json)
+        _show_plan(plan, dry_run=dry_run, as_json=options.as_json)
+        complain(
+            "ledger: not found, so this is not recorded in an audit log; pass --ledger to record it"
+        )
+        actor = options.actor or user()
+        steps = batch_items.reopen(None, store, plan, actor=actor, because=because)
+        _reopen(plan, steps, as_json=options.as_json)
 
 
 def _show_plan(plan: Reopening, *, dry_run: bool, as_json: bool) -> None:
-    """Show what is to be done. Ends the command where that is all, or nothing."""
+    """Print the plan. Ends the command after a dry run, or if there is nothing to reopen."""
     if not as_json:
-        show(console(), _plan(plan))
+        reasons: Counter[str] = Counter()
+        for reason, count in plan.reasons.items():
+            reasons[_cut(reason, MAX_COUNTED_REASON_CHARS)] += count
+        summary = f"{pluralise(plan.count, 'item')} of {plan.batch} ({top_counts(reasons)})"
+        show_plan(plan, summary, empty=f"No given-up item of {plan.batch} matches.")
     if dry_run or not plan.count:
         if as_json:
-            print_json({"plan": document(plan), "done": [], "skipped": document(plan.skipped)})
+            print_json({"plan": plan, "done": [], "skipped": plan.skipped})
         elif dry_run:
-            show(console(), Text("Dry run: nothing was changed."))
+            show("Dry run: nothing was changed.")
         raise typer.Exit(NOT_DONE if plan.skipped else 0)
 
 
-def _carry_out(plan: Reopening, steps: Iterator[Reopened], *, as_json: bool) -> NoReturn:
-    """Reopen, show what was reopened, and end the command."""
+def _reopen(plan: Reopening, steps: Iterator[Reopened], *, as_json: bool) -> NoReturn:
+    """Reopen the items of a plan, print the outcomes and end the command."""
     done: list[str] = []
     skipped = dict(plan.skipped)
-    ended = 0
+    is_interrupted = False
     try:
         for step in steps:
             done += step.done
             skipped |= step.skipped
     except KeyboardInterrupt:
-        complain("interrupted; completed steps stay and are in the audit log, repeat the command for the rest")
-        ended = INTERRUPTED
+        complain(
+            "interrupted; completed steps stay and are in the audit log, repeat the command for"
+            " the rest"
+        )
+        is_interrupted = True
     if as_json:
-        print_json({"plan": document(plan), "done": done, "skipped": skipped})
+        print_json({"plan": plan, "done": done, "skipped": skipped})
     else:
-        _say(done, {one: why for one, why in skipped.items() if one not in plan.skipped})
-    raise typer.Exit(ended or (NOT_DONE if skipped else 0))
+        lines = [f"Reopened: {item}" for item in done]
+        show_done(lines, summary=f"Reopened: {pluralise(len(done), 'item')}")
+        show_skipped({item: skipped[item] for item in skipped if item not in plan.skipped})
+    raise typer.Exit(INTERRUPTED if is_interrupted else NOT_DONE if skipped else 0)
 
 
-def _plan(plan: Reopening) -> RenderableType:
-    lines: list[RenderableType] = []
-    if plan.count:
-        most = ", ".join(f"{_short(reason)} ×{count:,}" for reason, count in list(plan.reasons.items())[:4])
-        lines.append(Text(f"To reopen: {_many(plan.count)} of {plan.batch} ({most}{', …' if len(plan.reasons) > 4 else ''})"))
-    elif not plan.skipped:
-        lines.append(Text(f"No given-up item of {plan.batch} matches."))
-    if plan.more:
-        lines.append(Text("More match; use --limit for more.", style="yellow"))
-    lines += [Text(f"Skipped {item}: {why}", style="yellow") for item, why in plan.skipped.items()]
-    return Group(*lines)
-
-
-def _say(done: Sequence[str], skipped: Mapping[str, str]) -> None:
-    out = console()
-    if len(done) <= 10:
-        for item in done:
-            show(out, Text(f"Reopened: {item}"))
-    else:
-        show(out, Text(f"Reopened: {_many(len(done))}"))
-    for item, why in skipped.items():
-        show(out, Text(f"Skipped {item}: {why}", style="yellow"))
-
-
-def _short(reason: str, longest: int = 40) -> str:
+def _cut(reason: str, max_chars: int) -> str:
     line = " ".join(reason.split()) or "no reason"
-    return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
-def _many(count: int) -> str:
-    return pluralise(count, "item")
+    return line if len(line) <= max_chars else line[: max_chars - 1] + "…"

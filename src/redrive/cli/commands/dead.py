@@ -1,4 +1,4 @@
-"""`redrive dead`: dead letters of every kind."""
+"""`redrive dead`: list, show, replay, export and discard dead letters."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 from rich.console import Group, RenderableType
@@ -18,57 +19,129 @@ from ...core.text import pluralise
 from ...ops.dead_letters.model import DeadLetterFilter, Drive, Letter, LetterReport
 from ...ops.defaults import MAX_REPLAYS
 from ...ops.operator import Operator
-from ...ops.render import document
-from ..apply.dead_letters import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act, bound, counted, many
-from ..choices import DEAD_LETTER, state_option
-from ..command import Commands
+from ...ops.render import ago, both, utc
+from ..apply.confirm import ApplyOptions, Confirmation
+from ..apply.dead_letters import Canary, Detach, MaxReplays, Rate, apply_plan
+from ..command import CommandGroup
+from ..errors import NOT_DONE, fail, refuse_option
 from ..options import (
-    NOT_DONE,
-    Actor,
-    AsJson,
+    DEAD_LETTER_STATES,
     Because,
-    BecauseRaw,
     Error,
     Kind,
+    RawBecause,
+    ReadOptions,
     Reason,
     Since,
     Until,
-    Where,
-    operator,
+    WriteOptions,
+    argument,
+    flag,
+    limit_option,
+    open_operator,
     option,
-    times_of,
+    require_reason_for_raw,
+    state_option,
+    time_range,
 )
-from ..render.details import counted_up_to, fields, indented, payload, showing, state_name, tries
-from ..render.moments import ago, both, utc
-from ..render.output import complain, console, heading, pairs, print_json, print_line, show
-from ..render.suggestions import spelled, then
-from ..render.table import Column, fitted
+from ..render import (
+    Column,
+    attempt_table,
+    detail_view,
+    first_line,
+    named_values,
+    payload_section,
+    print_json,
+    print_json_line,
+    print_result,
+    print_table,
+    section,
+    show,
+    showing,
+    state_name,
+    suggestion,
+    top_counts,
+    up_to_limit,
+)
+from ..suggestions import expand_commands
 
-app = Commands(help="List, replay and discard dead letters.")
+app = CommandGroup(help="List, replay and discard dead letters.")
 
-Numbers = Annotated[list[int] | None, typer.Argument(metavar="ID", help="IDs of dead letters", show_default=False)]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of dead letters")]
-AllUnless = Annotated[int | None, option("--limit", "N", "Maximum number of dead letters (default: all)")]
-Edit = Annotated[str | None, option("--edit", "FILE", "File with a new payload for one dead letter (-: standard input)")]
-Payload = Annotated[str | None, option("--payload", "TEXT", "New payload for one dead letter")]
-StatusOption = Annotated[
-    Literal["pending", "replaying", "replayed", "discarded", "all"],
-    state_option("--status", DEAD_LETTER, "Only this status", show_default=True),
+Ids = Annotated[list[int] | None, argument("ID", "IDs of dead letters")]
+Limit = Annotated[int, limit_option("dead letters")]
+ExportLimit = Annotated[
+    int | None, option("--limit", "N", "Maximum number of dead letters (default: all)")
 ]
+Edit = Annotated[
+    str | None,
+    option("--edit", "FILE", "File with a new payload for one dead letter (-: standard input)"),
+]
+Payload = Annotated[str | None, option("--payload", "TEXT", "New payload for one dead letter")]
+StoredStatus: TypeAlias = Literal["pending", "replaying", "replayed", "discarded"]
+Status = Annotated[
+    Literal["pending", "replaying", "replayed", "discarded", "all"],
+    state_option("--status", DEAD_LETTER_STATES, "Only this status", show_default=True),
+]
+LISTS_ALL = "`redrive dead list --status all` lists all"
+
+_ERROR_MODULE = re.compile(r"^(?:\w+\.)+(?=\w+:)")
+"""The module before the class of an error. It would leave no room for the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingOptions:
+    """The options that select pending dead letters."""
+
+    kind: Kind = None
+    error: Error = None
+    reason: Reason = None
+    since: Since = None
+    until: Until = None
+
+    def filter(self, ids: list[int] | None = None, limit: int | None = None) -> DeadLetterFilter:
+        """Return the selection."""
+        return DeadLetterFilter(
+            ids=tuple(ids or ()),
+            kind=self.kind,
+            error=self.error,
+            reason=self.reason,
+            limit=limit,
+            **time_range(self.since, self.until),
+        )
+
+    def filter_for_change(self, ids: list[int] | None, limit: int) -> DeadLetterFilter:
+        """Return the selection of a change. An empty one would mean every dead letter."""
+        which = self.filter(ids, max(limit, len(ids or ())))
+        if which.selects_all:
+            filters = "--kind, --error, --reason, --since or --until"
+            raise ValueError(f"no dead letters selected; pass IDs, or {filters}")
+        return which
+
+
+@dataclass(frozen=True, slots=True)
+class AnyStatusOptions:
+    """The options that select dead letters of any status."""
+
+    kind: Kind = None
+    error: Error = None
+    reason: Reason = None
+    status: Status = "pending"
+    since: Since = None
+    until: Until = None
+
+    @property
+    def stored_status(self) -> StoredStatus | None:
+        """The status, or None for all."""
+        return None if self.status == "all" else self.status
+
+    def filter(self, ids: list[int] | None, limit: int | None) -> DeadLetterFilter:
+        """Return the selection, without the status."""
+        pending = PendingOptions(self.kind, self.error, self.reason, self.since, self.until)
+        return pending.filter(ids, limit)
 
 
 @app.command("list")
-def list_(
-    kind: Kind = None,
-    error: Error = None,
-    reason: Reason = None,
-    status: StatusOption = "pending",
-    since: Since = None,
-    until: Until = None,
-    limit: Limit = 50,
-    where: Where = None,
-    as_json: AsJson = False,
-) -> None:
+def list_(*, which: AnyStatusOptions, limit: Limit = 50, options: ReadOptions) -> None:
     """List dead letters.
 
     Newest first.
@@ -82,70 +155,65 @@ def list_(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
-        times = times_of(since, until)
-        which = DeadLetterFilter(kind=kind, error=error, reason=reason, since=times["since"], until=times["until"], limit=limit)
-        only = None if status == "all" else status
-        found = ops.dead_letters.find(which, status=only)
-        if as_json:
-            print_json(document(found))
-            return
-        out = console()
-        if found:
-            show(
-                out, _letters(found, ops, out.width, ops.dead_letters.count(which, status=only) if len(found) == limit else None)
-            )
+    with open_operator(options) as ops:
+        selection, status = which.filter(None, limit), which.stored_status
+        letters = ops.dead_letters.find(selection, status=status)
+        if options.as_json:
+            print_json(letters)
+        elif letters:
+            is_cut = len(letters) == limit
+            total = ops.dead_letters.count(selection, status=status) if is_cut else None
+            _show_letters(letters, ops.now(), total)
+        elif selection.selects_all and status == "pending":
+            show(f"No dead letters. {ops.status().sentence}.")
         else:
-            narrowed = any(each is not None for each in (kind, error, reason, since, until)) or status != "pending"
-            show(out, Text(_nothing(ops, narrowed)))
+            pending = up_to_limit(ops.dead_letters.count())
+            show(f"No dead letter matches; {pending} pending in total.")
 
 
-def _nothing(ops: Operator, narrowed: bool) -> str:
-    if narrowed:
-        return f"No dead letter matches; {counted_up_to(ops.dead_letters.count())} pending in total."
-    return f"No dead letters. {ops.status().sentence}."
-
-
-def _letters(found: Sequence[Letter], ops: Operator, width: int, total: int | None) -> Group:
-    now = ops.now()
-    several = [Column("status")] if len({letter.status for letter in found}) > 1 else []
+def _show_letters(letters: Sequence[Letter], now: datetime, total: int | None) -> None:
+    """Print dead letters. total: the number that match, if the list is cut."""
+    reasons = top_counts(Counter(letter.reason for letter in letters))
+    summary = f"{pluralise(len(letters), 'dead letter')}: {reasons}"
+    if total is not None and total > len(letters):
+        newest = f"the newest {len(letters):,}: {reasons}"
+        summary = f"{up_to_limit(total)} dead letters match; {newest}"
+    hint = expand_commands("`redrive dead show ID` shows one of them.")
+    if total is not None:
+        hint = showing(len(letters), total)
+    has_several_states = len({letter.status for letter in letters}) > 1
     columns = [
-        Column("id", number=True),
-        Column("job type", least=14),
-        *several,
-        Column("reason", least=10, most=24, cut=True),
-        Column("attempts", number=True, leave=2),
-        Column("dead since"),
-        Column("UTC", leave=3),
-        Column("error", least=14, wants=28, cut=True, leave=1),
+        column for column in _letter_columns(now) if column.name != "status" or has_several_states
     ]
-    rows = [
-        {
-            "id": str(letter.id),
-            "job type": letter.kind,
-            "status": letter.status,
-            "reason": f"{letter.reason} (blocked)" if letter.blocked else letter.reason,
-            "attempts": str(letter.attempts),
-            "dead since": ago(letter.died_at, now),
-            "UTC": utc(letter.died_at),
-            "error": _line(letter.error),
-        }
-        for letter in found
+    print_table(columns, letters, above=summary, below=[hint])
+
+
+def _letter_columns(now: datetime) -> list[Column[Letter]]:
+    return [
+        Column("id", lambda letter: str(letter.id), is_number=True),
+        Column("job type", lambda letter: letter.kind, min_width=14),
+        Column("status", lambda letter: letter.status),
+        Column("reason", _reason, min_width=10, max_width=24, truncate=True),
+        Column("attempts", lambda letter: str(letter.attempts), is_number=True, drop_order=2),
+        Column("dead since", lambda letter: ago(letter.died_at, now)),
+        Column("UTC", lambda letter: utc(letter.died_at), drop_order=3),
+        Column("error", _error, min_width=14, wanted_width=28, truncate=True, drop_order=1),
     ]
-    made = fitted(columns, rows, width)
-    reasons = counted(Counter(letter.reason for letter in found))
-    cut = total is not None and total > len(found)
-    said = f"{counted_up_to(total)} dead letters match; the newest {len(found):,}: {reasons}" if cut and total else ""
-    said = said or f"{many(len(found))}: {reasons}"
-    hint = showing(len(found), total) if total is not None else spelled("`redrive dead show ID` shows one of them.")
-    return Group(Text(said), "", made, "", Text(hint, style="dim"))
+
+
+def _reason(letter: Letter) -> str:
+    return f"{letter.reason} (blocked)" if letter.blocked else letter.reason
+
+
+def _error(letter: Letter) -> str | None:
+    return _ERROR_MODULE.sub("", first_line((letter.error or "").strip()) or "") or None
 
 
 @app.command("show")
 def show_(
+    *,
     letter_id: Annotated[int, typer.Argument(metavar="ID", help="ID of the dead letter")],
-    where: Where = None,
-    as_json: AsJson = False,
+    options: ReadOptions,
 ) -> None:
     """Show one dead letter.
 
@@ -161,70 +229,83 @@ def show_(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
+    with open_operator(options) as ops:
         report = ops.dead_letters.get(letter_id)
-        if report is None:
-            complain(f"dead letter {letter_id}: not found; `redrive dead list --status all` lists all")
-            raise typer.Exit(NOT_DONE)
-        if as_json:
-            print_json(document(report))
-            return
-        show(console(), _report(report))
+    if report is None:
+        fail(NOT_DONE, f"dead letter {letter_id}: not found; {LISTS_ALL}")
+    print_result(report, options.as_json, _report)
 
 
 def _report(report: LetterReport) -> Group:
     letter, now = report.letter, report.now
-    first = pairs()
-    first.add_row("job type", letter.kind)
-    first.add_row("job key", letter.key)
-    first.add_row("status", letter.status + _replays(letter.replay_count))
-    first.add_row("reason", letter.reason)
-    if letter.blocked:
-        first.add_row("blocked", "until " + both(letter.blocked_until, now) if letter.blocked_until else "until it is replayed")
-    first.add_row("error", letter.error or "–")
-    if letter.signature:
-        first.add_row("signature", letter.signature)
-    first.add_row("dead since", both(letter.died_at, now))
-    if letter.replay_count and letter.died_at > letter.created_at:
-        first.add_row("first dead", both(letter.created_at, now))
-    first.add_row("last attempt", both(letter.last_attempt_at, now))
-    if letter.source:
-        first.add_row("source", f"{letter.source} {letter.source_id or ''}".rstrip())
-    shown: list[RenderableType] = [heading(f"Dead letter {letter.id}"), indented(first)]
-    shown += fields("Headers", report.headers) + fields("Correlation ids", report.ids)
-    shown += payload(f"Payload, {pluralise(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes)
+    until = both(letter.blocked_until, now) if letter.blocked_until else "it is replayed"
+    has_died_again = letter.replay_count and letter.died_at > letter.created_at
+    sections = [
+        *named_values("Headers", report.headers),
+        *named_values("Correlation ids", report.ids),
+        *payload_section(report.payload, report.payload_bytes),
+    ]
     for job in report.jobs:
-        shown += ["", heading(_job(job)), indented(_tries(job, report))]
+        sections += section(_job_title(job), _attempts(job, now))
     if letter.status == "pending":
-        what = then(f'redrive dead replay {letter.id} --because "..."')
-        shown += ["", Text(f"→ {what}\n→ {what.replace('replay', 'discard', 1)}", style="dim")]
-    return Group(*shown)
+        replay = f'redrive dead replay {letter.id} --because "..."'
+        sections += ["", suggestion(replay, replay.replace("replay", "discard", 1))]
+    return detail_view(
+        f"Dead letter {letter.id}",
+        {
+            "job type": letter.kind,
+            "job key": letter.key,
+            "status": letter.status + _replays(letter.replay_count),
+            "reason": letter.reason,
+            "blocked": f"until {until}" if letter.blocked else None,
+            "error": letter.error or "–",
+            "signature": letter.signature or None,
+            "dead since": both(letter.died_at, now),
+            "first dead": both(letter.created_at, now) if has_died_again else None,
+            "last attempt": both(letter.last_attempt_at, now),
+            "source": f"{letter.source} {letter.source_id or ''}".rstrip()
+            if letter.source
+            else None,
+        },
+        *sections,
+    )
 
 
 def _replays(count: int) -> str:
     return "" if not count else ", replayed once" if count == 1 else f", replayed {count} times"
 
 
-def _job(job: Drive) -> str:
+def _job_title(job: Drive) -> str:
     replay = f" (replay of job {job.replay_of})" if job.replay_of is not None else ""
     crashes = f", {job.crashes} crashed" if job.crashes else ""
-    return f"Job {job.id}{replay}: {state_name(job.state)}, {pluralise(job.attempts, 'attempt')}{crashes}"
+    attempts = pluralise(job.attempts, "attempt")
+    return f"Job {job.id}{replay}: {state_name(job.state)}, {attempts}{crashes}"
 
 
-def _tries(job: Drive, report: LetterReport) -> RenderableType:
-    if not job.tries:
-        when = f"due {both(job.due_at, report.now)}" if job.ended_at is None else f"ended {both(job.ended_at, report.now)}"
-        return Text(f"No failed attempt; {when}", style="dim")
-    return tries(job.tries, report.now)
+def _attempts(job: Drive, now: datetime) -> RenderableType:
+    if job.tries:
+        return attempt_table(job.tries, now)
+    is_open = job.ended_at is None
+    when = f"due {both(job.due_at, now)}" if is_open else f"ended {both(job.ended_at, now)}"
+    return Text(f"No failed attempt; {when}", style="dim")
 
 
 @app.command()
 def replay(
-    because: Because, ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, since: Since = None,
-    until: Until = None, limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None,
-    canary: Canary = 0, max_replays: MaxReplays = MAX_REPLAYS, detach: Detach = False, edit: Edit = None,
-    payload_: Payload = None, actor: Actor = None, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    because: Because,
+    ids: Ids = None,
+    which: PendingOptions,
+    limit: Limit = 100,
+    confirmation: Confirmation,
+    rate: Rate = None,
+    canary: Canary = 0,
+    max_replays: MaxReplays = MAX_REPLAYS,
+    detach: Detach = False,
+    edit: Edit = None,
+    payload: Payload = None,
+    options: WriteOptions,
+) -> None:
     """Replay dead letters.
 
     Enqueues a new job for each dead letter, under the same job key. Select by ID, or by --kind,
@@ -247,58 +328,53 @@ def replay(
         3: ledger not reachable, or its schema is from another version
         130: interrupted; workers continue the sweep
     """
-    with operator(where, actor) as ops:
-        if edit is not None or payload_ is not None:
-            _replay_edited(ops, ids or [], _edited(edit, payload_), because, max_replays or None, as_json=as_json)
+    with open_operator(options) as ops:
+        if edit is not None or payload is not None:
+            changed = _read_payload(edit, payload)
+            _replay_edited(ops, ids or [], changed, because, max_replays, as_json=options.as_json)
             return
-        plan = ops.dead_letters.replay(_which(ids, kind, error, reason, times_of(since, until), bound(ids, limit)))
-        how = How(because, named=bool(ids), yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
-        act(ops, plan, how, rate=rate, canary=canary, max_replays=max_replays or None)
+        plan = ops.dead_letters.replay(which.filter_for_change(ids, limit))
+        apply = ApplyOptions(because, confirmation, options.as_json, detach, is_by_id=bool(ids))
+        apply_plan(ops, plan, apply, rate=rate, canary=canary, max_replays=max_replays or None)
 
 
-def _which(
-    ids: list[int] | None, kind: str | None, error: str | None, reason: str | None, times: dict[str, datetime | None], limit: int
-) -> DeadLetterFilter:
-    """The selection. Nothing at all would mean every dead letter."""
-    which = DeadLetterFilter(tuple(ids or ()), kind, reason, error, since=times["since"], until=times["until"], limit=limit)
-    if which.selects_all:
-        raise ValueError("no dead letters selected; pass IDs, or --kind, --error, --reason, --since or --until")
-    return which
-
-
-def _edited(file: str | None, text: str | None) -> bytes:
+def _read_payload(file: str | None, text: str | None) -> bytes:
     if file is not None and text is not None:
-        raise typer.BadParameter("pass only one of them", param_hint="--edit, --payload")
+        refuse_option("--edit, --payload", "pass only one of them")
     if text is not None:
         return text.encode()
     if file == "-":
         return sys.stdin.buffer.read()
     try:
         return Path(file or "").read_bytes()
-    except OSError as wrong:
-        raise typer.BadParameter(f"{file} cannot be read: {wrong.strerror}", param_hint="--edit") from None
+    except OSError as error:
+        refuse_option("--edit", f"{file} cannot be read: {error.strerror}")
 
 
 def _replay_edited(
-    ops: Operator, ids: list[int], changed: bytes, because: str, max_replays: int | None, *, as_json: bool
+    ops: Operator, ids: list[int], payload: bytes, because: str, max_replays: int, *, as_json: bool
 ) -> None:
     if len(ids) != 1:
-        raise typer.BadParameter("needs the ID of one dead letter", param_hint="--edit, --payload")
-    job_id = ops.dead_letters.replay_edited(ids[0], changed, because=because, max_replays=max_replays)
+        refuse_option("--edit, --payload", "needs the ID of one dead letter")
+    (letter_id,) = ids
+    limit = max_replays or None
+    job_id = ops.dead_letters.replay_edited(letter_id, payload, because=because, max_replays=limit)
     if as_json:
-        print_json({"done": {str(ids[0]): job_id}, "edited": [ids[0]]})
+        print_json({"done": {str(letter_id): job_id}, "edited": ids})
     else:
-        show(console(), Text(f"Dead letter {ids[0]} replayed with a new payload as job {job_id}"))
+        show(f"Dead letter {letter_id} replayed with a new payload as job {job_id}")
 
 
 @app.command()
 def export(
-    ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, status: StatusOption = "pending",
-    since: Since = None, until: Until = None, limit: AllUnless = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Include secrets (needs --because)")] = False,
-    because: BecauseRaw = None,
-    actor: Actor = None, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    ids: Ids = None,
+    which: AnyStatusOptions,
+    limit: ExportLimit = None,
+    raw: Annotated[bool, flag("--raw", "Include secrets (needs --because)")] = False,
+    because: RawBecause = None,
+    options: WriteOptions,
+) -> None:
     """Print dead letters as JSON lines.
 
     Oldest first, with headers and payloads. Secrets are masked. With --raw they are included:
@@ -315,33 +391,36 @@ def export(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    if raw is (because is None):
-        raise typer.BadParameter("pass both or neither", param_hint="--raw, --because")
-    with operator(where, actor) as ops:
-        times = times_of(since, until)
-        which = DeadLetterFilter(tuple(ids or ()), kind, reason, error, since=times["since"], until=times["until"], limit=limit)
-        only = None if status == "all" or ids else status
-        found = ops.dead_letters.export(which, status=only, because=because)
+    require_reason_for_raw(raw, because)
+    with open_operator(options, changes=raw) as ops:
+        selection, status = which.filter(ids, limit), None if ids else which.stored_status
+        letters = ops.dead_letters.export(selection, status=status, because=because)
         printed: set[int] = set()
-        listed = [*found] if as_json else None
-        if listed is not None:
-            print_json(listed)
-        for one in found if listed is None else listed:
-            printed.add(one["id"])
-            if listed is None:
-                print_line(one)
-        missing = [each for each in dict.fromkeys(ids or ()) if each not in printed]
+        if options.as_json:
+            documents = list(letters)
+            print_json(documents)
+            printed |= {letter["id"] for letter in documents}
+        else:
+            for letter in letters:
+                print_json_line(letter)
+                printed.add(letter["id"])
+        missing = [str(each) for each in dict.fromkeys(ids or ()) if each not in printed]
         if missing:
-            complain(f"dead letters not found: {', '.join(map(str, missing))}; `redrive dead list --status all` lists all")
-            raise typer.Exit(NOT_DONE)
+            fail(NOT_DONE, f"dead letters not found: {', '.join(missing)}; {LISTS_ALL}")
 
 
 @app.command()
 def discard(
-    because: Because, ids: Numbers = None, kind: Kind = None, error: Error = None, reason: Reason = None, since: Since = None,
-    until: Until = None, limit: Limit = 100, yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None,
-    detach: Detach = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    because: Because,
+    ids: Ids = None,
+    which: PendingOptions,
+    limit: Limit = 100,
+    confirmation: Confirmation,
+    rate: Rate = None,
+    detach: Detach = False,
+    options: WriteOptions,
+) -> None:
     """Discard dead letters.
 
     A discarded dead letter is not replayed. Its job key stays in use, so that the same job is not
@@ -358,15 +437,7 @@ def discard(
         3: ledger not reachable, or its schema is from another version
         130: interrupted; workers continue the sweep
     """
-    with operator(where, actor) as ops:
-        plan = ops.dead_letters.discard(_which(ids, kind, error, reason, times_of(since, until), bound(ids, limit)))
-        how = How(because, named=bool(ids), yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
-        act(ops, plan, how, rate=rate)
-
-
-def _line(error: str | None) -> str:
-    """Its first line, and of what it is called the last word: where it comes from leaves no room for what it says."""
-    return _PLACE.sub("", (error or "–").strip().partition("\n")[0])
-
-
-_PLACE = re.compile(r"^(?:\w+\.)+(?=\w+:)")
+    with open_operator(options) as ops:
+        plan = ops.dead_letters.discard(which.filter_for_change(ids, limit))
+        apply = ApplyOptions(because, confirmation, options.as_json, detach, is_by_id=bool(ids))
+        apply_plan(ops, plan, apply, rate=rate)

@@ -1,36 +1,66 @@
-"""`redrive events`: what was received, who has handled it, and handling it once more."""
+"""`redrive events`: list, show and replay received events."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from datetime import datetime
+from typing import Annotated, Literal, NoReturn
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ...core.text import pluralise
 from ...ops.dead_letters.model import DeadLetterFilter
 from ...ops.defaults import MAX_REPLAYS
-from ...ops.events import EventReport
-from ...ops.render import document
-from ..apply.dead_letters import Canary, Detach, Dry, How, MaxReplays, Most, Rate, Yes, act
-from ..choices import EVENT, state_option
-from ..command import Commands
-from ..options import NOT_DONE, Actor, AsJson, Because, Error, Reason, Since, Where, operator, option, since_of
-from ..render.details import indented, payload, showing, state_name
-from ..render.moments import ago, both
-from ..render.output import BAD_INPUT, complain, console, heading, pairs, print_json, show
-from ..render.table import Column, fitted
+from ...ops.events import EventReport, Handled, ReceivedEvent
+from ...ops.render import ago, both
+from ..apply.confirm import ApplyOptions, Confirmation
+from ..apply.dead_letters import Canary, Detach, MaxReplays, Rate, apply_plan
+from ..command import CommandGroup
+from ..errors import BAD_INPUT, NOT_DONE, complain, fail
+from ..options import (
+    EVENT_STATES,
+    Because,
+    Error,
+    ReadOptions,
+    Reason,
+    Since,
+    WriteOptions,
+    limit_option,
+    open_operator,
+    option,
+    state_option,
+    time_of,
+)
+from ..render import (
+    Column,
+    console,
+    detail_view,
+    first_line,
+    payload_section,
+    print_json,
+    print_result,
+    print_rows,
+    responsive_table,
+    show,
+    showing,
+    state_name,
+)
 
-app = Commands(help="List, show and replay events.")
+app = CommandGroup(help="List, show and replay events.")
+
 Source = Annotated[str | None, option("--source", "NAME", "Only this source")]
 Type = Annotated[str | None, option("--type", "NAME", "Only this event type")]
-Handlers = Annotated[str | None, option("--handlers", "A,B", "Handlers, with --event-id (default: all that had the event)")]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of events")]
+Handlers = Annotated[
+    str | None,
+    option("--handlers", "A,B", "Handlers, with --event-id (default: all that had the event)"),
+]
+Limit = Annotated[int, limit_option("events")]
 
 
 @app.command("list")
-def list_(source: Source = None, type_: Type = None, limit: Limit = 50, where: Where = None, as_json: AsJson = False) -> None:
+def list_(
+    *, source: Source = None, type_: Type = None, limit: Limit = 50, options: ReadOptions
+) -> None:
     """List received events.
 
     Newest first.
@@ -44,34 +74,38 @@ def list_(source: Source = None, type_: Type = None, limit: Limit = 50, where: W
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
-        found = ops.events.find(source=source, of_type=type_, limit=limit)
-        if as_json:
-            print_json(document(found))
-            return
-        out, now = console(), ops.now()
-        columns = [
-            Column("received"), Column("type", least=12), Column("id", least=12), Column("source", least=10, leave=1),
-            Column("handlers", number=True, leave=2),
-        ]  # fmt: skip
-        rows = [
-            {
-                "received": ago(one.received_at, now), "type": one.type, "id": one.id, "source": one.source,
-                "handlers": str(one.handlers),
-            }
-            for one in found
-        ]  # fmt: skip
-        made = fitted(columns, rows, out.width) if rows else Text("No events.")
-        more = [Text(f"\n{showing(len(found))}", style="dim")] if len(found) == limit else []
-        show(out, Group(made, *more))
+    with open_operator(options) as ops:
+        events = ops.events.find(source=source, of_type=type_, limit=limit)
+        columns = _event_columns(ops.now())
+    cut = showing(limit) if len(events) == limit else None
+    print_rows(events, options.as_json, columns, empty="No events.", below=[cut])
+
+
+def _event_columns(now: datetime) -> list[Column[ReceivedEvent]]:
+    return [
+        Column("received", lambda event: ago(event.received_at, now)),
+        Column("type", lambda event: event.type, min_width=12),
+        Column("id", lambda event: event.id, min_width=12),
+        Column("source", lambda event: event.source, min_width=10, drop_order=1),
+        Column("handlers", lambda event: str(event.handlers), is_number=True, drop_order=2),
+    ]
+
+
+HANDLER_COLUMNS: list[Column[Handled]] = [
+    Column("handler", lambda run: run.handler, min_width=8),
+    Column("state", lambda run: state_name(run.state)),
+    Column("attempts", lambda run: str(run.attempts), is_number=True),
+    Column("job", lambda run: str(run.job_id), is_number=True),
+    Column("error", lambda run: first_line(run.error) or "", min_width=12, truncate=True),
+]
 
 
 @app.command("show")
 def show_(
+    *,
     event_id: Annotated[str, typer.Argument(metavar="ID", help="ID of the event")],
     source: Source = None,
-    where: Where = None,
-    as_json: AsJson = False,
+    options: ReadOptions,
 ) -> None:
     """Show one event.
 
@@ -87,58 +121,58 @@ def show_(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
+    with open_operator(options) as ops:
         report = ops.events.get(event_id, source=source)
-        if report is None:
-            complain(f"event {event_id!r}: not found; `redrive events list` lists events")
-            raise typer.Exit(NOT_DONE)
-        if as_json:
-            print_json(document(report))
-            return
-        out = console()
-        show(out, _report(report, out.width))
+    if report is None:
+        fail(NOT_DONE, f"event {event_id!r}: not found; `redrive events list` lists events")
+    print_result(report, options.as_json, _report)
 
 
-def _report(report: EventReport, width: int) -> Group:
+def _report(report: EventReport) -> Group:
     event, now = report.event, report.now
-    first = pairs()
-    first.add_row("type", event.type)
-    first.add_row("source", f"{event.source} {event.source_id or ''}".rstrip())
-    first.add_row("happened", both(event.at, now))
-    first.add_row("received", both(event.received_at, now))
-    for name, value in {**report.headers, **report.ids}.items():
-        first.add_row(name, str(value))
-    shown: list[RenderableType] = [heading(f"Event {event.id}"), indented(first)]
-    shown += [*payload(f"Payload, {pluralise(report.payload_bytes, 'byte')}", report.payload, report.payload_bytes), ""]
-    columns = [
-        Column("handler", least=8), Column("state"), Column("attempts", number=True), Column("job", number=True),
-        Column("error", least=12, cut=True),
-    ]  # fmt: skip
-    rows = [
+    handlers: RenderableType = Text("No handler had this event.", style="yellow")
+    if report.handlers:
+        handlers = responsive_table(HANDLER_COLUMNS, report.handlers, console().width)
+    names = {**report.headers, **report.ids}
+    return detail_view(
+        f"Event {event.id}",
         {
-            "handler": one.handler, "state": state_name(one.state), "attempts": str(one.attempts), "job": str(one.job_id),
-            "error": (one.error or "").partition("\n")[0],
-        }
-        for one in report.handlers
-    ]  # fmt: skip
-    shown.append(fitted(columns, rows, width) if rows else Text("No handler had this event.", style="yellow"))
-    return Group(*shown)
+            "type": event.type,
+            "source": f"{event.source} {event.source_id or ''}".rstrip(),
+            "happened": both(event.at, now),
+            "received": both(event.received_at, now),
+            **{name: str(value) for name, value in names.items()},
+        },
+        *payload_section(report.payload, report.payload_bytes),
+        "",
+        handlers,
+    )
 
 
 @app.command()
 def replay(
+    *,
     because: Because,
     event_id: Annotated[str | None, option("--event-id", "ID", "ID of one event")] = None,
     handlers: Handlers = None,
     status: Annotated[
         Literal["failed"],
-        state_option("--status", EVENT, "Outcome to select, without --event-id", show_default=True),
+        state_option(
+            "--status", EVENT_STATES, "Outcome to select, without --event-id", show_default=True
+        ),
     ] = "failed",
-    source: Source = None, error: Error = None, reason: Reason = None, since: Since = None, limit: Limit = 100,
-    yes: Yes = False, most: Most = None, dry_run: Dry = False, rate: Rate = None, canary: Canary = 0,
-    max_replays: MaxReplays = MAX_REPLAYS, detach: Detach = False, actor: Actor = None, where: Where = None,
-    as_json: AsJson = False,
-) -> None:  # fmt: skip
+    source: Source = None,
+    error: Error = None,
+    reason: Reason = None,
+    since: Since = None,
+    limit: Limit = 100,
+    confirmation: Confirmation,
+    rate: Rate = None,
+    canary: Canary = 0,
+    max_replays: MaxReplays = MAX_REPLAYS,
+    detach: Detach = False,
+    options: WriteOptions,
+) -> None:
     """Replay events to their handlers.
 
     With --event-id one event is replayed to all its handlers, or to those in --handlers. Without
@@ -160,30 +194,39 @@ def replay(
         3: ledger not reachable, or its schema is from another version
         130: interrupted; workers continue the sweep
     """
-    with operator(where, actor, app_first=handlers is not None) as ops:
-        if event_id is None:
-            if handlers is not None:
-                complain(
-                    "--handlers: needs --event-id",
-                    'for dead letters of one handler: `redrive dead replay --kind NAME --because "..."`',
-                )
-                raise typer.Exit(BAD_INPUT)
-            plan = ops.dead_letters.replay(
-                DeadLetterFilter(source=source or "*", error=error, reason=reason, since=since_of(since), limit=limit)
+    with open_operator(options, app_first=handlers is not None) as ops:
+        if event_id is not None:
+            names = _handler_names(handlers)
+            outcomes = ops.events.replay(event_id, source=source, handlers=names, because=because)
+            _show_outcomes(event_id, outcomes, options.as_json)
+        if handlers is not None:
+            dead = (
+                'for dead letters of one handler: `redrive dead replay --kind NAME --because "..."`'
             )
-            how = How(because, named=False, yes=yes, most=most, dry_run=dry_run, as_json=as_json, detach=detach)
-            act(ops, plan, how, rate=rate, canary=canary, max_replays=max_replays or None)
-            return
-        names = [name.strip() for name in handlers.split(",") if name.strip()] if handlers else []
-        if handlers is not None and not names:  # no name at all would mean every handler
-            complain(f"--handlers {handlers!r}: no name; use --handlers A,B, or leave it out for all handlers that had the event")
-            raise typer.Exit(BAD_INPUT)
-        said = ops.events.replay(event_id, source=source, handlers=names, because=because)
-        if as_json:
-            print_json(said)
-        elif not said:
-            complain(f"event {event_id!r}: no handler had it; choose one with --handlers")
-        else:
-            for name, what in said.items():
-                show(console(), Text(f"{name}: {what}", style="yellow" if what.startswith("skipped") else ""))
-        raise typer.Exit(NOT_DONE if not said or any(what.startswith("skipped") for what in said.values()) else 0)
+            fail(BAD_INPUT, "--handlers: needs --event-id", dead)
+        which = DeadLetterFilter(
+            source=source or "*", error=error, reason=reason, since=time_of(since), limit=limit
+        )
+        plan = ops.dead_letters.replay(which)
+        apply = ApplyOptions(because, confirmation, options.as_json, detach)
+        apply_plan(ops, plan, apply, rate=rate, canary=canary, max_replays=max_replays or None)
+
+
+def _handler_names(text: str | None) -> list[str]:
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    if text is not None and not names:  # An empty list would mean every handler.
+        use = "use --handlers A,B, or leave it out for all handlers that had the event"
+        fail(BAD_INPUT, f"--handlers {text!r}: no name; {use}")
+    return names
+
+
+def _show_outcomes(event_id: str, outcomes: dict[str, str], as_json: bool) -> NoReturn:
+    skipped = [name for name, outcome in outcomes.items() if outcome.startswith("skipped")]
+    if as_json:
+        print_json(outcomes)
+    elif not outcomes:
+        complain(f"event {event_id!r}: no handler had it; choose one with --handlers")
+    else:
+        for name, outcome in outcomes.items():
+            show(f"{name}: {outcome}", style="yellow" if name in skipped else "")
+    raise typer.Exit(NOT_DONE if skipped or not outcomes else 0)

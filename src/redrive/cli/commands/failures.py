@@ -1,4 +1,4 @@
-"""`redrive failures`: one problem or many: what fails, by kind and by what the errors are alike in."""
+"""`redrive failures`: failed jobs by type and error, failed partitions by dataset and reason."""
 
 from __future__ import annotations
 
@@ -7,34 +7,56 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
-import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...core.text import pluralise
+from ...ops.dead_letters.model import Letter
 from ...ops.overview.failures import Failure, FailureReport
 from ...ops.partitions.rejections import Rejection
-from ...ops.render import ago, both, document
-from ..options import NOT_DONE, AsJson, Kind, Since, Until, Where, operator, times_of
-from .partitions.failures import rejected
-from ..render.details import indented, showing
-from ..render.output import complain, console, heading, pairs, print_json, show
-from ..render.charts import spark, twos
-from ..render.suggestions import spelled, then
-from ..render.table import Column, fitted
+from ...ops.render import ago, both
+from ..errors import NOT_DONE, fail
+from ..options import (
+    Kind,
+    ReadOptions,
+    Since,
+    Until,
+    argument,
+    limit_option,
+    open_operator,
+    time_range,
+)
+from ..render import (
+    Column,
+    console,
+    count_or_dash,
+    detail_view,
+    dim,
+    heading,
+    print_json,
+    responsive_table,
+    section,
+    show,
+    showing,
+    suggestion,
+)
+from ..render.charts import pair_sums, sparkline
+from ..suggestions import complete_command, expand_commands
 
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of groups")]
-Alike = Annotated[str | None, typer.Argument(metavar="WORDS", help="Text of the error of one group", show_default=False)]
+Words = Annotated[str | None, argument("WORDS", "Text of the error of one group")]
+MAX_SEARCHED = 500
+"""Groups that are searched for WORDS."""
+MAX_LETTERS = 20
 
 
 def failures(
-    words: Alike = None,
+    *,
+    words: Words = None,
     kind: Kind = None,
     since: Since = None,
     until: Until = None,
-    limit: Limit = 25,
-    where: Where = None,
-    as_json: AsJson = False,
+    limit: Annotated[int, limit_option("groups")] = 25,
+    options: ReadOptions,
 ) -> None:
     """Group failures by job type and error.
 
@@ -57,109 +79,173 @@ def failures(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
-        most = limit if words is None else 500
-        times = times_of(since, until)
-        found = ops.overview.failures(kind=kind, **times, limit=most)
-        parts = ops.overview.rejections(dataset=kind, **times, limit=most)
+    with open_operator(options) as ops:
+        max_groups = limit if words is None else MAX_SEARCHED
+        times = time_range(since, until)
+        jobs = ops.overview.failures(kind=kind, **times, limit=max_groups)
+        partitions = ops.overview.rejections(dataset=kind, **times, limit=max_groups)
         now = ops.now()
-        chosen = None if words is None else _chosen(found, parts, words)
-        report = ops.overview.failure(chosen.kind, chosen.signature) if isinstance(chosen, Failure) else None
-    out = console()
-    if chosen is not None and as_json:
-        print_json(document(report or chosen))
-    elif isinstance(chosen, Rejection):
-        show(out, rejected([chosen], now, out.width))
+        group = None if words is None else _find_group(jobs, partitions, words)
+        report = None
+        if isinstance(group, Failure):
+            report = ops.overview.failure(group.kind, group.signature)
+    width = console().width
+    if group is not None and options.as_json:
+        print_json(report or group)
+    elif isinstance(group, Rejection):
+        show(_partition_groups([group], now, width))
     elif report is not None:
-        show(out, _report(report, out.width))
-    elif as_json:
-        print_json({"jobs": document(found), "partitions": document(parts)})
-    elif not found and not parts:
-        show(out, Text("No failure matches." if kind or since or until else "No failures in the last 31 days."))
+        show(_report(report, width))
+    elif options.as_json:
+        print_json({"jobs": jobs, "partitions": partitions})
+    elif jobs or partitions:
+        parts = [_job_groups(jobs, now, width, is_cut=len(jobs) == limit)] if jobs else []
+        parts += [_partition_groups(partitions, now, width)] if partitions else []
+        show(Group(*([parts[0], "", parts[1]] if len(parts) == 2 else parts)))
     else:
-        jobs = [_groups(found, now, out.width, full=len(found) == limit)] if found else []
-        space = [""] if found and parts else []
-        show(out, Group(*jobs, *space, *([rejected(parts, now, out.width)] if parts else [])))
+        is_filtered = kind or since or until
+        show("No failure matches." if is_filtered else "No failures in the last 31 days.")
 
 
-def _chosen(found: Sequence[Failure], parts: Sequence[Rejection], words: str) -> Failure | Rejection:
-    exact = [one for one in found if one.signature == words]
-    said = words.casefold()
-    alike: list[Failure | Rejection] = [
-        *(exact or [one for one in found if said in f"{one.signature}\n{one.error or ''}".casefold()]),
-        *(one for one in parts if not exact and said in f"{one.why}\n{one.error or ''}".casefold()),
-    ]
-    if len(alike) == 1:
-        return alike[0]
-    named = [
-        f"{one.kind}: {one.signature or 'no signature'}" if isinstance(one, Failure) else f"{one.name}: {one.why}"
-        for one in alike[:5]
-    ]
-    what = (
-        f"{words!r}: {len(alike):,} groups match; pass --kind, or more of the error"
-        if alike
-        else f"{words!r}: no group matches; `redrive failures` lists the groups"
-    )
-    complain(what, *named)
-    raise typer.Exit(NOT_DONE)
+def _find_group(
+    jobs: Sequence[Failure], partitions: Sequence[Rejection], words: str
+) -> Failure | Rejection:
+    """Return the only group whose error contains the words. A whole signature comes first."""
+    matches: list[Failure | Rejection] = [group for group in jobs if group.signature == words]
+    if not matches:
+        text = words.casefold()
+        matches += [
+            group for group in jobs if text in f"{group.signature}\n{group.error or ''}".casefold()
+        ]
+        matches += [
+            group for group in partitions if text in f"{group.why}\n{group.error or ''}".casefold()
+        ]
+    if not matches:
+        fail(NOT_DONE, f"{words!r}: no group matches; `redrive failures` lists the groups")
+    if len(matches) > 1:
+        problem = f"{words!r}: {len(matches):,} groups match; pass --kind, or more of the error"
+        fail(NOT_DONE, problem, *map(_group_name, matches[:5]))
+    return matches[0]
 
 
-def _groups(found: Sequence[Failure], now: datetime, width: int, *, full: bool) -> Group:
-    columns = [
-        Column("dead", number=True),
-        Column("failed 1h", number=True),
-        Column("24 h", leave=1),
-        Column("last", leave=2),
-        Column("job type", least=12),
-        Column("job", number=True, leave=3),
-        Column("error", least=20, wants=28, cut=True),
+def _group_name(group: Failure | Rejection) -> str:
+    if isinstance(group, Failure):
+        return f"{group.kind}: {group.signature or 'no signature'}"
+    return f"{group.name}: {group.why}"
+
+
+def _job_groups(groups: Sequence[Failure], now: datetime, width: int, *, is_cut: bool) -> Group:
+    hint = expand_commands('`redrive failures "TEXT"` shows one of them.')
+    note = showing(len(groups)) if is_cut else hint
+    return Group(responsive_table(_job_columns(now), groups, width), "", dim(note))
+
+
+def _job_columns(now: datetime) -> list[Column[Failure]]:
+    return [
+        Column("dead", lambda group: count_or_dash(group.pending, "red"), is_number=True),
+        Column("failed 1h", _failed_last_hour, is_number=True),
+        Column("24 h", _failed_last_day, drop_order=1),
+        Column("last", lambda group: ago(group.last_at, now), drop_order=2),
+        Column("job type", lambda group: group.kind, min_width=12),
+        Column("job", lambda group: str(group.job_id or "–"), is_number=True, drop_order=3),
+        Column(
+            "error",
+            lambda group: group.signature or group.error or None,
+            min_width=20,
+            wanted_width=28,
+            truncate=True,
+        ),
     ]
-    rows: list[dict[str, str | Text]] = [
-        {
-            "dead": Text(f"{one.pending:,}" if one.pending else "–", style="red" if one.pending else ""),
-            "failed 1h": Text(f"{one.trend.hour:,}" if one.trend.hour else "–", style="yellow" if one.trend.growing else ""),
-            "24 h": Text(spark(twos(one.trend.hours)), style="yellow" if one.trend.hour else "dim"),
-            "last": ago(one.last_at, now),
-            "job type": one.kind,
-            "job": str(one.job_id or "–"),
-            "error": one.signature or one.error or "–",
-        }
-        for one in found
-    ]
-    hint = showing(len(found)) if full else spelled('`redrive failures "TEXT"` shows one of them.')
-    return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))
+
+
+def _failed_last_hour(group: Failure) -> Text:
+    return count_or_dash(group.trend.hour, "yellow" if group.trend.growing else "")
+
+
+def _failed_last_day(group: Failure) -> Text:
+    bars = sparkline(pair_sums(group.trend.hours))
+    return Text(bars, style="yellow" if group.trend.hour else "dim")
 
 
 def _report(report: FailureReport, width: int) -> Group:
-    one, now = report.failure, report.now
-    first = pairs()
-    first.add_row("job type", one.kind)
-    if one.error and one.error != one.signature:
-        first.add_row("example", one.error)
-    first.add_row(
-        "pending", pluralise(one.pending, "dead letter") + (f", {one.blocked:,} of them blocked" if one.blocked else "")
+    failure, now = report.failure, report.now
+    blocked = f", {failure.blocked:,} of them blocked" if failure.blocked else ""
+    attempts, died = pluralise(failure.tries, "attempt"), pluralise(failure.died, "dead letter")
+    rising = ", rising" if failure.trend.growing else ""
+    last_hour = f"{failure.trend.hour:,} in the last hour{rising}"
+    has_example = failure.error and failure.error != failure.signature
+    sample = complete_command(f"redrive jobs show {failure.job_id}")
+    return detail_view(
+        failure.signature or "(no message)",
+        {
+            "job type": failure.kind,
+            "example": failure.error if has_example else None,
+            "pending": pluralise(failure.pending, "dead letter") + blocked,
+            "failed": f"{attempts}, {died}",
+            "first seen": both(failure.first_at, now),
+            "last seen": both(failure.last_at, now),
+            "24 h": f"{sparkline(failure.trend.hours)}  {last_hour}",
+            "sample": None if failure.job_id is None else sample,
+        },
+        *(_letters(report, width) if report.letters else ()),
     )
-    first.add_row("failed", f"{pluralise(one.tries, 'attempt')}, {pluralise(one.died, 'dead letter')}")
-    first.add_row("first seen", both(one.first_at, now))
-    first.add_row("last seen", both(one.last_at, now))
-    growing = ", rising" if one.trend.growing else ""
-    first.add_row("24 h", f"{spark(one.trend.hours)}  {one.trend.hour:,} in the last hour{growing}")
-    if one.job_id is not None:
-        first.add_row("sample", then(f"redrive jobs show {one.job_id}"))
-    shown: list[RenderableType] = [heading(one.signature or "(no message)"), indented(first)]
-    if report.letters:
-        columns = [
-            Column("id", number=True),
-            Column("dead since"),
-            Column("attempts", number=True, leave=1),
-            Column("job key", least=12, cut=True),
-        ]
-        rows = [
-            {"id": str(each.id), "dead since": ago(each.created_at, now), "attempts": str(each.attempts), "job key": each.key}
-            for each in report.letters[:20]
-        ]
-        shown += ["", heading("Dead letters, newest first"), indented(fitted(columns, rows, width - 2))]
-        which = f"--kind {shlex.quote(one.kind)} --error {shlex.quote(one.signature)}"
-        replay = f'redrive dead replay {which} --canary 5 --because "..."'
-        shown += ["", Text(f"→ {then(replay)}", style="dim")]
-    return Group(*shown)
+
+
+def _letters(report: FailureReport, width: int) -> list[RenderableType]:
+    failure = report.failure
+    columns, letters = _letter_columns(report.now), report.letters[:MAX_LETTERS]
+    table = responsive_table(columns, letters, width - 2)
+    which = f"--kind {shlex.quote(failure.kind)} --error {shlex.quote(failure.signature)}"
+    replay = suggestion(f'redrive dead replay {which} --canary 5 --because "..."')
+    return [*section("Dead letters, newest first", table), "", replay]
+
+
+def _letter_columns(now: datetime) -> list[Column[Letter]]:
+    return [
+        Column("id", lambda letter: str(letter.id), is_number=True),
+        Column("dead since", lambda letter: ago(letter.created_at, now)),
+        Column("attempts", lambda letter: str(letter.attempts), is_number=True, drop_order=1),
+        Column("job key", lambda letter: letter.key, min_width=12, truncate=True),
+    ]
+
+
+def _partition_groups(groups: Sequence[Rejection], now: datetime, width: int) -> Group:
+    """Return failed partitions by dataset and reason, and the command that lists them."""
+    command = "redrive state failures"
+    if len(groups) == 1:
+        (group,) = groups
+        # A partition can give up without a verdict, and then has no reason.
+        reason = None if group.reason is None else shlex.quote(group.reason)
+        which = "--terminal" if reason is None else f"--reason {reason}"
+        command = f"{command} {shlex.quote(group.name)} {which}"
+    table = responsive_table(_partition_columns(now), groups, width)
+    return Group(heading("Partitions"), table, "", suggestion(command))
+
+
+def _partition_columns(now: datetime) -> list[Column[Rejection]]:
+    def count(group: Rejection) -> Text:
+        return Text(f"{group.many:,}{'+' if group.more else ''}", style="yellow")
+
+    return [
+        Column("failed", count, is_number=True),
+        Column(
+            "gave up",
+            lambda group: count_or_dash(group.terminal, "red"),
+            is_number=True,
+            drop_order=1,
+        ),
+        Column(
+            "readable", lambda group: count_or_dash(group.readable), is_number=True, drop_order=3
+        ),
+        Column("last", lambda group: ago(group.last_at, now), drop_order=2),
+        Column("dataset", lambda group: group.name, min_width=12),
+        Column("reason", lambda group: group.why, min_width=12),
+        Column(
+            "example",
+            lambda group: group.error or group.partition,
+            min_width=20,
+            wanted_width=28,
+            truncate=True,
+            drop_order=4,
+        ),
+    ]

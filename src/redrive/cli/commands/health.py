@@ -1,4 +1,4 @@
-"""`redrive overview`: what is seen first: is anything wrong, since when, is it growing."""
+"""`redrive overview` and `redrive doctor`: the problems of a ledger, its workers and its queues."""
 
 from __future__ import annotations
 
@@ -11,27 +11,36 @@ from rich.text import Text
 
 from ...core.text import format_duration, pluralise
 from ...ops.defaults import QUIET
-from ...ops.health.finding import Finding
+from ...ops.health.doctor import examine
+from ...ops.health.finding import Finding, Health
 from ...ops.overview.job_types import KindLine
 from ...ops.overview.overview import Overview, SourceLine
 from ...ops.partitions.overview import DatasetLine
 from ...ops.render import ago, document, utc
-from ..options import AsJson, HeartbeatTimeout, Where, operator
-from ..render.output import bullets, console, heading, print_json, show
-from ..render.charts import spark, twos
-from ..render.suggestions import spelled, then
-from ..render.table import Column, fitted
+from ..errors import exit_on_error
+from ..options import AppArgument, HeartbeatTimeout, ReadOptions, choose_target, open_operator
+from ..render import (
+    Column,
+    bullets,
+    console,
+    count_or_dash,
+    dim,
+    heading,
+    print_json,
+    responsive_table,
+    show,
+)
+from ..render.charts import pair_sums, sparkline
+from ..suggestions import complete_command, expand_commands
 
-WARNING, CRITICAL = 1, 4
-MOST = 40
-"""Kinds that are shown on a terminal."""
+EXIT_CODES = {None: 0, "warning": 1, "critical": 4}
+"""Exit codes by severity."""
+MAX_ROWS = 40
+"""Job types and datasets that are printed. JSON has all of them."""
+SAMPLED_CHECK = "raw data (up to 100 runs of each dataset)"
 
 
-def overview(
-    heartbeat_timeout: HeartbeatTimeout = QUIET,
-    where: Where = None,
-    as_json: AsJson = False,
-) -> None:
+def overview(*, heartbeat_timeout: HeartbeatTimeout = QUIET, options: ReadOptions) -> None:
     """Show problems, workers and queues.
 
     Problems come first, each with its start and its fix. Then, for each job type: queued, running,
@@ -50,128 +59,182 @@ def overview(
         3: ledger not reachable, or its schema is from another version
         4: critical problems
     """
-    with operator(where) as ops:
-        found = ops.overview.summary(quiet=heartbeat_timeout)
-    if as_json:
-        print_json(document(found) | {"severity": found.severity, "says": found.says})
+    with open_operator(options) as ops:
+        report = ops.overview.summary(quiet=heartbeat_timeout)
+    if options.as_json:
+        print_json(document(report) | {"severity": report.severity, "says": report.says})
     else:
-        out = console()
-        show(out, _overview(found, out.width))
-    raise typer.Exit({None: 0, "warning": WARNING, "critical": CRITICAL}[found.severity])
+        show(_overview(report, console().width))
+    raise typer.Exit(EXIT_CODES[report.severity])
 
 
-def _overview(found: Overview, width: int) -> Group:
-    style = {None: "green" if found.alive else "yellow", "warning": "yellow", "critical": "bold red"}[found.severity]
-    shown: list[RenderableType] = [
-        Text(f"{found.url}, {utc(found.now)} UTC", style="dim"),
-        Text(f"{found.says}.", style=style),
+def _overview(report: Overview, width: int) -> Group:
+    styles = {
+        None: "green" if report.alive else "yellow",
+        "warning": "yellow",
+        "critical": "bold red",
+    }
+    parts: list[RenderableType] = [
+        dim(f"{report.url}, {utc(report.now)} UTC"),
+        Text(f"{report.says}.", style=styles[report.severity]),
     ]
-    if found.findings:
-        shown += ["", problems(found.findings, found.now)]
-    if not found.kinds and not found.datasets:
-        return Group(*shown, "", Text("No jobs and no partitions."))
-    if found.kinds:
-        shown += ["", kinds(found.kinds[:MOST], found.now, width)]
-    if len(found.kinds) > MOST:
-        shown.append(Text(f"and {pluralise(len(found.kinds) - MOST, 'more job type')}; --json has them all", style="dim"))
-    if found.sources:
-        shown += ["", _sources(found.sources, found.now, width)]
-    if found.datasets:
-        shown += ["", heading("Partitions"), datasets(found.datasets[:MOST], width)]
-    if len(found.datasets) > MOST:
-        shown.append(Text(f"and {pluralise(len(found.datasets) - MOST, 'more dataset')}; --json has them all", style="dim"))
-    return Group(*shown, "", Text(found.sentence, style="dim")) if found.kinds else Group(*shown)
+    if report.findings:
+        parts += ["", findings_list(report.findings, report.now)]
+    if not report.kinds and not report.datasets:
+        parts += ["", "No jobs and no partitions."]
+    if report.kinds:
+        columns = _kind_columns(report.now)
+        parts += ["", responsive_table(columns, report.kinds[:MAX_ROWS], width)]
+        parts += _more(len(report.kinds), "more job type")
+    if report.sources and (report.kinds or report.datasets):
+        sources = responsive_table(_source_columns(report.now), report.sources, width)
+        parts += ["", heading("Sources"), sources]
+    if report.datasets:
+        datasets = responsive_table(DATASET_COLUMNS, report.datasets[:MAX_ROWS], width)
+        parts += ["", heading("Partitions"), datasets]
+        parts += _more(len(report.datasets), "more dataset")
+    if report.kinds:
+        parts += ["", dim(report.sentence)]
+    return Group(*parts)
 
 
-def problems(findings: Sequence[Finding], now: datetime | None) -> RenderableType:
-    """Each problem with a sign, since when, and the fix."""
-    made = bullets()
-    for one in findings:
-        about = "about " if one.about else ""
-        since = "" if one.since is None or now is None else f" Since {about}{utc(one.since)} UTC ({ago(one.since, now)})."
-        critical = one.severity == "critical"
-        made.add_row(
-            Text("✗" if critical else "•", style="bold red" if critical else "yellow"),
-            Text(f"{one.says}.{since}"),
-        )
-        made.add_row("", Text(f"→ {then(spelled(one.mend))}", style="dim"))
-    return Group(made, Text("✗ critical, • warning", style="dim"))
+def _more(count: int, name: str) -> list[RenderableType]:
+    hidden = count - MAX_ROWS
+    return [dim(f"and {pluralise(hidden, name)}; --json has them all")] if hidden > 0 else []
 
 
-def kinds(lines: Sequence[KindLine], now: datetime, width: int) -> RenderableType:
-    """A table of kinds: what matters least is left out where the terminal is narrow."""
-    columns = [
-        Column("job type", least=14),
-        Column("queued", number=True),
-        Column("oldest", number=True),
-        Column("running", number=True),
-        Column("retry", number=True),
-        Column("blocked", number=True, leave=3),
-        Column("dead", number=True),
-        Column("failed 1h", number=True, leave=1),
-        Column("24 h", leave=2),
-        Column("workers", number=True, leave=4),
+def findings_list(findings: Sequence[Finding], now: datetime | None) -> Group:
+    """Return each problem with its severity, its start and its fix."""
+    items: list[tuple[RenderableType, RenderableType]] = []
+    for finding in findings:
+        is_critical = finding.severity == "critical"
+        sign = Text("✗", style="bold red") if is_critical else Text("•", style="yellow")
+        items += [
+            (sign, Text(f"{finding.says}.{_since(finding, now)}")),
+            ("", dim(f"→ {complete_command(expand_commands(finding.mend))}")),
+        ]
+    return Group(bullets(items), dim("✗ critical, • warning"))
+
+
+def _since(finding: Finding, now: datetime | None) -> str:
+    if finding.since is None or now is None:
+        return ""
+    about = "about " if finding.about else ""
+    return f" Since {about}{utc(finding.since)} UTC ({ago(finding.since, now)})."
+
+
+def _kind_columns(now: datetime) -> list[Column[KindLine]]:
+    def retries(line: KindLine) -> str | None:
+        return f"{line.retry_wait:,}{'+' if line.retry_more else ''}" if line.retry_wait else None
+
+    return [
+        Column("job type", _kind_name, min_width=14),
+        Column("queued", lambda line: count_or_dash(line.waiting), is_number=True),
+        Column("oldest", lambda line: _oldest(line, now), is_number=True),
+        Column("running", lambda line: count_or_dash(line.running), is_number=True),
+        Column("retry", retries, is_number=True),
+        Column("blocked", lambda line: count_or_dash(line.blocked), is_number=True, drop_order=3),
+        Column("dead", lambda line: count_or_dash(line.dead, "red"), is_number=True),
+        Column("failed 1h", _failed_last_hour, is_number=True, drop_order=1),
+        Column("24 h", _failed_last_day, drop_order=2),
+        Column("workers", _workers, is_number=True, drop_order=4),
     ]
-    rows: list[dict[str, str | Text]] = [
-        {
-            "job type": Text(line.name + (" (paused)" if line.parked is not None else ""), style="red" if line.parked else ""),
-            "queued": _many(line.waiting),
-            "oldest": _oldest(line, now),
-            "running": _many(line.running),
-            "retry": f"{line.retry_wait:,}{'+' if line.retry_more else ''}" if line.retry_wait else "–",
-            "blocked": _many(line.blocked),
-            "dead": Text(_many(line.dead), style="red" if line.dead else ""),
-            "failed 1h": Text(_many(line.failed.hour), style="yellow" if line.failed.growing else ""),
-            "24 h": Text(spark(twos(line.failed.hours)), style="yellow" if line.failed.hour else "dim"),
-            "workers": str(line.workers) if line.workers else Text("none", style="yellow" if line.waiting else "dim"),
-        }
-        for line in lines
-    ]
-    return fitted(columns, rows, width)
 
 
-def datasets(lines: Sequence[DatasetLine], width: int) -> RenderableType:
-    """A table of datasets: how their partitions of the last year stand."""
-    columns = [
-        Column("dataset", least=14),
-        Column("accepted", number=True, leave=1),
-        Column("pending", number=True),
-        Column("newer run rejected", number=True, leave=2),
-        Column("failed", number=True),
-        Column("gave up", number=True),
-    ]
-    rows: list[dict[str, str | Text]] = [
-        {
-            "dataset": line.name,
-            "accepted": _many(line.accepted),
-            "pending": _many(line.pending),
-            "newer run rejected": Text(_many(line.refresh_failed), style="yellow" if line.refresh_failed else ""),
-            "failed": Text(_many(line.failed), style="yellow" if line.failed else ""),
-            "gave up": Text(_many(line.terminal), style="red" if line.terminal else ""),
-        }
-        for line in lines
-    ]
-    return fitted(columns, rows, width)
+def _kind_name(line: KindLine) -> Text:
+    paused = " (paused)" if line.parked is not None else ""
+    return Text(f"{line.name}{paused}", style="red" if line.parked else "")
 
 
 def _oldest(line: KindLine, now: datetime) -> str:
     if line.due_since is not None:
         return format_duration(round((now - line.due_since).total_seconds()))
-    return "–" if line.next_due is None else ago(line.next_due, now)
+    return ago(line.next_due, now)
 
 
-def _many(count: int) -> str:
-    return f"{count:,}" if count else "–"
+def _failed_last_hour(line: KindLine) -> Text:
+    return count_or_dash(line.failed.hour, "yellow" if line.failed.growing else "")
 
 
-def _sources(lines: Sequence[SourceLine], now: datetime, width: int) -> RenderableType:
-    columns = [Column("source", least=12), Column("last event"), Column("lag", number=True)]
-    rows = [
-        {
-            "source": line.name,
-            "last event": ago(line.received_at, now),
-            "lag": "–" if line.lag is None else format_duration(round(line.lag, 1)),
-        }
-        for line in lines
+def _failed_last_day(line: KindLine) -> Text:
+    bars = sparkline(pair_sums(line.failed.hours))
+    return Text(bars, style="yellow" if line.failed.hour else "dim")
+
+
+def _workers(line: KindLine) -> str | Text:
+    none = Text("none", style="yellow" if line.waiting else "dim")
+    return str(line.workers) if line.workers else none
+
+
+def _source_columns(now: datetime) -> list[Column[SourceLine]]:
+    def lag(line: SourceLine) -> str | None:
+        return None if line.lag is None else format_duration(round(line.lag, 1))
+
+    return [
+        Column("source", lambda line: line.name, min_width=12),
+        Column("last event", lambda line: ago(line.received_at, now)),
+        Column("lag", lag, is_number=True),
     ]
-    return Group(heading("Sources"), fitted(columns, rows, width))
+
+
+DATASET_COLUMNS: list[Column[DatasetLine]] = [
+    Column("dataset", lambda line: line.name, min_width=14),
+    Column("accepted", lambda line: count_or_dash(line.accepted), is_number=True, drop_order=1),
+    Column("pending", lambda line: count_or_dash(line.pending), is_number=True),
+    Column(
+        "newer run rejected",
+        lambda line: count_or_dash(line.refresh_failed, "yellow"),
+        is_number=True,
+        drop_order=2,
+    ),
+    Column("failed", lambda line: count_or_dash(line.failed, "yellow"), is_number=True),
+    Column("gave up", lambda line: count_or_dash(line.terminal, "red"), is_number=True),
+]
+
+
+def doctor(
+    *,
+    app: AppArgument = None,
+    heartbeat_timeout: HeartbeatTimeout = QUIET,
+    options: ReadOptions,
+) -> None:
+    """Check a ledger for problems.
+
+    Checks the schema, expired leases, abandoned idempotency records, counts, the database's clock,
+    workers, dead letters, partitions and the audit log. Each problem is printed with its count, its
+    start and its fix. Reads every job and changes nothing.
+
+    Examples:
+        redrive doctor
+        redrive doctor --ledger shop:app --json
+
+    Exit codes:
+        0: no problems found
+        1: warnings
+        2: invalid option
+        3: ledger not reachable
+        4: critical problems: work is stopped, lost or not verifiable
+    """
+    target = choose_target(app, options.target)
+    with exit_on_error():
+        health = examine(target, quiet=heartbeat_timeout)
+    if options.as_json:
+        print_json(document(health) | {"severity": health.severity})
+    else:
+        show(health_view(health))
+    raise typer.Exit(EXIT_CODES[health.severity])
+
+
+def health_view(health: Health, /) -> Group:
+    """Return the findings of the doctor, and what it checked."""
+    parts: list[RenderableType] = [dim(health.url)]
+    if health.balance is not None and not health.balance.startswith("0 submitted"):
+        parts.append(Text(health.balance))
+    if health.no_worker is not None:
+        parts.append(Text(f"{health.no_worker}.", style="yellow"))
+    names = [SAMPLED_CHECK if name == "raw data" else name for name in health.checked]
+    checked = dim(f"Checked: {', '.join(names)}.")
+    if not health.findings:
+        return Group(*parts, Text("No problems found.", style="green"), checked)
+    count = heading(f"{pluralise(len(health.findings), 'problem')} found:")
+    return Group(*parts, "", count, findings_list(health.findings, health.now), "", checked)

@@ -1,47 +1,58 @@
-"""`redrive journal`: what happened last, and what happens."""
+"""`redrive journal`: the latest log records, and new ones as they are written."""
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from ...core.text import format_duration
 from ...ops.overview.journal import Happening
-from ...ops.render import document, utc
-from ..command import Commands
-from ..options import AsJson, Kind, Where, operator
-from .partitions.render import rejected
-from ..render.output import COMMANDS, console, show
+from ...ops.render import utc
+from ..command import CommandGroup
+from ..options import Kind, ReadOptions, open_operator, option
+from ..render import first_line, print_json_line, show
+from .partitions.render import rejection_text
 
-app = Commands(help="Show log records of jobs and partitions.")
-LOOK = 1.0
-"""Seconds between two looks."""
+app = CommandGroup(help="Show log records of jobs and partitions.")
+
+POLL_SECONDS = 1.0
 STYLES = {
-    "failed": "yellow", "rejected": "yellow", "lost": "red", "dead": "bold red", "done": "green", "submitted": "dim",
+    "failed": "yellow",
+    "rejected": "yellow",
+    "lost": "red",
+    "dead": "bold red",
+    "done": "green",
+    "submitted": "dim",
     "returned": "dim",
-}  # fmt: skip
+}
 Event = Annotated[
     list[str] | None,
-    typer.Option(
-        "--event", metavar="NAME", show_default=False,
-        help="Only submitted, failed, lost, returned, done, dead, rejected or decided (repeatable)",
+    option(
+        "--event",
+        "NAME",
+        "Only submitted, failed, lost, returned, done, dead, rejected or decided (repeatable)",
     ),
-]  # fmt: skip
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="New records until Ctrl+C")]
+Limit = Annotated[
+    int,
+    typer.Option(
+        "--limit", "-n", min=1, max=500, metavar="N", help="Maximum number of past records"
+    ),
+]
 
 
 @app.command()
 def tail(
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="New records until Ctrl+C")] = False,
+    *,
+    follow: Follow = False,
     event: Event = None,
     kind: Kind = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, metavar="N", help="Maximum number of past records")] = 20,
-    where: Where = None,
-    as_json: AsJson = False,
+    limit: Limit = 20,
+    options: ReadOptions,
 ) -> None:
     """Show the latest log records.
 
@@ -59,47 +70,49 @@ def tail(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    out = console()
-    with operator(where) as ops:
+    with open_operator(options) as ops:
         reader = ops.overview.tail(kind=kind, events=event or (), limit=limit)
         try:
-            for some in reader:
-                for one in some:
-                    _print(one, out, as_json=as_json)
+            for records in reader:
+                for record in records:
+                    _print(record, as_json=options.as_json)
                 if not follow:
                     break
-                time.sleep(LOOK)
+                time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
             return
-    if not follow and not as_json and not some:
-        show(out, Text("No log record matches." if kind or event else "No log records."))
+    if not follow and not options.as_json and not records:
+        show("No log record matches." if kind or event else "No log records.")
 
 
-def _print(one: Happening, out: Console, *, as_json: bool) -> None:
+def _print(record: Happening, *, as_json: bool) -> None:
     if as_json:
-        text = json.dumps(document(one), ensure_ascii=False, allow_nan=False)
-        print(COMMANDS.sub(lambda found: f"\\u{ord(found[0]):04x}", text), flush=True)
+        print_json_line(record, flush=True)
         return
     line = Text(no_wrap=True, overflow="ellipsis")
-    line.append(f"{utc(one.at)}  ", style="dim")
-    line.append(f"{one.event:<9} ", style=STYLES.get(one.event, "bold" if one.actor else ""))
-    line.append(" ".join(said(one).split()))
-    show(out, line)
+    line.append(f"{utc(record.at)}  ", style="dim")
+    style = STYLES.get(record.event, "bold" if record.actor else "")
+    line.append(f"{record.event:<9} ", style=style)
+    line.append(" ".join(record_text(record).split()))
+    show(line)
 
 
-def said(one: Happening) -> str:
-    """The text of a record, without its time and its event."""
-    if one.actor is not None:
-        return f"{one.kind + ' ' if one.kind else ''}by {one.actor}: {one.reason or ''}"
-    if one.event == "rejected":
-        return f"{one.key} attempt {one.attempt}: {rejected(one.reason, one.error)}"
-    parts = [f"{one.kind or '?'} job {one.job_id}"]
-    if one.attempt and one.event in ("failed", "lost", "returned", "done"):
-        parts.append(f"attempt {one.attempt}")
-    if one.seconds is not None:
-        parts.append(format_duration(round(one.seconds, 2 if one.seconds < 10 else 0)))
-    if one.event == "dead" and one.reason:
-        parts.append(f"{one.reason}, dead letter {one.dead_id}")
-    text = ", ".join(parts)
-    first = (one.error or "").partition("\n")[0]
-    return f"{text}: {first}" if first else text if one.event == "dead" else f"{text}  {one.key or ''}"
+def record_text(record: Happening) -> str:
+    """Return the text of a record, without its time and its event."""
+    if record.actor is not None:
+        kind = f"{record.kind} " if record.kind else ""
+        return f"{kind}by {record.actor}: {record.reason or ''}"
+    if record.event == "rejected":
+        reason = rejection_text(record.reason, record.error)
+        return f"{record.key} attempt {record.attempt}: {reason}"
+    parts = [f"{record.kind or '?'} job {record.job_id}"]
+    if record.attempt and record.event in ("failed", "lost", "returned", "done"):
+        parts.append(f"attempt {record.attempt}")
+    if record.seconds is not None:
+        parts.append(format_duration(round(record.seconds, 2 if record.seconds < 10 else 0)))
+    if record.event == "dead" and record.reason:
+        parts.append(f"{record.reason}, dead letter {record.dead_id}")
+    text, error = ", ".join(parts), first_line(record.error)
+    if error:
+        return f"{text}: {error}"
+    return text if record.event == "dead" else f"{text}  {record.key or ''}"

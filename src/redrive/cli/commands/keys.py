@@ -1,9 +1,8 @@
-"""`redrive keys`: idempotency keys."""
+"""`redrive keys`: list, show and release idempotency records."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -12,33 +11,44 @@ from rich.console import Group
 from rich.text import Text
 
 from ...ops.keys import HeldKey, KeyReport
-from ...ops.render import document
-from ..choices import RECORD, state_option
-from ..command import Commands
-from ..options import NOT_DONE, Actor, AsJson, Because, Where, operator
-from ..render.details import showing
-from ..render.moments import ago, both
-from ..render.output import complain, console, heading, pairs, print_json, show
-from ..render.suggestions import spelled
-from ..render.table import Column, fitted
+from ...ops.render import ago, both
+from ..command import CommandGroup
+from ..errors import NOT_DONE, fail
+from ..options import (
+    KEY_STATES,
+    Because,
+    ReadOptions,
+    WriteOptions,
+    flag,
+    limit_option,
+    open_operator,
+    option,
+    state_option,
+)
+from ..render import Column, FieldValue, fields, heading, print_result, print_rows, showing
+from ..suggestions import expand_commands
 
-app = Commands(help="List and release idempotency records.")
+app = CommandGroup(help="List and release idempotency records.")
 
-Name = Annotated[str, typer.Argument(metavar="KEY", help="Idempotency key, as domain:user:entity:operation:version")]
+Key = Annotated[
+    str,
+    typer.Argument(metavar="KEY", help="Idempotency key, as domain:user:entity:operation:version"),
+]
+NO_KEYS = "No idempotency records. Job keys are listed by `redrive jobs list`."
 
 
 @app.command("list")
 def list_(
-    domain: Annotated[str | None, typer.Option("--domain", metavar="NAME", help="Only this domain", show_default=False)] = None,
-    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Only this user", show_default=False)] = None,
+    *,
+    domain: Annotated[str | None, option("--domain", "NAME", "Only this domain")] = None,
+    user: Annotated[str | None, option("--user", "NAME", "Only this user")] = None,
     status: Annotated[
         Literal["processing", "completed", "failed"] | None,
-        state_option("--status", RECORD, "Only this status"),
+        state_option("--status", KEY_STATES, "Only this status"),
     ] = None,
-    abandoned: Annotated[bool, typer.Option("--abandoned", help="Only records whose holder crashed")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of records")] = 50,
-    where: Where = None,
-    as_json: AsJson = False,
+    abandoned: Annotated[bool, flag("--abandoned", "Only records whose holder crashed")] = False,
+    limit: Annotated[int, limit_option("records")] = 50,
+    options: ReadOptions,
 ) -> None:
     """List idempotency records.
 
@@ -55,45 +65,38 @@ def list_(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
-        found = ops.keys.find(domain=domain, user=user, status=status, abandoned=abandoned, limit=limit)
-        if as_json:
-            print_json(document(found))
-            return
-        out = console()
-        if found:
-            show(out, _keys(found, ops.now(), out.width, full=len(found) == limit))
-        else:
-            narrowed = abandoned or any(each is not None for each in (domain, user, status))
-            none = "No idempotency records. Job keys are listed by `redrive jobs list`."
-            show(out, Text("No idempotency record matches." if narrowed else spelled(none)))
+    with open_operator(options) as ops:
+        keys = ops.keys.find(
+            domain=domain, user=user, status=status, abandoned=abandoned, limit=limit
+        )
+        hint = expand_commands("`redrive keys show KEY` shows one of them.")
+        note = showing(limit) if len(keys) == limit else hint
+        is_filtered = abandoned or domain is not None or user is not None or status is not None
+        empty = "No idempotency record matches." if is_filtered else expand_commands(NO_KEYS)
+        now = ops.now()
+    print_rows(keys, options.as_json, _columns(now), empty=empty, below=[note])
 
 
-def _keys(found: Sequence[HeldKey], now: datetime, width: int, *, full: bool) -> Group:
-    columns = [
-        Column("key", least=24),
-        Column("status"),
-        Column("updated"),
-        Column("expires", leave=1),
-        Column("holder", least=10, cut=True, leave=2),
+def _columns(now: datetime) -> list[Column[HeldKey]]:
+    return [
+        Column("key", lambda key: key.key, min_width=24),
+        Column("status", _status),
+        Column("updated", lambda key: ago(key.updated_at, now)),
+        Column("expires", lambda key: ago(key.expires_at, now), drop_order=1),
+        Column("holder", _holder, min_width=10, truncate=True, drop_order=2),
     ]
-    rows: list[dict[str, str | Text]] = [
-        {
-            "key": key.key,
-            "status": Text("abandoned", style="red") if key.abandoned else key.status,
-            "updated": ago(key.updated_at, now),
-            "expires": ago(key.expires_at, now),
-            "holder": (key.holder or "–") if key.status == "processing" else "–",
-        }
-        for key in found
-    ]
-    made = fitted(columns, rows, width)
-    hint = showing(len(found)) if full else spelled("`redrive keys show KEY` shows one of them.")
-    return Group(made, "", Text(hint, style="dim"))
+
+
+def _status(key: HeldKey) -> str | Text:
+    return Text("abandoned", style="red") if key.abandoned else key.status
+
+
+def _holder(key: HeldKey) -> str | None:
+    return (key.holder or None) if key.status == "processing" else None
 
 
 @app.command("show")
-def show_(key: Name, where: Where = None, as_json: AsJson = False) -> None:
+def show_(*, key: Key, options: ReadOptions) -> None:
     """Show one idempotency record.
 
     Shows its state, its holder, and the stored response or error. Secrets are hidden.
@@ -107,45 +110,47 @@ def show_(key: Name, where: Where = None, as_json: AsJson = False) -> None:
         2: invalid option, or not a valid key
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
+    with open_operator(options) as ops:
         report = ops.keys.get(key)
-        if report is None:
-            complain(f"{key}: no idempotency record; the key is free")
-            raise typer.Exit(NOT_DONE)
-        if as_json:
-            print_json(document(report))
-            return
-        show(console(), _report(report))
+    if report is None:
+        fail(NOT_DONE, f"{key}: no idempotency record; the key is free")
+    print_result(report, options.as_json, _report)
 
 
 def _report(report: KeyReport) -> Group:
-    key, now = report.key, report.now
-    made = pairs()
-    made.add_row("status", f"{key.status}, abandoned (the next caller takes over)" if key.abandoned else key.status)
-    made.add_row("started", both(key.created_at, now))
-    made.add_row("updated", both(key.updated_at, now))
-    if key.status == "processing":
-        made.add_row("holder", key.holder or "–")
-        made.add_row("lease until", both(key.lease_until, now))
-    made.add_row("expires", both(key.expires_at, now))
-    if report.response_bytes is not None:
-        said = report.response if isinstance(report.response, str) else json.dumps(report.response, indent=2, ensure_ascii=False)
-        made.add_row("response", said)
-    if report.error is not None:
-        made.add_row("error", ": ".join(str(report.error[name]) for name in ("type", "message") if report.error.get(name)))
-    if report.request_hash is not None:
-        made.add_row("request", report.request_hash[:16] + "…")
-    return Group(heading(key.key), made)
+    key, now, error = report.key, report.now, report.error or {}
+    is_held = key.status == "processing"
+    abandoned = ", abandoned (the next caller takes over)" if key.abandoned else ""
+    has_response = report.response_bytes is not None
+    messages = [str(error[name]) for name in ("type", "message") if error.get(name)]
+    values: dict[str, FieldValue] = {
+        "status": f"{key.status}{abandoned}",
+        "started": both(key.created_at, now),
+        "updated": both(key.updated_at, now),
+        "holder": (key.holder or "–") if is_held else None,
+        "lease until": both(key.lease_until, now) if is_held else None,
+        "expires": both(key.expires_at, now),
+        "response": _response(report.response) if has_response else None,
+        "error": None if report.error is None else ": ".join(messages),
+        "request": None if report.request_hash is None else f"{report.request_hash[:16]}…",
+    }
+    return Group(heading(key.key), fields(values))
+
+
+def _response(response: object) -> str:
+    is_text = isinstance(response, str)
+    return str(response) if is_text else json.dumps(response, indent=2, ensure_ascii=False)
 
 
 @app.command()
 def release(
-    key: Name,
+    *,
+    key: Key,
     because: Because,
-    force: Annotated[bool, typer.Option("--force", help="Also while the operation is running, which may run it twice")] = False,
-    actor: Actor = None,
-    where: Where = None,
-    as_json: AsJson = False,
+    force: Annotated[
+        bool, flag("--force", "Also while the operation is running, which may run it twice")
+    ] = False,
+    options: WriteOptions,
 ) -> None:
     """Delete one idempotency record.
 
@@ -161,9 +166,7 @@ def release(
         2: invalid option, not a valid key, or no reason
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, actor) as ops:
+    with open_operator(options) as ops:
         released = ops.keys.release(key, because=because, force=force)
-        if as_json:
-            print_json(document(released))
-        else:
-            show(console(), Text(f"Released: {released.key} (was {'abandoned' if released.abandoned else released.status})"))
+    state = "abandoned" if released.abandoned else released.status
+    print_result(released, options.as_json, lambda key: f"Released: {key.key} (was {state})")

@@ -1,34 +1,57 @@
-"""`redrive ledger`: the tables, and how the ledger stands."""
+"""`redrive ledger` and `redrive erase`: tables, counts and leases, and the data of one user."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Annotated
 
 import typer
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from ...core.text import pluralise
-from ...errors import LedgerError
 from ...ops.ledger import STATES, Kind, Seen, Status
-from ...ops.ledger import migrate as brought_up
-from ...ops.render import document
-from ...ops.user_code import Unreadable
-from ..command import Commands
-from ..options import NO_LEDGER, Actor, AsJson, Because, Named, Where, operator, where_of
-from ..render.details import state_name
-from ..render.moments import ago, utc
-from ..render.output import BAD_INPUT, complain, complain_of, console, heading, pairs, print_json, show
-from ..render.table import Column, fitted, natural
+from ...ops.ledger import migrate as migrate_ledger
+from ...ops.render import ago, document, utc
+from ...ops.user_data import Erasure
+from ..apply.confirm import Confirmation
+from ..command import CommandGroup
+from ..errors import NOT_DONE, exit_on_error
+from ..options import (
+    AppArgument,
+    Because,
+    ReadOptions,
+    WriteOptions,
+    choose_target,
+    open_operator,
+    option,
+)
+from ..render import (
+    Column,
+    console,
+    count_or_dash,
+    dim,
+    fields,
+    print_json,
+    print_result,
+    responsive_table,
+    section,
+    show,
+    state_name,
+)
+from ..render.table import natural_width
 
-app = Commands(help="Migrate and inspect the ledger.")
+app = CommandGroup(help="Migrate and inspect the ledger.")
+
+MAX_WORKERS = 20
+MAX_BUSY_JOBS = 5
+MIN_NAME_COLUMNS = 20
+"""Width of a job type below which the states are printed in words instead of columns."""
 
 
 @app.command()
-def migrate(app: Named = None, where: Where = None, as_json: AsJson = False) -> None:
+def migrate(*, app: AppArgument = None, options: ReadOptions) -> None:
     """Create or upgrade the ledger's tables.
 
     Safe to repeat, and safe on several machines at the same time.
@@ -42,26 +65,22 @@ def migrate(app: Named = None, where: Where = None, as_json: AsJson = False) -> 
         2: invalid option
         3: ledger not reachable, newer than this version, or of another program
     """
-    try:
-        migrated = brought_up(where_of(app, where))
-    except LedgerError as problem:
-        complain_of(problem)
-        raise typer.Exit(NO_LEDGER) from None
-    except Unreadable as wrong:
-        complain(str(wrong))
-        raise typer.Exit(BAD_INPUT) from None
-    if as_json:
+    target = choose_target(app, options.target)
+    with exit_on_error():
+        migrated = migrate_ledger(target)
+    before, after = migrated.before, migrated.after
+    if options.as_json:
         print_json(document(migrated) | {"changed": migrated.changed})
     elif not migrated.changed:
-        show(console(), Text(f"Nothing to do: {migrated.url} has revision {migrated.after} already."))
-    elif migrated.before is None:
-        show(console(), Text(f"Made the ledger {migrated.url}, revision {migrated.after}."))
+        show(f"Nothing to do: {migrated.url} has revision {after} already.")
+    elif before is None:
+        show(f"Made the ledger {migrated.url}, revision {after}.")
     else:
-        show(console(), Text(f"Brought {migrated.url} from revision {migrated.before} to {migrated.after}."))
+        show(f"Brought {migrated.url} from revision {before} to {after}.")
 
 
 @app.command()
-def status(app: Named = None, where: Where = None, as_json: AsJson = False) -> None:
+def status(*, app: AppArgument = None, options: ReadOptions) -> None:
     """Show schema, job counts and workers.
 
     For each job type: jobs by state, and how long the oldest is due.
@@ -75,90 +94,87 @@ def status(app: Named = None, where: Where = None, as_json: AsJson = False) -> N
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where_of(app, where)) as ops:
-        found = ops.status()
-    if as_json:
-        print_json(document(found))
-        return
-    out = console()
-    show(out, _status(found, out.width))
+    target = choose_target(app, options.target)
+    with open_operator(ReadOptions(target)) as ops:
+        report = ops.status()
+    print_result(report, options.as_json, lambda report: _status(report, console().width))
 
 
-def _status(found: Status, width: int) -> Group:
-    shown: list[RenderableType] = [Text(f"{found.url}, revision {found.schema}", style="dim")]
-    if not found.kinds:
-        return Group(*shown, Text("No jobs."), *_workers(found.workers, found.now, width))
-    shown += [Text(found.sentence), "", heading("Jobs by type"), _in(_kinds(found.kinds, found.now, width - 2))]
-    if found.parked:
-        shown += ["", heading("Paused after an outage")]
-        shown += [Text(f"  {kind}: {why}", style="yellow") for kind, why in found.parked.items()]
-    return Group(*shown, *_workers(found.workers, found.now, width))
+def _status(report: Status, width: int) -> Group:
+    parts: list[RenderableType] = [dim(f"{report.url}, revision {report.schema}")]
+    if report.kinds:
+        kinds = _kinds(report.kinds, report.now, width - 2)
+        parts += [Text(report.sentence), *section("Jobs by type", kinds)]
+        paused = [Text(f"{kind}: {reason}", "yellow") for kind, reason in report.parked.items()]
+        parts += section("Paused after an outage", Group(*paused)) if paused else []
+    else:
+        parts.append("No jobs.")
+    return Group(*parts, *_workers(report.workers, report.now, width - 2))
 
 
-def _kinds(kinds: Sequence[Kind], now: datetime, width: int) -> Table:
-    used = [state for state in STATES if any(kind.states[state] for kind in kinds)]
-    columns = [
-        Column("job type", least=20),
-        Column("submitted", number=True),
-        *(Column(state_name(state), number=True) for state in used),
-        Column("oldest due"),
-    ]
-    rows = [
-        {
-            "job type": kind.name,
-            "submitted": f"{kind.submitted:,}",
-            "oldest due": _oldest(kind, now),
-            **{state_name(state): f"{kind.states[state]:,}" if kind.states[state] else "–" for state in used},
-        }
-        for kind in kinds
-    ]
-    if natural([Column("x" * 20), *columns[1:]], [{"x" * 20: "", **row} for row in rows]) <= width:
-        return fitted(columns, rows, width)
-    made = pairs()  # too many states for one line
+def _kinds(kinds: Sequence[Kind], now: datetime, width: int) -> RenderableType:
+    """Return jobs by type and state: as a table, or in words if there are too many states."""
+    states = [state for state in STATES if any(kind.states[state] for kind in kinds)]
+    columns = _kind_columns(states, now)
+    narrow: Column[Kind] = Column("x" * MIN_NAME_COLUMNS, lambda _kind: "")
+    if natural_width([narrow, *columns[1:]], kinds) <= width:
+        return responsive_table(columns, kinds, width)
+    table = fields({})
     for kind in kinds:
-        counted = [f"{kind.states[state]:,} {state_name(state)}" for state in used if kind.states[state]]
-        waits = [] if kind.oldest_due is None and kind.next_due is None else [_oldest(kind, now, "oldest due ")]
-        made.add_row(Text(kind.name, overflow="fold"), ", ".join([*counted, *waits]))
-    made.columns[0].max_width, made.columns[0].no_wrap = max(16, width * 2 // 5), False
-    return made
+        counts = [
+            f"{kind.states[state]:,} {state_name(state)}" for state in states if kind.states[state]
+        ]
+        is_due = kind.oldest_due is not None or kind.next_due is not None
+        due = [_oldest_due(kind, now, "oldest due ")] if is_due else []
+        table.add_row(Text(kind.name, overflow="fold"), ", ".join([*counts, *due]))
+    table.columns[0].max_width, table.columns[0].no_wrap = max(16, width * 2 // 5), False
+    return table
 
 
-def _oldest(kind: Kind, now: datetime, name: str = "") -> str:
+def _kind_columns(states: Sequence[str], now: datetime) -> list[Column[Kind]]:
+    def count_of(state: str) -> Column[Kind]:
+        return Column(
+            state_name(state), lambda kind: count_or_dash(kind.states[state]), is_number=True
+        )
+
+    return [
+        Column("job type", lambda kind: kind.name, min_width=MIN_NAME_COLUMNS),
+        Column("submitted", lambda kind: f"{kind.submitted:,}", is_number=True),
+        *map(count_of, states),
+        Column("oldest due", lambda kind: _oldest_due(kind, now)),
+    ]
+
+
+def _oldest_due(kind: Kind, now: datetime, label: str = "") -> str:
     if kind.oldest_due is None and kind.next_due is not None:
         return f"next {ago(kind.next_due, now)}"
-    return name + ago(kind.oldest_due, now)
+    return label + ago(kind.oldest_due, now)
 
 
 def _workers(workers: Sequence[Seen], now: datetime, width: int) -> list[RenderableType]:
     if not workers:
-        return ["", Text("No workers.", style="dim")]
-    rows = [
-        {
-            "worker": worker.name,
-            "host": worker.host or "–",
-            "pid": str(worker.pid or "–"),
-            "last heartbeat": ago(worker.seen_at, now) + (", stopped" if worker.ended_at is not None else ""),
-            "UTC": utc(worker.seen_at),
-        }
-        for worker in workers[:20]
-    ]
-    columns = [
-        Column("worker", least=16),
-        Column("host", least=8, leave=1),
-        Column("pid", number=True, leave=2),
-        Column("last heartbeat"),
-        Column("UTC", leave=3),
-    ]
-    more = [Text(f"  and {len(workers) - 20:,} more", style="dim")] if len(workers) > 20 else []
-    return ["", heading("Workers, latest heartbeat first"), _in(fitted(columns, rows, width - 2)), *more]
+        return ["", dim("No workers.")]
+    table = responsive_table(_worker_columns(now), workers[:MAX_WORKERS], width)
+    hidden = len(workers) - MAX_WORKERS
+    more = [dim(f"  and {hidden:,} more")] if hidden > 0 else []
+    return [*section("Workers, latest heartbeat first", table), *more]
 
 
-def _in(body: RenderableType) -> Padding:
-    return Padding(body, (0, 0, 0, 2), expand=False)
+def _worker_columns(now: datetime) -> list[Column[Seen]]:
+    def heartbeat(worker: Seen) -> str:
+        return ago(worker.seen_at, now) + (", stopped" if worker.ended_at is not None else "")
+
+    return [
+        Column("worker", lambda worker: worker.name, min_width=16),
+        Column("host", lambda worker: worker.host or None, min_width=8, drop_order=1),
+        Column("pid", lambda worker: str(worker.pid or "–"), is_number=True, drop_order=2),
+        Column("last heartbeat", heartbeat),
+        Column("UTC", lambda worker: utc(worker.seen_at), drop_order=3),
+    ]
 
 
 @app.command()
-def reap(where: Where = None, as_json: AsJson = False) -> None:
+def reap(*, options: ReadOptions) -> None:
     """Recover expired leases.
 
     Any worker does the same. Lost attempts are recorded. Their jobs are queued again, or are dead
@@ -172,19 +188,14 @@ def reap(where: Where = None, as_json: AsJson = False) -> None:
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
+    with open_operator(options) as ops:
         jobs = ops.health.reap()
-    if as_json:
-        print_json({"jobs": jobs})
-    else:
-        show(
-            console(),
-            Text(f"Recovered {pluralise(len(jobs), 'lease')}." if jobs else "No expired leases."),
-        )
+    text = f"Recovered {pluralise(len(jobs), 'lease')}." if jobs else "No expired leases."
+    print_result({"jobs": jobs}, options.as_json, lambda _jobs: text)
 
 
 @app.command()
-def recount(because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
+def recount(*, because: Because, options: WriteOptions) -> None:
     """Correct the counts from the rows.
 
     For use after rows were changed or removed by hand. Counts and rows are written together, so
@@ -198,13 +209,79 @@ def recount(because: Because, actor: Actor = None, where: Where = None, as_json:
         2: invalid option, or no reason
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, actor) as ops:
+    with open_operator(options) as ops:
         added = ops.health.recount(because=because)
-    if as_json:
+    if options.as_json:
         print_json({"added": added})
     elif not added:
-        show(console(), Text("No change: the counts match the rows."))
+        show("No change: the counts match the rows.")
     else:
-        for kind, change in added.items():
-            said = ", ".join(f"{name} {many:+,}" for name, many in change.items())
-            show(console(), Text(f"{kind}: {said}"))
+        for kind, changes in added.items():
+            counts = ", ".join(f"{name} {count:+,}" for name, count in changes.items())
+            show(f"{kind}: {counts}")
+
+
+def erase(
+    *,
+    user: Annotated[str, option("--user", "NAME", "Name of the user")],
+    because: Because,
+    confirmation: Confirmation,
+    options: WriteOptions,
+) -> None:
+    """Erase the data of one user.
+
+    Erases payloads, results, errors and headers of ended jobs, dead letters, events and idempotency
+    records. They are selected by the user's name in the key (domain:USER:...) or by the correlation
+    ID `user_id`. Pending dead letters are discarded. A pseudonym replaces the name in partitions,
+    errors, reasons, sweeps and the audit log.
+
+    Queued and running jobs stay and are listed, so repeat the command later. Places that are not
+    covered, such as backups, are printed. The command needs confirmation: type the number of rows
+    at the prompt, or pass --yes --max N. The audit log records the erasure without the name.
+
+    Examples:
+        redrive erase --user ann --dry-run --because "request 17"
+        redrive erase --user ann --yes --max 500 --because "request 17"
+
+    Exit codes:
+        0: no data of the user is left
+        1: some data is left, or not confirmed
+        2: invalid option, or no reason
+        3: ledger not reachable, or its schema is from another version
+    """
+    with open_operator(options) as ops:
+        plan = ops.user_data.plan_erasure(user)
+        not_covered = plan.stays
+        if not options.as_json:
+            _show_erasure(plan)
+        is_erased = bool(plan.count) and not confirmation.dry_run
+        if is_erased:
+            confirmation.require(plan)
+            not_covered = ops.user_data.erase(plan, because=because)
+    if options.as_json:
+        summary = {name: value for name, value in document(plan).items() if name != "found"}
+        print_json({"plan": summary, "erased": is_erased, "stays": list(not_covered)})
+    elif is_erased:
+        show(f"Erased: {pluralise(plan.count, 'row')}")
+        show("Not covered: " + "; ".join(not_covered))
+    raise typer.Exit(NOT_DONE if plan.busy or plan.held else 0)
+
+
+def _show_erasure(plan: Erasure) -> None:
+    counts = {
+        "job": plan.jobs,
+        "dead letter": plan.letters,
+        "event": plan.events,
+        "idempotency record": plan.keys,
+        "mention": plan.mentions,
+    }
+    rows = ", ".join(pluralise(count, name) for name, count in counts.items() if count)
+    show(f"To erase: {rows}" if rows else "Nothing to erase.")
+    if plan.busy:
+        more = " …" if len(plan.busy) > MAX_BUSY_JOBS else ""
+        jobs = ", ".join(map(str, plan.busy[:MAX_BUSY_JOBS])) + more
+        repeat = "Repeat the command after they have ended."
+        show(f"Kept: queued or running jobs {jobs}. {repeat}", style="yellow")
+    if plan.held:
+        records = pluralise(plan.held, "idempotency record")
+        show(f"Kept: {records} of running operations.", style="yellow")

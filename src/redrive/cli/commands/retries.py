@@ -1,39 +1,146 @@
-"""`redrive layers`: what a stack of retrying layers can do in the worst case."""
+"""`redrive classify` and `redrive layers`: which errors are retried, and how often at most."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from ...core.text import format_duration, pluralise
-from ...ops.retry_stacks import Advice, LayersReport, Stack, Unreadable, WorstCaseError, WorstCaseLayer, of_app
+from ...ops.classify import Classified, classified, of_traceback
+from ...ops.native_policy import NativeReport
+from ...ops.native_policy import native as read_native
+from ...ops.render import document
+from ...ops.retry_stacks import (
+    Advice,
+    LayersReport,
+    Stack,
+    WorstCaseError,
+    WorstCaseLayer,
+    of_app,
+)
 from ...ops.retry_stacks import layers as read_layers
-from ..native import native
-from ..options import option
-from ..render.output import BAD_INPUT, bullets, complain, console, heading, pairs, print_json, show, table
-from ..render.timeline import timeline
+from ...ops.user_code import Unreadable
+from ..errors import BAD_INPUT, exit_on_error, fail
+from ..options import AsJson, argument, option
+from ..render import (
+    DASH,
+    bullets,
+    console,
+    detail_view,
+    dim,
+    fields,
+    heading,
+    indent,
+    plain_table,
+    print_json,
+    section,
+    show,
+)
+from ..render.charts import timeline
 
-MULTIPLIED = 1
-WIDEST = 120
-"""Columns of a timeline, also where the output is not cut."""
-UNDECLARED = "Retries of clients that a function calls are not included. To see those of a client, pass it: module:client."
-NARROW = 76
-"""Below so many columns, the table of the layers leaves out what the advice says anyway."""
+NOT_RETRIED = 1
+MULTIPLIES_ATTEMPTS = 1
+MAX_TIMELINE_COLUMNS = 120
+"""Width of a timeline if the output has no limit."""
+MIN_FULL_COLUMNS = 76
+"""Width below which the tables leave out what the findings say."""
+MAX_PRINTED_WAITS = 8
+VERDICT_STYLES = {"transient": "bold green", "permanent": "bold red", "unknown": "bold yellow"}
+
+
+def classify(
+    *,
+    error: Annotated[
+        str,
+        typer.Argument(
+            metavar="ERROR",
+            help="Exception such as httpx.ReadTimeout, HTTP status, gRPC status, printed error, "
+            "or file with a traceback (-: standard input)",
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Explain whether an error is retried.
+
+    Prints the verdict (transient, permanent or unknown), the rule that decided, the default
+    behaviour of calls and jobs, and how to change it. An unknown error is not retried in a call,
+    but is retried in a job. Only the module of the exception is imported. No other code of yours
+    runs.
+
+    Also takes errors as the CLI prints them, and the output of `redrive dead show ID` or
+    `redrive jobs show ID` on standard input.
+
+    Examples:
+        redrive classify httpx.ReadTimeout
+        redrive classify requests.exceptions.ConnectionError
+        redrive classify 503
+        redrive classify UNAVAILABLE
+        redrive classify "TimeoutError: no answer from the warehouse"
+        redrive classify traceback.txt
+
+    Exit codes:
+        0: retried by default
+        1: not retried by default in a call (permanent or unknown)
+        2: invalid option, unknown exception, or no exception in the traceback
+    """
+    with exit_on_error():
+        verdict = _classify(error)
+    if as_json:
+        print_json(document(verdict) | {"retried": verdict.retried})
+    else:
+        show(_verdict(verdict))
+    raise typer.Exit(0 if verdict.retried else NOT_RETRIED)
+
+
+def _classify(error: str) -> Classified:
+    if error == "-":
+        return of_traceback(sys.stdin.read())
+    file = Path(error)
+    if not file.is_file():
+        return classified(error)
+    try:
+        return of_traceback(file.read_text(encoding="utf-8", errors="replace"))
+    except OSError as problem:
+        raise Unreadable(f"{error}: cannot be read ({problem.strerror})") from problem
+
+
+def _verdict(verdict: Classified) -> Group:
+    depends = verdict.depends and verdict.verdict == "unknown"
+    word = "depends on the error" if depends else verdict.verdict
+    detail = f" ({verdict.kind})" if verdict.kind != verdict.verdict else ""
+    has_family = verdict.family not in (None, "HTTP status")
+    family = f" (family {verdict.family})" if has_family else ""
+    rule = f"{verdict.rule}{family}" if verdict.rule else "none: no rule knows this error"
+    return detail_view(
+        verdict.subject,
+        {
+            "verdict": Text(word, style=VERDICT_STYLES[verdict.verdict]) + Text(detail),
+            "rule": rule,
+            "notes": list(verdict.notes),
+            "in a call": verdict.calls,
+            "in a job": verdict.jobs,
+            "change": list(verdict.change),
+        },
+    )
 
 
 def layers(
+    *,
     source: Annotated[
         str | None,
-        typer.Argument(metavar="SOURCE", help="TOML file with [[layer]] tables, module:object or module:app", show_default=False),
+        argument("SOURCE", "TOML file with [[layer]] tables, module:object or module:app"),
     ] = None,
-    client: Annotated[str | None, option("--native", "CLIENT", "Client in whose terms a policy is shown")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Output as one JSON document")] = False,
+    client: Annotated[
+        str | None, option("--native", "CLIENT", "Client in whose terms a policy is shown")
+    ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the worst case of nested retries.
 
@@ -57,145 +164,202 @@ def layers(
         2: invalid option, or the source cannot be read
     """
     if client is not None:
-        native(client, source, as_json=as_json)
+        _native(client, source, as_json)
         return
     if source is None:
-        complain("SOURCE: missing; pass a TOML file with [[layer]] tables, or module:object")
-        raise typer.Exit(BAD_INPUT)
-    try:
-        kinds = of_app(source)
-        if kinds is not None:
-            _kinds(source, kinds, as_json)
+        fail(BAD_INPUT, "SOURCE: missing; pass a TOML file with [[layer]] tables, or module:object")
+    with exit_on_error():
+        stacks = of_app(source)
+        if stacks is not None:
+            _show_stacks(source, stacks, as_json)
         report = read_layers(source)
-    except Unreadable as wrong:
-        complain(str(wrong))
-        raise typer.Exit(BAD_INPUT) from None
     if as_json:
         print_json({"source": source, **report.as_dict()})
     else:
-        _show(report, console())
-    raise typer.Exit(MULTIPLIED if report.multiplies else 0)
+        show(_layers_view(report, console().width))
+    raise typer.Exit(MULTIPLIES_ATTEMPTS if report.multiplies else 0)
 
 
-def _kinds(source: str, stacks: Sequence[Stack], as_json: bool) -> NoReturn:
-    """Of an app: kind by kind."""
+# --- The stacks of an app
+
+
+def _show_stacks(source: str, stacks: Sequence[Stack], as_json: bool) -> NoReturn:
+    """Print the stack of each command, handler and dataset, and end the command."""
     if as_json:
-        said = [
-            {"kind": one.kind, "durable": one.durable.as_dict(), "inside": None if one.inside is None else one.inside.as_dict()}
-            for one in stacks
-        ]
-        print_json({"source": source, "kinds": said})
+        print_json({"source": source, "kinds": [_stack_data(stack) for stack in stacks]})
     else:
-        out = console()
-        shown: list[RenderableType] = []
-        for one in stacks:
-            made = pairs()
-            made.add_row("by workers", _by_workers(one.durable.layers[0]))
-            made.add_row("in process", "one attempt, as declared by the app" if one.inside is None else _sentence(one.inside))
-            body: list[RenderableType] = [made]
-            if one.inside is not None and one.inside.advice:
-                body.append(_advice(one.inside.advice))
-            shown += [heading(one.kind), Padding(Group(*body), (0, 0, 0, 2), expand=False), ""]
-        show(out, Group(*shown, Text(UNDECLARED, style="dim")))
-    raise typer.Exit(MULTIPLIED if any(one.inside is not None and one.inside.multiplies for one in stacks) else 0)
+        parts = [part for stack in stacks for part in _stack_parts(stack)]
+        show(Group(*parts[:-1]))
+    multiplies = any(stack.inside is not None and stack.inside.multiplies for stack in stacks)
+    raise typer.Exit(MULTIPLIES_ATTEMPTS if multiplies else 0)
 
 
-def _by_workers(layer: WorstCaseLayer) -> Text:
-    waits = ", ".join(format_duration(longest) for _, longest in layer.waits[:8])
-    after = f", after {waits}{' …' if layer.max_attempts > len(layer.waits[:8]) + 1 else ''} at most" if waits else ""
-    each = "no time limit" if layer.attempt_timeout is None else f"at most {format_duration(layer.attempt_timeout)} each"
-    return Text(f"{_times(layer.max_attempts)}{after}; {each}")
+def _stack_data(stack: Stack) -> dict[str, Any]:
+    inside = None if stack.inside is None else stack.inside.as_dict()
+    return {"kind": stack.kind, "durable": stack.durable.as_dict(), "inside": inside}
 
 
-def _show(report: LayersReport, out: Console) -> None:
-    parts: list[tuple[str, RenderableType]] = [
-        ("Layers, outermost first", _layers(report.layers, out.width)),
-        ("Longest backoff, if attempts fail immediately", _waits(report.layers, out.width)),
-        ("Owner of each error", _errors(report.errors, out.width)),
+def _stack_parts(stack: Stack) -> list[RenderableType]:
+    inside = stack.inside
+    body: list[RenderableType] = [
+        fields(
+            {
+                "by workers": _worker_attempts(stack.durable.layers[0]),
+                "in process": "one attempt, no retries" if inside is None else _worst_case(inside),
+            }
+        )
+    ]
+    if inside is not None and inside.advice:
+        body.append(_findings(inside.advice))
+    return [heading(stack.kind), indent(Group(*body)), ""]
+
+
+def _worker_attempts(layer: WorstCaseLayer) -> Text:
+    waits = [format_duration(longest) for _, longest in layer.waits[:MAX_PRINTED_WAITS]]
+    more = " …" if layer.max_attempts > len(waits) + 1 else ""
+    after = f", after {', '.join(waits)}{more} at most" if waits else ""
+    limit = layer.attempt_timeout
+    each = "no time limit" if limit is None else f"at most {format_duration(limit)} each"
+    return Text(f"{pluralise(layer.max_attempts, 'attempt')}{after}; {each}")
+
+
+# --- The layers of a stack
+
+
+def _layers_view(report: LayersReport, width: int) -> Group:
+    parts: list[RenderableType] = [
+        _worst_case(report),
+        *section("Layers, outermost first", _layer_table(report.layers, width)),
+        *section(
+            "Longest backoff, if attempts fail immediately", _backoff_table(report.layers, width)
+        ),
+        *section("Owner of each error", _error_table(report.errors, width)),
     ]
     if report.advice:
-        parts.append(("Findings", _advice(report.advice)))
-    shown: list[RenderableType] = [_sentence(report)]
-    for title, body in parts:
-        shown += ["", heading(title), Padding(body, (0, 0, 0, 2), expand=False)]
-    show(out, Group(*shown))
+        parts += section("Findings", _findings(report.advice))
+    return Group(*parts)
 
 
-def _sentence(report: LayersReport) -> Text:
-    said = Text("Worst case: ")
-    said.append(_times(report.attempts), style="bold red" if report.multiplies else "bold green")
-    said.append(" in total for one call, ")
-    limit = "without a time limit" if report.seconds is None else f"in at most {format_duration(report.seconds)}"
-    said.append(limit, style="bold")
-    return said.append(
-        "." if report.attempts == report.mixed_attempts else f" ({_times(report.mixed_attempts)} if errors change)."
-    )
+def _worst_case(report: LayersReport) -> Text:
+    attempts = pluralise(report.attempts, "attempt")
+    mixed = f" ({pluralise(report.mixed_attempts, 'attempt')} if errors change)"
+    limit = "without a time limit"
+    if report.seconds is not None:
+        limit = f"in at most {format_duration(report.seconds)}"
+    text = Text("Worst case: ")
+    text.append(attempts, style="bold red" if report.multiplies else "bold green")
+    text.append(" in total for one call, ")
+    text.append(limit, style="bold")
+    return text.append("." if report.attempts == report.mixed_attempts else f"{mixed}.")
 
 
-def _times(attempts: int) -> str:
-    return pluralise(attempts, "attempt")
-
-
-def _layers(layers: Sequence[WorstCaseLayer], width: int) -> Table:
+def _layer_table(layers: Sequence[WorstCaseLayer], width: int) -> Table:
     numbers = ("attempts", "each", "limit", "total", "longest")
-    columns = ["layer", "by", "attempts", "each", "limit", "total", "longest"]
-    if width < NARROW:
+    columns = ["layer", "by", *numbers]
+    if width < MIN_FULL_COLUMNS:
         columns = [column for column in columns if column not in ("each", "limit")]
-    made = table(*columns, numbers=numbers)
+    table = plain_table(*columns, numbers=numbers)
     for layer in layers:
-        reached = str(layer.max_attempts) if layer.attempts == layer.max_attempts else f"{layer.attempts} of {layer.max_attempts}"
+        is_limited = layer.attempts != layer.max_attempts
+        reached = f"{layer.attempts} of {layer.max_attempts}" if is_limited else layer.max_attempts
         cells = {
             "layer": layer.name,
             "by": layer.by,
-            "attempts": reached,
-            "each": _limit(layer.attempt_timeout),
-            "limit": _limit(layer.limit),
+            "attempts": str(reached),
+            "each": _duration(layer.attempt_timeout),
+            "limit": _duration(layer.limit),
             "total": f"{layer.calls:,}",
-            "longest": _limit(layer.seconds),
+            "longest": _duration(layer.seconds),
         }
-        made.add_row(*(cells[column] for column in columns))
-    return made
+        table.add_row(*(cells[column] for column in columns))
+    return table
 
 
-def _limit(seconds: float | None) -> str:
-    return "–" if seconds is None else format_duration(seconds)
+def _duration(seconds: float | None) -> str:
+    return DASH if seconds is None else format_duration(seconds)
 
 
-def _waits(layers: Sequence[WorstCaseLayer], width: int) -> Table:
-    made = Table.grid(padding=(0, 2, 0, 0))
-    width = min(width, WIDEST)
-    longest = max(len(layer.name) for layer in layers)
-    named = min(longest, max(8, width // 4))
-    made.add_column(width=named, overflow="ellipsis", no_wrap=True)
-    made.add_column()
+def _backoff_table(layers: Sequence[WorstCaseLayer], width: int) -> Table:
+    width = min(width, MAX_TIMELINE_COLUMNS)
+    longest_name = max(len(layer.name) for layer in layers)
+    name_width = min(longest_name, max(8, width // 4))
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=name_width, overflow="ellipsis", no_wrap=True)
+    table.add_column()
     for layer in layers:
-        lines: list[Text] = [Text("one attempt", style="dim")]
+        lines: list[RenderableType] = [dim("one attempt")]
         if layer.max_attempts > 1:
-            more = layer.max_attempts > len(layer.waits) + 1
-            lines = timeline([longest for _, longest in layer.waits], layer.limit, max(12, width - named - 6), more=more)
-        made.add_row(layer.name, Group(*lines))
-    return made
+            waits = [longest for _, longest in layer.waits]
+            has_more = layer.max_attempts > len(waits) + 1
+            columns = max(12, width - name_width - 6)
+            lines = [*timeline(waits, layer.limit, columns, has_more=has_more)]
+        table.add_row(layer.name, Group(*lines))
+    return table
 
 
-def _errors(errors: Sequence[WorstCaseError], width: int) -> Table:
-    """Errors that fare alike share a line."""
-    alike: dict[tuple[object, ...], list[str]] = {}
+def _error_table(errors: Sequence[WorstCaseError], width: int) -> Table:
+    """Return the owner of each error. Errors with the same outcome share a line."""
+    groups: dict[tuple[str, ...], list[WorstCaseError]] = {}
     for error in errors:
-        alike.setdefault((error.owner, error.attempts, error.seconds, error.again), []).append(error.error)
-    multiplied = width >= NARROW and any(error.again for error in errors)
-    made = table("error", "owner", "total", "longest", *(["also retried by"] if multiplied else []), numbers=("total", "longest"))
-    for (owner, attempts, seconds, again), names in alike.items():
-        assert isinstance(again, tuple)
-        assert seconds is None or isinstance(seconds, float)
-        cells = [", ".join(names), str(owner or "none"), f"{attempts:,}", _limit(seconds)]
-        made.add_row(*cells, *([", ".join(again)] if multiplied else []), style="red" if again else None)
-    return made
+        outcome = (str(error.owner or "none"), f"{error.attempts:,}", _duration(error.seconds))
+        groups.setdefault((*outcome, ", ".join(error.again)), []).append(error)
+    shows_repeaters = width >= MIN_FULL_COLUMNS and any(error.again for error in errors)
+    names = [
+        "error",
+        "owner",
+        "total",
+        "longest",
+        *(["also retried by"] if shows_repeaters else []),
+    ]
+    table = plain_table(*names, numbers=("total", "longest"))
+    for (owner, total, longest, repeaters), group in groups.items():
+        cells = [", ".join(error.error for error in group), owner, total, longest]
+        cells += [repeaters] if shows_repeaters else []
+        table.add_row(*cells, style="red" if repeaters else None)
+    return table
 
 
-def _advice(advice: Sequence[Advice]) -> Table:
-    made = bullets()
-    for one in advice:
-        says = Text(f"{one.says[0].upper()}{one.says[1:]}.") if one.layer is None else Text(f"{one.says}.")
-        made.add_row(Text("✗", style="bold red") if one.multiplies else Text("•", style="yellow"), says)
-        made.add_row("", Text(f"→ {one.do}.", style="dim"))
-    return made
+def _findings(advice: Sequence[Advice]) -> Table:
+    items: list[tuple[RenderableType, RenderableType]] = []
+    for each in advice:
+        text = each.says if each.layer is not None else each.says[0].upper() + each.says[1:]
+        sign = Text("✗", style="bold red") if each.multiplies else Text("•", style="yellow")
+        items += [(sign, Text(f"{text}.")), ("", dim(f"→ {each.do}."))]
+    return bullets(items)
+
+
+# --- A policy in the terms of a client
+
+
+def _native(client: str, source: str | None, as_json: bool) -> None:
+    """Print the policy. A setting without an equivalent is not an error."""
+    with exit_on_error():
+        report = read_native(client, source)
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        show(_native_view(report))
+
+
+def _native_view(report: NativeReport) -> Group:
+    settings = plain_table("field", "policy", f"in {report.client}")
+    for field, setting in report.words:
+        value = getattr(report.policy, field)
+        text = str(value) if field == "max_attempts" else format_duration(value)
+        missing = Text("no equivalent", style="yellow")
+        settings.add_row(field, text, missing if setting is None else setting)
+    parts = section("Fields", settings)
+    if report.waits:
+        waits = plain_table("after attempt", "policy", report.client, numbers=("after attempt",))
+        for attempt, (asked, own) in enumerate(zip(report.asked, report.waits, strict=True), 1):
+            style = "" if own == asked else "yellow"
+            waits.add_row(str(attempt), _range(asked), Text(_range(own), style=style))
+        parts += section("Backoff", waits)
+    notes = [(Text("•", style="yellow"), note) for note in report.notes]
+    parts += section("Notes", bullets(notes))
+    return Group(*parts[1:])
+
+
+def _range(bounds: tuple[float, float]) -> str:
+    shortest, longest = map(format_duration, bounds)
+    return shortest if bounds[0] == bounds[1] else f"{shortest} to {longest}"

@@ -1,4 +1,4 @@
-"""`redrive schedules`: schedules of commands and datasets."""
+"""`redrive schedules`: list the schedules of commands and datasets."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from datetime import datetime
 from rich.text import Text
 
 from ...core.text import format_duration
-from ...ops.render import ago, document
+from ...ops.render import ago
 from ...ops.schedules import Schedule
-from ..command import Commands
-from ..options import AsJson, Where, operator
-from ..render.details import state_name
-from ..render.output import console, print_json, show
-from ..render.table import Column, fitted
+from ..command import CommandGroup
+from ..options import ReadOptions, open_operator
+from ..render import Column, print_rows, state_name
 
-app = Commands(help="List schedules.")
-EMPTY = "No schedules."
+app = CommandGroup(help="List schedules.")
 
 
 @app.command("list")
-def list_(where: Where = None, as_json: AsJson = False) -> None:
+def list_(*, options: ReadOptions) -> None:
     """List schedules.
 
     Shows the next run, the last run and missed runs of commands and datasets with cron=. A command
@@ -37,55 +34,48 @@ def list_(where: Where = None, as_json: AsJson = False) -> None:
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, app_first=True) as ops:
-        found, now = ops.overview.schedules(), ops.now()
-        is_manned = any(one.of == "dataset" for one in found) and ops.workers.missing() is None
-    if as_json:
-        print_json(document(found))
-        return
-    out = console()
-    columns = [
-        Column("name", least=14),
-        Column("schedule", leave=1),
-        Column("next"),
-        Column("last"),
-        Column("last state"),
-        Column("missed", number=True),
-        Column("id", number=True, leave=2),
-    ]
-    rows: list[dict[str, str | Text]] = [
-        {
-            "name": one.kind,
-            "schedule": one.line or "–",
-            "next": _next(one, now, is_manned),
-            "last": ago(one.last_at, now),
-            "last state": _state(one),
-            "missed": Text(str(one.missed), style="yellow") if one.missed else "–",
-            "id": _run(one),
-        }
-        for one in found
-    ]
-    show(out, fitted(columns, rows, out.width) if rows else Text(EMPTY))
+    with open_operator(options, app_first=True) as ops:
+        schedules, now = ops.overview.schedules(), ops.now()
+        has_datasets = any(schedule.of == "dataset" for schedule in schedules)
+        has_worker = has_datasets and ops.workers.missing() is None
+    print_rows(schedules, options.as_json, _columns(now, has_worker), empty="No schedules.")
 
 
-def _next(one: Schedule, now: datetime, is_manned: bool) -> Text:
-    if one.late_since is not None:
-        return Text(f"late, {format_duration(round((now - one.late_since).total_seconds()))}", style="bold red")
-    if one.next_at is None:
+def _columns(now: datetime, has_worker: bool) -> list[Column[Schedule]]:
+    return [
+        Column("name", lambda schedule: schedule.kind, min_width=14),
+        Column("schedule", lambda schedule: schedule.line or None, drop_order=1),
+        Column("next", lambda schedule: _next(schedule, now, has_worker)),
+        Column("last", lambda schedule: ago(schedule.last_at, now)),
+        Column("last state", _state),
+        Column("missed", _missed_runs, is_number=True),
+        Column("id", _run, is_number=True, drop_order=2),
+    ]
+
+
+def _next(schedule: Schedule, now: datetime, has_worker: bool) -> Text:
+    if schedule.late_since is not None:
+        late = round((now - schedule.late_since).total_seconds())
+        return Text(f"late, {format_duration(late)}", style="bold red")
+    if schedule.next_at is None:
         return Text("no worker online", style="yellow")
-    if one.of == "dataset" and not is_manned:
-        return Text(f"{ago(one.next_at, now)}, no worker online", style="yellow")
-    return Text(ago(one.next_at, now))
+    if schedule.of == "dataset" and not has_worker:
+        return Text(f"{ago(schedule.next_at, now)}, no worker online", style="yellow")
+    return Text(ago(schedule.next_at, now))
 
 
-def _state(one: Schedule) -> Text:
-    has_failures = one.of == "dataset" and one.error is not None
-    is_bad = has_failures or one.last_state in ("dlq", "blocked", "halted")
-    state = state_name(one.last_state or "–") + (", with failures" if has_failures else "")
+def _state(schedule: Schedule) -> Text:
+    has_failures = schedule.of == "dataset" and schedule.error is not None
+    is_bad = has_failures or schedule.last_state in ("dlq", "blocked", "halted")
+    state = state_name(schedule.last_state or "–") + (", with failures" if has_failures else "")
     return Text(state, style="red" if is_bad else "")
 
 
-def _run(one: Schedule) -> str:
-    if one.of == "dataset":
-        return "–" if one.last_sweep is None else f"sweep {one.last_sweep}"
-    return "–" if one.last_job is None else f"job {one.last_job}"
+def _missed_runs(schedule: Schedule) -> Text | None:
+    return Text(str(schedule.missed), style="yellow") if schedule.missed else None
+
+
+def _run(schedule: Schedule) -> str | None:
+    if schedule.of == "dataset":
+        return None if schedule.last_sweep is None else f"sweep {schedule.last_sweep}"
+    return None if schedule.last_job is None else f"job {schedule.last_job}"

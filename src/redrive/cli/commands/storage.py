@@ -1,4 +1,4 @@
-"""`redrive storage`: files of the configured stores."""
+"""`redrive storage`: list, read, write, copy and check files of the configured stores."""
 
 from __future__ import annotations
 
@@ -12,57 +12,60 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import typer
-from rich.console import Group
-from rich.padding import Padding
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...core.text import pluralise
 from ...errors import AlreadyExists, PathInvalid, StorageError, Unavailable
 from ...ops import storage as ops
-from ...ops.render import document
-from ...ops.target.imported import Unreadable
-from ..command import Commands
-from ..options import INTERRUPTED, NOT_DONE, AsJson, option
-from ..render.moments import ago, utc
-from ..render.output import BAD_INPUT, complain, console, print_json, show
-from ..render.progress import bar
-from ..render.table import Column, fitted
+from ...ops.render import ago, utc
+from ...ops.user_code import Unreadable
+from ..command import CommandGroup
+from ..errors import BAD_INPUT, INTERRUPTED, NOT_DONE, complain, fail
+from ..options import AsJson, argument, flag, option
+from ..render import Column, dim, indent, print_json, print_rows, print_table, show
+from ..render.progress import byte_progress
 
-app = Commands(help="List, read, write and copy stored files.")
+app = CommandGroup(help="List, read, write and copy stored files.")
 
-NOT_REACHED = 3
-SOURCES = f"TOML file or module:app (default: ${ops.VARIABLE}, {ops.DEFAULT})"
-Config = Annotated[str | None, option("--config", "FILE", SOURCES)]
+BACKEND_UNREACHABLE = 3
+COPY_BYTES = 1024 * 1024
+Config = Annotated[
+    str | None,
+    option(
+        "--config", "FILE", f"TOML file or module:app (default: ${ops.VARIABLE}, {ops.DEFAULT})"
+    ),
+]
+Folder = Annotated[str | None, argument("STORE[:FOLDER]", "Store or folder (default: all stores)")]
 FilePath = Annotated[str, typer.Argument(metavar="STORE:PATH", help="File in a store")]
+TargetPath = Annotated[
+    str, typer.Argument(metavar="STORE:PATH", help="Target file, or folder if it ends with /")
+]
+LocalFile = Annotated[str, typer.Argument(metavar="FILE", help="Local file (-: standard input)")]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Include all subfolders")]
-IfAbsent = Annotated[bool, typer.Option("--if-absent", help="Only if the file does not exist")]
+IfAbsent = Annotated[bool, flag("--if-absent", "Only if the file does not exist")]
 
 
 @contextmanager
-def opened(config: str | None) -> Iterator[Any]:
-    """The stores. What goes wrong is one line and an exit status, never a traceback."""
+def open_stores(config: str | None) -> Iterator[Any]:
+    """Open the configured stores. An expected error is one line and an exit code."""
     try:
         with ops.stores(config) as registry:
             yield registry
-    except Unavailable as problem:
-        complain(str(problem))
-        raise typer.Exit(NOT_REACHED) from None
-    except (Unreadable, PathInvalid, ImportError) as wrong:
-        complain(str(wrong))
-        raise typer.Exit(BAD_INPUT) from None
-    except StorageError as problem:
-        complain(str(problem))
-        raise typer.Exit(NOT_DONE) from None
+    except Unavailable as error:
+        fail(BACKEND_UNREACHABLE, str(error))
+    except (Unreadable, PathInvalid, ImportError) as error:
+        fail(BAD_INPUT, str(error))
+    except StorageError as error:
+        fail(NOT_DONE, str(error))
     except KeyboardInterrupt:
-        complain("interrupted; completed files stay, and no file is incomplete")
-        raise typer.Exit(INTERRUPTED) from None
+        fail(INTERRUPTED, "interrupted; completed files stay, and no file is incomplete")
 
 
 @app.command()
 def ls(
-    where: Annotated[
-        str | None, typer.Argument(metavar="STORE[:FOLDER]", help="Store or folder (default: all stores)", show_default=False)
-    ] = None,
+    *,
+    folder: Folder = None,
     recursive: Recursive = False,
     config: Config = None,
     as_json: AsJson = False,
@@ -81,27 +84,41 @@ def ls(
         2: invalid option, unknown store, or no configuration
         3: backend not reachable
     """
-    with opened(config) as registry:
-        if where is None:
-            _stores(registry, as_json)
+    with open_stores(config) as registry:
+        if folder is None:
+            _list_stores(registry, as_json)
             return
-        found = ops.listed(ops.place(registry, where), recursive=recursive)
-        if as_json:
-            print_json(document(found))
-            return
-        out = console()
+        listing = ops.listed(ops.place(registry, folder), recursive=recursive)
+    if as_json:
+        print_json(listing)
+    elif listing.folders or listing.files:
         now = datetime.now(timezone.utc)
-        rows: list[dict[str, str | Text]] = [{"size": "", "changed": "", "UTC": "", "path": f"{name}/"} for name in found.folders]
+        rows = [("", "", "", f"{name}/") for name in listing.folders]
         rows += [
-            {"size": f"{info.size:,}", "changed": ago(info.modified_at, now), "UTC": utc(info.modified_at), "path": info.path}
-            for info in found.files
+            (f"{file.size:,}", ago(file.modified_at, now), utc(file.modified_at), file.path)
+            for file in listing.files
         ]
-        columns = [Column("size", number=True), Column("changed", leave=1), Column("UTC", leave=2), Column("path", least=20)]
-        show(out, fitted(columns, rows, out.width) if rows else Text("No files."))
+        print_table(FILE_COLUMNS, rows)
+    else:
+        show("No files.")
 
 
-def _stores(registry: Any, as_json: bool) -> None:
-    found = [
+FILE_COLUMNS: list[Column[tuple[str, str, str, str]]] = [
+    Column("size", lambda row: row[0], is_number=True),
+    Column("changed", lambda row: row[1], drop_order=1),
+    Column("UTC", lambda row: row[2], drop_order=2),
+    Column("path", lambda row: row[3], min_width=20),
+]
+STORE_COLUMNS: list[Column[dict[str, str]]] = [
+    Column("store", lambda store: store["store"], min_width=12),
+    Column("type", lambda store: store["type"]),
+    Column("backend", lambda store: store["backend"], drop_order=1),
+    Column("root", lambda store: store["root"], drop_order=2),
+]
+
+
+def _list_stores(registry: Any, as_json: bool) -> None:
+    stores = [
         {
             "store": name,
             "type": registry.config.backends[profile.backend].type,
@@ -110,16 +127,11 @@ def _stores(registry: Any, as_json: bool) -> None:
         }
         for name, profile in registry.config.stores.items()
     ]
-    if as_json:
-        print_json(found)
-        return
-    out = console()
-    columns = [Column("store", least=12), Column("type"), Column("backend", leave=1), Column("root", leave=2)]
-    show(out, fitted(columns, found, out.width) if found else Text("No stores configured."))
+    print_rows(stores, as_json, STORE_COLUMNS, empty="No stores configured.")
 
 
 @app.command()
-def cat(where: FilePath, config: Config = None, as_json: AsJson = False) -> None:
+def cat(*, path: FilePath, config: Config = None, as_json: AsJson = False) -> None:
     """Print a stored file.
 
     The file is written to standard output, byte for byte.
@@ -134,11 +146,11 @@ def cat(where: FilePath, config: Config = None, as_json: AsJson = False) -> None
         2: invalid option, unknown store, no path, or no configuration
         3: backend not reachable
     """
-    with opened(config) as registry:
-        place = ops.place(registry, where)
+    with open_stores(config) as registry:
+        place = ops.place(registry, path)
         if not as_json:
             with place.store.read(place.path) as file:
-                shutil.copyfileobj(file, sys.stdout.buffer, 1024 * 1024)
+                shutil.copyfileobj(file, sys.stdout.buffer, COPY_BYTES)
             sys.stdout.buffer.flush()
             return
         data = place.store.read_bytes(place.path)
@@ -151,8 +163,9 @@ def cat(where: FilePath, config: Config = None, as_json: AsJson = False) -> None
 
 @app.command()
 def put(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Local file (-: standard input)")],
-    where: FilePath,
+    *,
+    file: LocalFile,
+    path: FilePath,
     if_absent: IfAbsent = False,
     config: Config = None,
     as_json: AsJson = False,
@@ -172,39 +185,40 @@ def put(
         3: backend not reachable
         130: interrupted; nothing was changed
     """
-    with opened(config) as registry:
-        place = ops.place(registry, where)
-        if where.endswith(("/", ":")):
+    with open_stores(config) as registry:
+        place = ops.place(registry, path)
+        if path.endswith(("/", ":")):
             place = place._replace(path=place.path + Path(file).name)
         write = place.store.create if if_absent else place.store.write_atomic
-        with _source(file) as (data, size), bar(place.path, size) as progress:
-            moved = 0
+        written = 0
+        with _open_local(file) as (data, size), byte_progress(place.path, size) as advance:
 
-            def count(many: int) -> None:
-                nonlocal moved
-                moved += many
-                progress(many)
+            def count(chunk_bytes: int) -> None:
+                nonlocal written
+                written += chunk_bytes
+                advance(chunk_bytes)
 
             write(place.path, data, progress=count)
-    _said([{"path": str(place), "size": moved}], as_json)
+    _show_written([{"path": str(place), "size": written}], as_json)
 
 
 @contextmanager
-def _source(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
+def _open_local(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
     if file == "-":
         yield sys.stdin.buffer, None
         return
     try:
-        with Path(file).open("rb") as opened_:
-            yield opened_, Path(file).stat().st_size
-    except (FileNotFoundError, IsADirectoryError, PermissionError) as wrong:
-        raise Unreadable(f"{file}: cannot be read ({wrong.strerror})") from wrong
+        with Path(file).open("rb") as data:
+            yield data, Path(file).stat().st_size
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise Unreadable(f"{file}: cannot be read ({error.strerror})") from error
 
 
 @app.command()
 def cp(
+    *,
     source: FilePath,
-    target: Annotated[str, typer.Argument(metavar="STORE:PATH", help="Target file, or folder if it ends with /")],
+    target: TargetPath,
     recursive: Recursive = False,
     if_absent: IfAbsent = False,
     config: Config = None,
@@ -226,64 +240,60 @@ def cp(
         3: backend not reachable
         130: interrupted
     """
-    done: list[dict[str, Any]] = []
-    with _so_far(done) as planned, opened(config) as registry:
-        plan = ops.copies(ops.place(registry, source), ops.place(registry, target), recursive=recursive)
-        planned(len(plan))
-        if not plan:
-            complain(f"{source}: no files")
-            raise typer.Exit(NOT_DONE)
-        with bar(source if recursive else plan[0].target.path, sum(one.size for one in plan)) as progress:
-            for one in plan:
-                copied = _copied(one, progress, if_absent=if_absent, alone=not recursive)
-                done.append({"from": str(one.source), "path": str(one.target), "size": one.size, "copied": copied})
-    _said(done, as_json)
-
-
-def _copied(one: ops.Copying, progress: Callable[[int], object], *, if_absent: bool, alone: bool) -> bool:
+    copied: list[dict[str, Any]] = []
+    plan: list[ops.Copying] = []
     try:
-        ops.copy(one, how="create" if if_absent else "atomic", progress=progress)
+        with open_stores(config) as registry:
+            places = ops.place(registry, source), ops.place(registry, target)
+            plan += ops.copies(*places, recursive=recursive)
+            if not plan:
+                fail(NOT_DONE, f"{source}: no files")
+            name = source if recursive else plan[0].target.path
+            with byte_progress(name, sum(file.size for file in plan)) as advance:
+                for file in plan:
+                    is_new = _copy(file, advance, if_absent=if_absent, is_single=not recursive)
+                    paths = {"from": str(file.source), "path": str(file.target)}
+                    copied.append({**paths, "size": file.size, "copied": is_new})
+    except typer.Exit:
+        if len(plan) > 1:
+            count = f"{len(copied):,} of {len(plan):,} files copied"
+            complain(f"{count}; --recursive --if-absent continues with the others")
+        raise
+    _show_written(copied, as_json)
+
+
+def _copy(
+    file: ops.Copying, advance: Callable[[int], object], *, if_absent: bool, is_single: bool
+) -> bool:
+    """Copy a file. Return False if it exists and --if-absent skips it."""
+    try:
+        ops.copy(file, how="create" if if_absent else "atomic", progress=advance)
     except AlreadyExists:
-        if alone:
+        if is_single:
             raise
-        progress(one.size)
+        advance(file.size)
         return False
     return True
 
 
-@contextmanager
-def _so_far(done: list[dict[str, Any]]) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how many there are; where it ends before the last of many, say how far it came."""
-    planned = 0
-
-    def told(many: int) -> None:
-        nonlocal planned
-        planned = many
-
-    try:
-        yield told
-    except typer.Exit:
-        if planned > 1:
-            complain(f"{len(done):,} of {planned:,} files copied; --recursive --if-absent continues with the others")
-        raise
-
-
-def _said(done: list[dict[str, Any]], as_json: bool) -> None:
+def _show_written(files: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
-        print_json(done)
+        print_json(files)
         return
-    new = [one for one in done if one.get("copied", True)]
-    what = done[0]["path"] if len(done) == 1 else pluralise(len(new), "file")
-    left = f"; {len(done) - len(new):,} existed already" if len(new) < len(done) else ""
-    show(console(), Text(f"{what}: {pluralise(sum(one['size'] for one in new), 'byte')} written{left}"))
+    new = [file for file in files if file.get("copied", True)]
+    name = files[0]["path"] if len(files) == 1 else pluralise(len(new), "file")
+    size = pluralise(sum(file["size"] for file in new), "byte")
+    existing = len(files) - len(new)
+    show(f"{name}: {size} written" + (f"; {existing:,} existed already" if existing else ""))
 
 
 @app.command()
 def check(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="STORE", help="Names of stores (default: all)", show_default=False)
-    ] = None,
-    write: Annotated[bool, typer.Option("--write", help="Include a test file, which is written, read and deleted")] = False,
+    *,
+    names: Annotated[list[str] | None, argument("STORE", "Names of stores (default: all)")] = None,
+    write: Annotated[
+        bool, flag("--write", "Include a test file, which is written, read and deleted")
+    ] = False,
     config: Config = None,
     as_json: AsJson = False,
 ) -> None:
@@ -300,17 +310,18 @@ def check(
         1: at least one problem
         2: invalid option, unknown store, or no configuration
     """
-    with opened(config) as registry:
-        found = ops.check(registry, names or [], write=write)
-    well = all(each.problem is None for each in found)
+    with open_stores(config) as registry:
+        checks = ops.check(registry, names or [], write=write)
     if as_json:
-        print_json(document(found))
-        raise typer.Exit(0 if well else NOT_DONE)
-    shown: list[Any] = []
-    for each in found:
-        state = Text("ok", style="green") if each.problem is None else Text("failed", style="bold red")
-        shown.append(Text(f"{each.store} ({each.type}): ") + state + Text(f", {each.seconds:.3f} s", style="dim"))
-        said = f"guarantees: {', '.join(each.promises)}" if each.problem is None else each.problem
-        shown.append(Padding(Text(said, style="dim" if each.problem is None else ""), (0, 0, 0, 2), expand=False))
-    show(console(), Group(*shown) if shown else Text("No stores configured."))
-    raise typer.Exit(0 if well else NOT_DONE)
+        print_json(checks)
+    else:
+        parts: list[RenderableType] = []
+        for store in checks:
+            is_ok = store.problem is None
+            state = Text("ok", style="green") if is_ok else Text("failed", style="bold red")
+            seconds = Text(f", {store.seconds:.3f} s", style="dim")
+            guarantees = dim(f"guarantees: {', '.join(store.promises)}")
+            parts.append(Text(f"{store.store} ({store.type}): ") + state + seconds)
+            parts.append(indent(guarantees if is_ok else Text(str(store.problem))))
+        show(Group(*parts) if parts else "No stores configured.")
+    raise typer.Exit(0 if all(store.problem is None for store in checks) else NOT_DONE)

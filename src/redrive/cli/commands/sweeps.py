@@ -1,42 +1,52 @@
-"""`redrive sweeps`: what was done to many dead letters at once, and what is being done."""
+"""`redrive sweeps`: list, show and control bulk operations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Annotated
+from datetime import datetime, timedelta
+from typing import Annotated, NoReturn, Protocol, TypeVar
 
 import typer
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.text import Text
 
 from ...core.text import format_duration, pluralise
 from ...ops.operator import Operator
-from ...ops.render import document
-from ...ops.sweep import Sweep, SweepReport, progress, time_left
-from ..apply.dead_letters import Detach, carry_out
-from ..command import Commands
-from ..render.follow import follow as follow_report
-from ..render.follow import stopped_watching
-from ..options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Where, operator
-from ..render.details import cut_note, showing, state_name, with_note
-from ..render.moments import ago, both
-from ..render.output import complain, console, heading, pairs, print_json, show
-from ..render.suggestions import then
-from ..render.table import Column, fitted
+from ...ops.render import ago, both
+from ...ops.sweeps import Outcome, Sweep, SweepReport, describe_progress, time_left
+from ..apply.dead_letters import Detach, run_sweep
+from ..command import CommandGroup
+from ..errors import INTERRUPTED, NOT_DONE, complain, fail
+from ..options import Because, ReadOptions, WriteOptions, limit_option, open_operator
+from ..render import (
+    Column,
+    console,
+    cut_note,
+    detail_view,
+    dim,
+    print_json,
+    print_result,
+    print_rows,
+    responsive_table,
+    show,
+    showing,
+    state_name,
+    suggestion,
+)
+from ..render.follow import Follower, TimedReport
+from ..render.progress import sweep_bar
 
-app = Commands(help="Control bulk replays and discards.")
-Number = Annotated[int, typer.Argument(metavar="ID", help="ID of the sweep")]
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of sweeps, or of outcomes of one sweep")]
+app = CommandGroup(help="Control bulk replays and discards.")
+
+SweepId = Annotated[int, typer.Argument(metavar="ID", help="ID of the sweep")]
+Limit = Annotated[int, limit_option("sweeps, or of outcomes of one sweep")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Progress until the sweep ends")]
-WIDTH = 20
-OF_DEAD_LETTERS = ("replay", "discard")
+DEAD_LETTER_ACTS = ("replay", "discard")
 """Sweeps over dead letters. Others are over partitions, and workers process them."""
 
 
 @app.command("list")
-def list_(limit: Limit = 20, where: Where = None, as_json: AsJson = False) -> None:
+def list_(*, limit: Limit = 20, options: ReadOptions) -> None:
     """List sweeps.
 
     A sweep is a bulk replay or discard of dead letters. Backfills and other bulk operations on
@@ -51,55 +61,52 @@ def list_(limit: Limit = 20, where: Where = None, as_json: AsJson = False) -> No
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
-        found = ops.sweeps(limit=limit)
-        if as_json:
-            print_json(document(found))
-        else:
-            out = console()
-            total = ops.count_sweeps() if len(found) == limit else None
-            listed = with_note(_sweeps(found, ops.now(), out.width), cut_note(len(found), total))
-            show(out, listed if found else Text("No sweeps."))
+    with open_operator(options) as ops:
+        sweeps = ops.sweeps.find(limit=limit)
+        total = ops.sweeps.count() if len(sweeps) == limit else None
+        print_sweeps(ops, sweeps, total, options.as_json, empty="No sweeps.")
 
 
-def _sweeps(found: Sequence[Sweep], now: datetime, width: int) -> RenderableType:
-    columns = [
-        Column("id", number=True),
-        Column("action"),
-        Column("state"),
-        Column("progress", leave=2),
-        Column("processed", number=True),
-        Column("total", number=True),
-        Column("started"),
-        Column("by", least=6, cut=True, leave=1),
-        Column("because", least=14, wants=20, cut=True, leave=3),
+def print_sweeps(
+    ops: Operator, sweeps: Sequence[Sweep], total: int | None, as_json: bool, *, empty: str
+) -> None:
+    """Print sweeps or backfills. total: the number of all, if the list is cut."""
+    note = cut_note(len(sweeps), total)
+    print_rows(sweeps, as_json, sweep_columns(ops.now()), empty=empty, below=[note])
+
+
+def sweep_columns(now: datetime) -> list[Column[Sweep]]:
+    """Return the columns of a list of sweeps or backfills."""
+    return [
+        Column("id", lambda sweep: str(sweep.id), is_number=True),
+        Column("action", lambda sweep: sweep.act),
+        Column("state", lambda sweep: sweep.state),
+        Column("progress", sweep_bar, drop_order=2),
+        Column("processed", lambda sweep: f"{sweep.made + sweep.skipped:,}", is_number=True),
+        Column("total", lambda sweep: f"{sweep.total:,}", is_number=True),
+        Column("started", lambda sweep: ago(sweep.created_at, now)),
+        Column("by", lambda sweep: sweep.actor, min_width=6, truncate=True, drop_order=1),
+        Column(
+            "because",
+            lambda sweep: sweep.because,
+            min_width=14,
+            wanted_width=20,
+            truncate=True,
+            drop_order=3,
+        ),
     ]
-    rows: list[dict[str, str | Text]] = [
-        {
-            "id": str(one.id), "action": one.act, "state": one.state, "progress": bar(one),
-            "processed": f"{one.made + one.skipped:,}", "total": f"{one.total:,}",
-            "started": ago(one.created_at, now), "by": one.actor, "because": one.because,
-        }
-        for one in found
-    ]  # fmt: skip
-    return fitted(columns, rows, width)
-
-
-def bar(sweep: Sweep, /) -> Text:
-    """How far it is, in one line: done, skipped, still to come."""
-    total = sweep.total or 1
-    made, skipped = round(WIDTH * sweep.made / total), round(WIDTH * sweep.skipped / total)
-    return Text("━" * made, "green") + Text("━" * skipped, "yellow") + Text("╌" * (WIDTH - made - skipped), "dim")
 
 
 @app.command("show")
-def show_(sweep_id: Number, follow: Follow = False, limit: Limit = 20, where: Where = None, as_json: AsJson = False) -> None:
+def show_(
+    *, sweep_id: SweepId, follow: Follow = False, limit: Limit = 20, options: ReadOptions
+) -> None:
     """Show the progress of a sweep.
 
     Shows how many dead letters are processed, the state of their jobs, the time left, and the
-    outcome of each. With --follow the progress is updated until the sweep ends. In a pipe or a file,
-    --follow prints a line for each change, and with --json each line is one document. Ctrl+C ends
-    only --follow, and the sweep continues.
+    outcome of each. With --follow the progress is updated until the sweep ends. In a pipe or a
+    file, --follow prints a line for each change, and with --json each line is one document. Ctrl+C
+    ends only --follow, and the sweep continues.
 
     Examples:
         redrive sweeps show 7
@@ -112,122 +119,155 @@ def show_(sweep_id: Number, follow: Follow = False, limit: Limit = 20, where: Wh
         3: ledger not reachable, or its schema is from another version
         130: --follow was interrupted; the sweep continues
     """
-    with operator(where) as ops:
-        report = ops.sweep(sweep_id, limit=limit)
+    with open_operator(options) as ops:
+        report = ops.sweeps.get(sweep_id, limit=limit)
         if report is None:
-            complain(f"sweep {sweep_id}: not found; `redrive sweeps list` lists sweeps")
-            raise typer.Exit(NOT_DONE)
-        interrupted = False
-        if follow:
-            report, interrupted = _followed(ops, report, limit, as_json=as_json)
-        if not as_json:
-            out = console()
-            show(out, _report(report, out.width))
-            unmanned(ops, report.sweep)
-        elif not follow:
-            print_json(document(report))
-        if interrupted:
-            stopped_watching(
-                f"sweep {sweep_id}",
-                f"redrive sweeps show {sweep_id} --follow",
-                f'to stop the sweep: `redrive sweeps pause {sweep_id} --because "..."`',
-            )
-            raise typer.Exit(INTERRUPTED)
-        raise typer.Exit(NOT_DONE if follow and report.sweep.state != "done" else 0)
+            fail(NOT_DONE, f"sweep {sweep_id}: not found; `redrive sweeps list` lists sweeps")
+        follower = Follower[SweepReport](
+            read=lambda: ops.sweeps.get(sweep_id, limit=limit),
+            is_running=lambda report: report.sweep.state == "running",
+            draw=_report,
+            line=lambda report: f"{_state(report)}; {describe_progress(report.sweep, report.jobs)}",
+        )
+        stop = f'to stop the sweep: `redrive sweeps pause {sweep_id} --because "..."`'
+        hints = (f"redrive sweeps show {sweep_id} --follow", stop)
+        print_progress(ops, report, follower, hints, follow=follow, as_json=options.as_json)
 
 
-def _followed(ops: Operator, report: SweepReport, limit: int, *, as_json: bool) -> tuple[SweepReport, bool]:
-    return follow_report(
-        report,
-        lambda: ops.sweep(report.sweep.id, limit=limit),
-        running=lambda seen: seen.sweep.state == "running",
-        drawn=_report,
-        line=lambda seen: f"{_state(seen)}; {progress(seen.sweep, seen.jobs)}",
-        as_json=as_json,
-    )
+class ProgressReport(TimedReport, Protocol):
+    """The progress of a sweep."""
+
+    @property
+    def sweep(self) -> Sweep:
+        """The sweep."""
 
 
-def unmanned(ops: Operator, sweep: Sweep, /) -> None:
-    """Warn if no worker is online to process it."""
-    nobody = ops.nobody() if sweep.state == "running" else None
-    if nobody is not None:
-        complain(f"{nobody}; the rest waits for a worker", "redrive work module:app")
+P = TypeVar("P", bound=ProgressReport)
+
+
+def print_progress(
+    ops: Operator,
+    report: P,
+    follower: Follower[P],
+    hints: Sequence[str],
+    *,
+    follow: bool,
+    as_json: bool,
+) -> NoReturn:
+    """Print the progress of a sweep, once or until it ends, and end the command.
+
+    Args:
+        ops: The operator.
+        report: The progress now.
+        follower: How the progress is read and printed.
+        hints: The next commands after Ctrl+C.
+        follow: Whether the sweep is followed until it ends.
+        as_json: Print JSON.
+    """
+    is_interrupted = False
+    if follow:
+        report, is_interrupted = follower.follow(report, as_json=as_json)
+    sweep = report.sweep
+    if not as_json:
+        show(follower.draw(report, console().width))
+        missing_worker = ops.workers.missing() if sweep.state == "running" else None
+        if missing_worker is not None:
+            complain(f"{missing_worker}; the rest waits for a worker", "redrive work module:app")
+    elif not follow:
+        print_json(report)
+    if is_interrupted:
+        name = "sweep" if sweep.act in DEAD_LETTER_ACTS else sweep.act
+        fail(INTERRUPTED, f"stopped watching; {name} {sweep.id} continues", *hints)
+    raise typer.Exit(NOT_DONE if follow and sweep.state != "done" else 0)
 
 
 def _report(report: SweepReport, width: int) -> Group:
     sweep, now = report.sweep, report.now
-    first = pairs()
-    first.add_row("state", _state(report))
-    first.add_row("progress", bar(sweep))
-    first.add_row("", progress(sweep, report.jobs))
     left = time_left(sweep, now)
-    if left is not None:
-        first.add_row("time left", f"about {format_duration(round(left.total_seconds()))}")
-    if sweep.selection:
-        first.add_row("selection", ", ".join(f"{name} {_words(value)}" for name, value in sweep.selection.items()))
-    first.add_row("rate", "no limit" if sweep.rate is None else f"{sweep.rate:g}/s")
-    if sweep.canary:
-        first.add_row("canary", _canary(report))
-    first.add_row("by", sweep.actor)
-    first.add_row("because", sweep.because)
-    first.add_row("started", both(sweep.created_at, now))
-    if sweep.ended_at:
-        first.add_row("ended", both(sweep.ended_at, now))
-    columns = [
-        Column("dead letter", number=True),
-        Column("outcome"),
-        Column("job", number=True),
-        Column("when"),
-        Column("error", least=8),
-    ]
-    rows = [
+    selection = [f"{name} {_words(value)}" for name, value in sweep.selection.items()]
+    return detail_view(
+        f"Sweep {sweep.id}: {sweep.act}",
         {
-            "dead letter": str(one.letter_id), "outcome": _outcome(sweep, one.outcome),
-            "job": str(one.job_id or "–"), "when": ago(one.at, now),
-            "error": one.note or "",
-        }
-        for one in report.outcomes
-    ]  # fmt: skip
-    shown: list[RenderableType] = [heading(f"Sweep {sweep.id}: {sweep.act}"), Padding(first, (0, 0, 0, 2), expand=False)]
-    if rows:
-        shown += ["", fitted(columns, rows, width)]
-        if sweep.total > len(rows):
-            shown += ["", Text(showing(len(rows), sweep.total), style="dim")]
-    if sweep.act not in OF_DEAD_LETTERS:
-        shown += ["", Text(f"→ {then(f'redrive backfill status {sweep.id}')}", style="dim")]
-    elif sweep.state in ("paused", "halted"):
-        resume = then(f'redrive sweeps resume {sweep.id} --detach --because "..."')
-        shown += ["", Text(f"→ {resume}\n→ {resume.replace('resume', 'cancel', 1).replace(' --detach', '', 1)}", style="dim")]
-    return Group(*shown)
+            "state": _state(report),
+            "progress": [sweep_bar(sweep), describe_progress(sweep, report.jobs)],
+            "time left": None if left is None else _about(left),
+            "selection": ", ".join(selection) or None,
+            "rate": "no limit" if sweep.rate is None else f"{sweep.rate:g}/s",
+            "canary": _canary(report) if sweep.canary else None,
+            "by": sweep.actor,
+            "because": sweep.because,
+            "started": both(sweep.created_at, now),
+            "ended": both(sweep.ended_at, now) if sweep.ended_at else None,
+        },
+        *_outcomes(report, width),
+        *_next_commands(sweep),
+    )
+
+
+def _outcomes(report: SweepReport, width: int) -> list[RenderableType]:
+    sweep, outcomes = report.sweep, report.outcomes
+    if not outcomes:
+        return []
+    is_cut = sweep.total > len(outcomes)
+    note = ["", dim(showing(len(outcomes), sweep.total))] if is_cut else []
+    return ["", responsive_table(_outcome_columns(sweep, report.now), outcomes, width), *note]
+
+
+def _outcome_columns(sweep: Sweep, now: datetime) -> list[Column[Outcome]]:
+    def name(outcome: str) -> str:
+        is_left = sweep.state == "cancelled" and outcome == "waiting"
+        return "not processed" if is_left else state_name(outcome)
+
+    return [
+        Column("dead letter", lambda row: str(row.letter_id), is_number=True),
+        Column("outcome", lambda row: name(row.outcome)),
+        Column("job", lambda row: str(row.job_id or "–"), is_number=True),
+        Column("when", lambda row: ago(row.at, now)),
+        Column("error", lambda row: row.note or "", min_width=8),
+    ]
+
+
+def _next_commands(sweep: Sweep) -> list[RenderableType]:
+    if sweep.act not in DEAD_LETTER_ACTS:
+        return ["", suggestion(f"redrive backfill status {sweep.id}")]
+    if sweep.state not in ("paused", "halted"):
+        return []
+    resume = f'redrive sweeps resume {sweep.id} --detach --because "..."'
+    return ["", suggestion(resume, f'redrive sweeps cancel {sweep.id} --because "..."')]
 
 
 def _state(report: SweepReport) -> str:
-    """The state with its reason. A replay is done when all its jobs are enqueued, not when they have ended."""
+    """Return the state with its reason.
+
+    A replay is done when all its jobs are enqueued, not when they have ended.
+    """
     sweep, running = report.sweep, report.jobs.get("at it", 0)
     if sweep.act == "replay" and sweep.state == "done" and running:
         return f"done: all enqueued, {pluralise(running, 'job')} in progress"
     return sweep.state + (f": {sweep.reason}" if sweep.reason else "")
 
 
-def _outcome(sweep: Sweep, outcome: str) -> str:
-    return "not processed" if sweep.state == "cancelled" and outcome == "waiting" else state_name(outcome)
-
-
 def _canary(report: SweepReport) -> Text:
-    """The state of the canary, which fails at the first failed attempt."""
+    """Return the state of the canary, which fails at the first failed attempt."""
     canary = report.canary
     if canary is None:
         return Text(f"the first {report.sweep.canary:,}")
     if canary.verdict == "failed":
         retried = canary.failed - canary.dead
-        parts = [f"{canary.done:,} done", f"{canary.dead:,} dead", f"{retried:,} retrying"]
+        counts = f"{canary.done:,} done, {canary.dead:,} dead, {retried:,} retrying"
         error = f"; {canary.error}" if canary.error else ""
-        return Text(f"failed: {canary.failed:,} of {canary.size:,} ({', '.join(parts)}){error}", style="red")
+        text = f"failed: {canary.failed:,} of {canary.size:,} ({counts}){error}"
+        return Text(text, style="red")
+    all_done = f"{canary.size:,} of {canary.size:,}"
     if canary.verdict == "passed" and report.sweep.state == "halted":
-        return Text(f"failed at first; by now {canary.size:,} of {canary.size:,} are done", style="yellow")
+        return Text(f"failed at first; by now {all_done} are done", style="yellow")
     if canary.verdict == "passed":
-        return Text(f"passed: {canary.size:,} of {canary.size:,} done", style="green")
+        return Text(f"passed: {all_done} done", style="green")
     return Text(f"running: {canary.done:,} of {canary.size:,} done, none failed")
+
+
+def _about(left: timedelta) -> str:
+    return f"about {format_duration(round(left.total_seconds()))}"
 
 
 def _words(value: object) -> str:
@@ -235,7 +275,7 @@ def _words(value: object) -> str:
 
 
 @app.command()
-def pause(sweep_id: Number, because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
+def pause(*, sweep_id: SweepId, because: Because, options: WriteOptions) -> None:
     """Pause a sweep.
 
     No further dead letter is processed until the sweep is resumed.
@@ -249,12 +289,12 @@ def pause(sweep_id: Number, because: Because, actor: Actor = None, where: Where 
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, actor) as ops:
-        _said(ops.pause(sweep_id, because=because), as_json)
+    with open_operator(options) as ops:
+        _show_state(ops.sweeps.pause(sweep_id, because=because), options.as_json)
 
 
 @app.command()
-def cancel(sweep_id: Number, because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
+def cancel(*, sweep_id: SweepId, because: Because, options: WriteOptions) -> None:
     """Cancel the rest of a sweep.
 
     Dead letters that are processed already stay as they are.
@@ -268,13 +308,13 @@ def cancel(sweep_id: Number, because: Because, actor: Actor = None, where: Where
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, actor) as ops:
-        _said(ops.cancel(sweep_id, because=because), as_json)
+    with open_operator(options) as ops:
+        _show_state(ops.sweeps.cancel(sweep_id, because=because), options.as_json)
 
 
 @app.command()
 def resume(
-    sweep_id: Number, because: Because, detach: Detach = False, actor: Actor = None, where: Where = None, as_json: AsJson = False
+    *, sweep_id: SweepId, because: Because, detach: Detach = False, options: WriteOptions
 ) -> None:
     """Resume a sweep.
 
@@ -292,20 +332,17 @@ def resume(
         3: ledger not reachable, or its schema is from another version
         130: interrupted; workers continue the sweep
     """
-    with operator(where, actor) as ops:
-        sweep = ops.resume(sweep_id, because=because)
-        interrupted = False
-        if not detach and sweep.act in OF_DEAD_LETTERS:
-            applied, interrupted = carry_out(ops, sweep, quiet=as_json)
+    with open_operator(options) as ops:
+        sweep, is_interrupted = ops.sweeps.resume(sweep_id, because=because), False
+        runs_here = not detach and sweep.act in DEAD_LETTER_ACTS
+        if runs_here:
+            applied, is_interrupted = run_sweep(ops, sweep, quiet=options.as_json)
             sweep = applied.sweep
-        _said(sweep, as_json)
-        raise typer.Exit(
-            INTERRUPTED if interrupted else 0 if detach or sweep.state == "done" or sweep.act not in OF_DEAD_LETTERS else NOT_DONE
-        )
+        _show_state(sweep, options.as_json)
+        is_stopped = runs_here and sweep.state != "done"
+        raise typer.Exit(INTERRUPTED if is_interrupted else NOT_DONE if is_stopped else 0)
 
 
-def _said(sweep: Sweep, as_json: bool) -> None:
-    if as_json:
-        print_json(document(sweep))
-    else:
-        show(console(), Text(f"Sweep {sweep.id} is {sweep.state}: {progress(sweep)}"))
+def _show_state(sweep: Sweep, as_json: bool) -> None:
+    text = f"Sweep {sweep.id} is {sweep.state}: {describe_progress(sweep)}"
+    print_result(sweep, as_json, lambda _sweep: text)

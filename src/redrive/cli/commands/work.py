@@ -1,11 +1,11 @@
-"""`redrive work`: a worker of an app, until it is told to stop."""
+"""`redrive work`: a worker of an app, with its status as a live line, as lines or as JSON."""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
@@ -15,62 +15,80 @@ from rich.live import Live
 from rich.text import Text
 
 from ...core.text import pluralise
-from ...errors import LedgerError
 from ...ops.render import document
-from ...ops.target.imported import Unreadable
-from ...ops.work import Shift, Status, Terms, Work, hired
-from ..options import NO_LEDGER, option
-from ..render.output import BAD_INPUT, COMMANDS, complain, complain_of, console
+from ...ops.work import Status, WorkerProcess, WorkerSummary, WorkOptions, start_worker
+from ..errors import NO_LEDGER, exit_on_error, fail
+from ..options import argument, flag, option
+from ..render import console
+from ..render.output import CONTROL_CHARACTERS
 
-EVERY = 10.0
-"""Seconds between lines where nobody watches."""
-PLACES = 4
-DEAD = frozenset(("giveup", "blocked"))
+STATUS_SECONDS = 10.0
+"""Seconds between two status lines outside of a terminal."""
+MAX_NAMES = 4
+GIVEN_UP_KINDS = frozenset(("giveup", "blocked"))
 """Kinds of records of a job that is not retried."""
-REMOVED = "LedgerRemoved: "
-"""How a problem begins that ends the worker: the error message at the end reports it once."""
+REMOVED_PREFIX = "LedgerRemoved: "
+"""Begins a problem that ends the worker. Only the error message at the end reports it."""
+PARTITION_OUTCOMES = {"terminal": "gave up", "returned": "returned", "late": "too late"}
+
+Threads = Annotated[
+    int | None,
+    option(
+        "--threads", "N", "Number of sync functions that run at the same time (default: 8)", min=1
+    ),
+]
+Only = Annotated[
+    list[str] | None,
+    option("--only", "NAME", "Only this command, handler or dataset (repeatable)"),
+]
+Drain = Annotated[
+    float | None,
+    option(
+        "--drain",
+        "SECONDS",
+        "Seconds that running jobs have to finish after a stop signal (default: 30)",
+        min=0,
+    ),
+]
+Name = Annotated[
+    str | None, option("--name", "NAME", "Name of the worker (default: host and process ID)")
+]
+MetricsPort = Annotated[
+    int | None,
+    option(
+        "--metrics-port", "PORT", "Port for /metrics and /health (default: none)", min=0, max=65535
+    ),
+]
+MetricsHost = Annotated[
+    str | None,
+    option("--metrics-host", "ADDRESS", "Address for /metrics and /health (default: 127.0.0.1)"),
+]
+LogFormat = Annotated[
+    Literal["text", "json"], typer.Option("--log-format", help="Format of the output")
+]
 
 
 def work(
+    *,
     app: Annotated[
         str | None,
-        typer.Argument(
-            metavar="MODULE:APP", show_default=False,
-            help="App in your code, found from the current directory (default: $REDRIVE_APP, redrive.toml)",
+        argument(
+            "MODULE:APP",
+            "App in your code, found from the current directory "
+            "(default: $REDRIVE_APP, redrive.toml)",
         ),
     ] = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads", min=1, metavar="N", show_default=False,
-            help="Number of sync functions that run at the same time (default: 8)",
-        ),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="NAME", help="Only this command, handler or dataset (repeatable)", show_default=False),
-    ] = None,
-    drain: Annotated[
-        float | None,
-        typer.Option(
-            "--drain", min=0, metavar="SECONDS", show_default=False,
-            help="Seconds that running jobs have to finish after a stop signal (default: 30)",
-        ),
-    ] = None,
-    name: Annotated[str | None, option("--name", "NAME", "Name of the worker (default: host and process ID)")] = None,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            "--metrics-port", min=0, max=65535, metavar="PORT", show_default=False,
-            help="Port for /metrics and /health (default: none)",
-        ),
-    ] = None,
-    metrics_host: Annotated[
-        str | None, option("--metrics-host", "ADDRESS", "Address for /metrics and /health (default: 127.0.0.1)")
-    ] = None,
-    log_format: Annotated[Literal["text", "json"], typer.Option("--log-format", help="Format of the output")] = "text",
-    as_json: Annotated[bool, typer.Option("--json", help="Output as JSON lines, same as --log-format json")] = False,
-) -> None:  # fmt: skip
+    threads: Threads = None,
+    only: Only = None,
+    drain: Drain = None,
+    name: Name = None,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = None,
+    log_format: LogFormat = "text",
+    as_json: Annotated[
+        bool, flag("--json", "Output as JSON lines, same as --log-format json")
+    ] = False,
+) -> None:
     """Run the jobs of an app.
 
     Claims jobs from the app's ledger and runs them until SIGTERM or Ctrl+C. The first signal drains
@@ -95,48 +113,51 @@ def work(
         143: stopped immediately by a second SIGTERM
     """
     as_json = as_json or log_format == "json"
-    try:
-        hand = hired(app, Terms(threads, only, drain, name, metrics_port, metrics_host))
-    except LedgerError as problem:
-        complain_of(problem)
-        raise typer.Exit(NO_LEDGER) from None
-    except Unreadable as wrong:
-        complain(str(wrong))
-        raise typer.Exit(BAD_INPUT) from None
+    with exit_on_error():
+        worker = start_worker(
+            app, WorkOptions(threads, only, drain, name, metrics_port, metrics_host)
+        )
     out = console()
 
-    def failed(line: str, kind: str, fields: Mapping[str, Any]) -> None:
+    def report_failure(line: str, kind: str, record: Mapping[str, Any]) -> None:
         if as_json:
-            print(json.dumps({"event": "failure", "kind": kind, **document(fields)}, default=str), flush=True)
-        elif fields.get("error_class") == "LedgerRemoved":
-            pass  # The message at the end says it once.
+            _print_json("failure", {"kind": kind, **document(record)})
+        elif record.get("error_class") == "LedgerRemoved":
+            pass  # The error message at the end says it once.
         elif out.is_terminal:
-            out.print(Text(_clean(line), style="bold red" if kind in DEAD else "yellow"))
+            out.print(Text(_clean(line), style="bold red" if kind in GIVEN_UP_KINDS else "yellow"))
         else:
-            print(_clean(line), flush=True)
+            _print_line(line)
 
-    with _json(hand) if as_json else _live(hand, out) if out.is_terminal else _lines(hand):
-        number = hand.run(failed)
-    if number is not None:
-        raise typer.Exit(128 + number)
-    if hand.problem is not None:
-        if hand.is_ledger_removed:
-            complain(f"ledger: {hand.problem}")
-        else:
-            stored = f"not all results were stored ({hand.problem})"
-            complain(f"ledger: {stored}; jobs that were still running are retried when their leases expire")
-        raise typer.Exit(NO_LEDGER)
+    if as_json:
+        status = _json_lines(worker)
+    else:
+        status = _live_line(worker, out) if out.is_terminal else _text_lines(worker)
+    with status:
+        signal = worker.run(report_failure)
+    if signal is not None:
+        raise typer.Exit(128 + signal)
+    if worker.problem is None:
+        return
+    problem = f"ledger: {worker.problem}"
+    if not worker.is_ledger_removed:
+        retried = "jobs that were still running are retried when their leases expire"
+        problem = f"ledger: not all results were stored ({worker.problem}); {retried}"
+    fail(NO_LEDGER, problem)
+
+
+# --- Three forms of output
 
 
 @contextmanager
-def _live(hand: Work, out: Console) -> Iterator[None]:
-    """A line that changes, under what the commands print."""
-    for said in opening(hand.shift):
-        out.print(Text(said))
+def _live_line(worker: WorkerProcess, out: Console) -> Iterator[None]:
+    """Keep a status line below the output of the jobs."""
+    for line in describe_worker(worker.summary):
+        out.print(Text(line))
     rate = Rate()
 
     def picture() -> RenderableType:
-        return Text(_clean(standing(hand, rate)), overflow="ellipsis", no_wrap=True)
+        return Text(_clean(status_line(worker, rate)), overflow="ellipsis", no_wrap=True)
 
     with Live(get_renderable=picture, console=out, refresh_per_second=4) as live:
         yield
@@ -144,121 +165,137 @@ def _live(hand: Work, out: Console) -> Iterator[None]:
 
 
 @contextmanager
-def _lines(hand: Work) -> Iterator[None]:
-    for said in opening(hand.shift):
-        print(_clean(said), flush=True)
+def _text_lines(worker: WorkerProcess) -> Iterator[None]:
+    for line in describe_worker(worker.summary):
+        _print_line(line)
     rate = Rate()
-    with _ticking(hand, lambda: print(_clean(standing(hand, rate)), flush=True)):
+    with _on_change(worker, lambda: _print_line(status_line(worker, rate))):
         yield
-    print(_clean(standing(hand, rate)), flush=True)
+    _print_line(status_line(worker, rate))
 
 
 @contextmanager
-def _json(hand: Work) -> Iterator[None]:
-    def line(event: str, facts: Any) -> None:
-        print(json.dumps({"event": event, **document(facts)}, ensure_ascii=True), flush=True)
-
-    line("started", hand.shift)
-    with _ticking(hand, lambda: line("status", _facts(hand))):
+def _json_lines(worker: WorkerProcess) -> Iterator[None]:
+    _print_json("started", document(worker.summary))
+    with _on_change(worker, lambda: _print_json("status", document(worker.status))):
         yield
-    line("ended", _facts(hand))
+    _print_json("ended", document(worker.status))
 
 
 @contextmanager
-def _ticking(hand: Work, tick: Any) -> Iterator[None]:
-    """Now and then, where something has happened since."""
-    over = threading.Event()
+def _on_change(worker: WorkerProcess, report: Callable[[], None]) -> Iterator[None]:
+    """Call `report` from a thread every few seconds, if the status has changed."""
+    is_over = threading.Event()
 
-    def ticks() -> None:
-        before = None
-        while not over.wait(EVERY):
-            facts = _facts(hand)
-            if facts != before:
-                tick()
-            before = facts
+    def watch() -> None:
+        last = None
+        while not is_over.wait(STATUS_SECONDS):
+            status = worker.status
+            if status != last:
+                report()
+            last = status
 
-    thread = threading.Thread(target=ticks, name="redrive-status", daemon=True)
+    thread = threading.Thread(target=watch, name="redrive-status", daemon=True)
     thread.start()
     try:
         yield
     finally:
-        over.set()
+        is_over.set()
         thread.join(1)
 
 
-def _facts(hand: Work) -> dict[str, Any]:
-    return hand.status._asdict()
+def _print_line(text: str) -> None:
+    print(_clean(text), flush=True)
 
 
-def opening(shift: Shift) -> list[str]:
-    """What it works on, for a person."""
-    commands = tuple(kind for kind in shift.kinds if kind not in shift.handlers)
-    kinds = (("command", commands), ("handler", shift.handlers), ("dataset", shift.datasets))
-    parts = [_named(what, names) for what, names in kinds if names]
-    said = [f"Worker {shift.name} on {shift.url}: {'; '.join(parts)}; {pluralise(shift.threads, 'thread')}."]
-    if shift.metrics is not None:
-        said.append(f"Metrics at {shift.metrics}.")
-    said += [f"Schedule: {kind} `{line}`." for kind, line in shift.scheduled.items()]
-    for kind, count in shift.unknown.items():
-        said.append(f"Not registered here: {kind}, {pluralise(count, 'job')} queued; kept for other workers.")
-    return said
+def _print_json(event: str, values: Mapping[str, Any]) -> None:
+    print(json.dumps({"event": event, **values}, default=str), flush=True)
 
 
-def _named(what: str, names: Sequence[str]) -> str:
-    """So many, and the first few by name."""
-    many = len(names)
-    named = ", ".join(names[:PLACES]) + (f" and {many - PLACES} more" if many > PLACES else "")
-    return f"{many} {what}{'' if many == 1 else 's'}, {named}"
+def _clean(text: str) -> str:
+    return CONTROL_CHARACTERS.sub("", text.replace("\n", " "))
+
+
+# --- Texts
+
+
+def describe_worker(summary: WorkerSummary) -> list[str]:
+    """Return the lines that a worker prints when it starts."""
+    commands = tuple(kind for kind in summary.kinds if kind not in summary.handlers)
+    groups = {"command": commands, "handler": summary.handlers, "dataset": summary.datasets}
+    parts = [_count_names(noun, names) for noun, names in groups.items() if names]
+    threads = pluralise(summary.threads, "thread")
+    lines = [f"Worker {summary.name} on {summary.url}: {'; '.join(parts)}; {threads}."]
+    if summary.metrics is not None:
+        lines.append(f"Metrics at {summary.metrics}.")
+    lines += [f"Schedule: {kind} `{line}`." for kind, line in summary.scheduled.items()]
+    for kind, count in summary.unknown.items():
+        jobs = pluralise(count, "job")
+        lines.append(f"Not registered here: {kind}, {jobs} queued; kept for other workers.")
+    return lines
+
+
+def _count_names(noun: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+    return f"{pluralise(len(names), noun)}, {', '.join(names[:MAX_NAMES])}{more}"
 
 
 class Rate:
-    """How many end in a second, since the last time it was asked."""
+    """Jobs that end in a second, measured over at least one second."""
 
     def __init__(self) -> None:
-        self._before = (time.monotonic(), 0)
-        self._last = 0.0
+        self._since = time.monotonic()
+        self._done = 0
+        self._rate = 0.0
 
-    def of(self, done: int) -> float:
-        """Over at least a second."""
-        now = time.monotonic()
-        began, before = self._before
-        if now - began >= 1:
-            self._last = (done - before) / (now - began)
-            self._before = (now, done)
-        return self._last
+    def update(self, done: int) -> float:
+        """Return the rate, given the number of jobs that have ended so far."""
+        seconds = time.monotonic() - self._since
+        if seconds >= 1:
+            self._rate = (done - self._done) / seconds
+            self._since, self._done = self._since + seconds, done
+        return self._rate
 
 
-def standing(hand: Work, rate: Rate) -> str:
-    """How it goes, in one line."""
-    status = hand.status
-    speed = rate.of(status.done + status.partitions.get("accepted", 0))
-    pace = f" ({speed:,.3g}/s)" if speed else ""
-    said = [] if status.partitions and not hand.shift.kinds else [_jobs(status, pace)]
+def status_line(worker: WorkerProcess, rate: Rate) -> str:
+    """Return the status of a worker in one line."""
+    status = worker.status
+    per_second = rate.update(status.done + status.partitions.get("accepted", 0))
+    pace = f" ({per_second:,.3g}/s)" if per_second else ""
+    has_jobs = bool(worker.summary.kinds) or not status.partitions
+    parts = [_job_counts(status, pace)] if has_jobs else []
     if status.partitions:
-        said.append(_partitions(status.partitions, "" if said else pace))
+        parts.append(_partition_counts(status.partitions, "" if has_jobs else pace))
     if status.parked:
-        said.append("paused after an outage: " + ", ".join(f"{kind} ({why})" for kind, why in status.parked.items()))
-    if status.trouble is not None and not status.trouble.startswith(REMOVED):
-        said.append(f"ledger: {status.trouble}")
-    said += [f"cannot {chore}: {why}" for chore, why in status.failing.items() if not why.startswith(REMOVED)]
-    return f"{status.state}: {'; '.join(said)}"
+        paused = ", ".join(f"{kind} ({reason})" for kind, reason in status.parked.items())
+        parts.append(f"paused after an outage: {paused}")
+    problems = {} if status.trouble is None else {"ledger": status.trouble}
+    problems |= {f"cannot {task}": reason for task, reason in status.failing.items()}
+    parts += [
+        f"{subject}: {reason}"
+        for subject, reason in problems.items()
+        if not reason.startswith(REMOVED_PREFIX)
+    ]
+    return f"{status.state}: {'; '.join(parts)}"
 
 
-def _jobs(status: Status, pace: str) -> str:
-    ended = status.state == "ended"
-    parts = [] if ended and not status.running else [f"{status.running:,} running"]
-    parts += [f"{status.done:,} done{pace}", pluralise(status.again, "retry", "retries"), pluralise(status.dead, "dead letter")]
+def _job_counts(status: Status, pace: str) -> str:
+    parts = [f"{status.running:,} running"] if status.running or status.state != "ended" else []
+    parts += [
+        f"{status.done:,} done{pace}",
+        pluralise(status.again, "retry", "retries"),
+        pluralise(status.dead, "dead letter"),
+    ]
     parts += [f"{pluralise(status.late, 'result')} too late"] if status.late else []
     parts += [f"{status.overdue:,} overdue"] if status.overdue else []
     return ", ".join(parts)
 
 
-def _partitions(tally: Mapping[str, int], pace: str) -> str:
+def _partition_counts(counts: Mapping[str, int], pace: str) -> str:
     always = ("running", "accepted", "rejected", "terminal")
-    shown = {what: tally[what] for what in always} | {what: many for what, many in tally.items() if many}
-    says = {"accepted": f"accepted{pace}", "terminal": "gave up", "returned": "returned", "late": "too late"}
-    return "partitions: " + ", ".join(f"{many:,} {says.get(what, what)}" for what, many in shown.items())
-
-
-def _clean(text: str) -> str:
-    return COMMANDS.sub("", text.replace("\n", " "))
+    shown = {name: counts[name] for name in always}
+    shown |= {name: count for name, count in counts.items() if count}
+    names = {**PARTITION_OUTCOMES, "accepted": f"accepted{pace}"}
+    return "partitions: " + ", ".join(
+        f"{count:,} {names.get(name, name)}" for name, count in shown.items()
+    )

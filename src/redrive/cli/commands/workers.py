@@ -1,36 +1,37 @@
-"""`redrive workers`: who is there, and what each has in its hands."""
+"""`redrive workers`: list workers."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
-import typer
-from rich.console import Group
 from rich.text import Text
 
 from ...core.text import format_duration
 from ...ops.defaults import QUIET
-from ...ops.render import ago, document
-from ...ops.workers import WorkerLine, Workers
-from ..command import Commands
-from ..options import AsJson, HeartbeatTimeout, Where, operator
-from ..render.output import console, print_json, show
-from ..render.suggestions import spelled
-from ..render.table import Column, fitted
+from ...ops.render import ago
+from ...ops.workers import WorkerLine
+from ..command import CommandGroup
+from ..options import HeartbeatTimeout, ReadOptions, flag, open_operator
+from ..render import Column, print_json, print_table, show
+from ..suggestions import expand_commands
 
-app = Commands(help="List workers.")
-STYLES = {"alive": "green", "silent": "bold red", "lost": "red", "ended": "dim"}
-LABELS = {"alive": "online", "silent": "offline", "lost": "lost", "ended": "stopped"}
-"""How a presence is shown; JSON keeps its own name."""
-SIGNS = {"alive": "●", "silent": "✗", "lost": "✗", "ended": "○"}
+app = CommandGroup(help="List workers.")
+PRESENCES = {
+    "alive": ("●", "online", "green"),
+    "silent": ("✗", "offline", "bold red"),
+    "lost": ("✗", "lost", "red"),
+    "ended": ("○", "stopped", "dim"),
+}
+"""Sign, printed word and style of each presence. JSON has the stored word."""
 
 
 @app.command("list")
 def list_(
-    everyone: Annotated[bool, typer.Option("--all", help="Include workers that stopped")] = False,
+    *,
+    include_stopped: Annotated[bool, flag("--all", "Include workers that stopped")] = False,
     heartbeat_timeout: HeartbeatTimeout = QUIET,
-    where: Where = None,
-    as_json: AsJson = False,
+    options: ReadOptions,
 ) -> None:
     """List workers.
 
@@ -47,49 +48,47 @@ def list_(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where) as ops:
-        found = ops.workers.find(quiet=heartbeat_timeout)
-    some = [one for one in found.workers if everyone or one.presence != "ended"]
-    if as_json:
-        print_json(document(some))
-        return
-    out = console()
-    ended = len(found.workers) - len(some)
-    if not some:
-        show(
-            out,
-            Text(f"No worker is online; {ended:,} stopped in the last week (--all)." if ended else "No workers."),
-        )
-        return
-    show(out, _lines(some, found, out.width, ended))
+    with open_operator(options) as ops:
+        report = ops.workers.find(quiet=heartbeat_timeout)
+    workers = [worker for worker in report.workers if include_stopped or worker.presence != "ended"]
+    stopped = len(report.workers) - len(workers)
+    if options.as_json:
+        print_json(workers)
+    elif workers:
+        hint = expand_commands("`redrive jobs list --state running` lists their jobs.")
+        note = f"{stopped:,} more stopped (--all)" if stopped else hint
+        print_table(_columns(report.now), workers, below=[note])
+    elif stopped:
+        show(f"No worker is online; {stopped:,} stopped in the last week (--all).")
+    else:
+        show("No workers.")
 
 
-def _lines(some: list[WorkerLine], found: Workers, width: int, ended: int) -> Group:
-    columns = [
-        Column("worker", least=18),
-        Column("state"),
-        Column("last heartbeat"),
-        Column("running", number=True),
-        Column("longest", number=True, leave=1),
-        Column("threads", number=True, leave=4),
-        Column("version", leave=3),
-        Column("job types", least=12, wants=20, cut=True, leave=2),
+def _columns(now: datetime) -> list[Column[WorkerLine]]:
+    def longest(worker: WorkerLine) -> str | None:
+        since = worker.longest_since
+        return format_duration(round((now - since).total_seconds())) if since else None
+
+    return [
+        Column("worker", lambda worker: worker.name, min_width=18),
+        Column("state", _state),
+        Column("last heartbeat", lambda worker: ago(worker.seen_at, now)),
+        Column("running", lambda worker: str(worker.hands or "–"), is_number=True),
+        Column("longest", longest, is_number=True, drop_order=1),
+        Column("threads", lambda worker: str(worker.threads or "–"), is_number=True, drop_order=4),
+        Column("version", lambda worker: worker.version or None, drop_order=3),
+        Column(
+            "job types",
+            lambda worker: ", ".join(worker.kinds) or None,
+            min_width=12,
+            wanted_width=20,
+            truncate=True,
+            drop_order=2,
+        ),
     ]
-    rows: list[dict[str, str | Text]] = []
-    for one in some:
-        begun = one.longest_since
-        state = f" ({one.state})" if one.presence == "alive" and one.state not in (None, "working") else ""
-        rows.append(
-            {
-                "worker": one.name,
-                "state": Text(f"{SIGNS[one.presence]} {LABELS[one.presence]}{state}", style=STYLES[one.presence]),
-                "last heartbeat": ago(one.seen_at, found.now),
-                "running": str(one.hands) if one.hands else "–",
-                "longest": format_duration(round((found.now - begun).total_seconds())) if begun else "–",
-                "threads": str(one.threads or "–"),
-                "version": one.version or "–",
-                "job types": ", ".join(one.kinds) or "–",
-            }
-        )
-    hint = f"{ended:,} more stopped (--all)" if ended else spelled("`redrive jobs list --state running` lists their jobs.")
-    return Group(fitted(columns, rows, width), "", Text(hint, style="dim"))
+
+
+def _state(worker: WorkerLine) -> Text:
+    sign, word, style = PRESENCES[worker.presence]
+    is_unusual = worker.presence == "alive" and worker.state not in (None, "working")
+    return Text(f"{sign} {word}{f' ({worker.state})' if is_unusual else ''}", style=style)

@@ -1,4 +1,4 @@
-"""`redrive batch`: what it prints at every width, what it refuses, its exit status; never a secret."""
+"""`redrive batch`: output at every width, errors, exit codes, no secrets."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sent(url: str) -> App:
 
 @pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
 @pytest.mark.usefixtures("sent")
-def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...]) -> None:
+def test_output_fits_the_terminal_and_has_no_secrets(arguments: tuple[str, ...]) -> None:
     for width in (60, 80, 120):
         status, printed = call(*arguments, width=width)
         assert status == 0
@@ -58,7 +58,7 @@ def test_json_is_one_document_without_secrets(arguments: tuple[str, ...]) -> Non
 
 
 @pytest.mark.usefixtures("sent")
-def test_what_is_shown() -> None:
+def test_status_and_giveups_show_counts_and_reasons() -> None:
     _, printed = call("batch", "status")
     assert [line.split()[:4] for line in printed.splitlines()[1:3]] == [["signals", "0", "1", "0"], ["tiles", "2", "12", "1"]]
     _, printed = call("batch", "giveups", "--batch", "tiles", "--limit", "3")
@@ -70,7 +70,7 @@ def test_what_is_shown() -> None:
 
 
 @pytest.mark.usefixtures("ledger")
-def test_where_there_is_nothing() -> None:
+def test_an_empty_ledger_has_no_rejected_items() -> None:
     assert call("batch", "status")[1] == "No rejected items.\n"
     assert call("batch", "giveups")[1] == "No given-up items.\n"
     assert call("batch", "reopen", "tiles", "--reason", "x", "--because", "y") == (
@@ -80,7 +80,7 @@ def test_where_there_is_nothing() -> None:
 
 
 @pytest.mark.req("B-13")
-def test_reopened_by_name(sent: App) -> None:
+def test_items_are_reopened_by_id(sent: App) -> None:
     status, printed = call("batch", "reopen", "tiles", "t1", "t2", "t13", "--because", "rendered anew", "--actor", "ann")
     assert status == 1
     assert printed.splitlines()[1:] == ["Skipped t13: it is not given up", "Reopened: t1", "Reopened: t2"]
@@ -100,7 +100,7 @@ def test_reopened_by_name(sent: App) -> None:
 
 @pytest.mark.req("B-13")
 @pytest.mark.usefixtures("sent")
-def test_many_are_confirmed(url: str) -> None:
+def test_a_selection_of_items_is_confirmed(url: str) -> None:
     many = ("batch", "reopen", "tiles", "--reason", "checksum", "--because", "an outage", "--ledger", url)
     refused = run(*many)
     assert refused.returncode == 2
@@ -128,7 +128,9 @@ nothing = 7
 
 
 @pytest.mark.req("B-13")
-def test_a_table_of_ones_own(url: str, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_of_a_table_in_user_code_are_reopened(
+    url: str, ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "wiring.py").write_text(WIRING)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -165,7 +167,7 @@ def test_a_table_of_ones_own(url: str, ledger: Ledger, tmp_path: Path, monkeypat
 
 
 @pytest.mark.req("B-13")
-def test_items_of_ones_own_are_reopened_without_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_in_user_code_are_reopened_without_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "wiring.py").write_text(WIRING)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -198,7 +200,7 @@ def give_up():
 """
 
 
-def test_reasons_of_ones_own_items_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasons_of_items_in_user_code_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wiring = WIRING.replace('Column("s", Text))', 'Column("s", Text), Column("why", Text))')
     (tmp_path / "wiring.py").write_text(wiring + REASONS.replace("SECRET", SECRET))
     monkeypatch.chdir(tmp_path)

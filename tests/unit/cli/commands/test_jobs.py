@@ -1,4 +1,4 @@
-"""`redrive jobs`: every state by its name, secrets left out, in any width."""
+"""`redrive jobs`: states, widths, no secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run(*arguments: str, width: int = 100) -> Result:
 
 
 @pytest.mark.parametrize("arguments", [("list",), ("list", "--state", "dlq"), ("show", "1"), ("show", "8"), ("show", "11")])
-def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...]) -> None:
+def test_output_fits_the_terminal_and_has_no_secrets(arguments: tuple[str, ...]) -> None:
     for width in (60, 80, 120):
         done = run(*arguments, width=width)
         assert done.exit_code == 0, done.output
@@ -43,7 +43,7 @@ def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...]) ->
         ("discarded", {3}),
     ],
 )
-def test_each_state_by_its_name(busy: Ledger, state: str, ids: set[int]) -> None:
+def test_jobs_are_listed_by_state(busy: Ledger, state: str, ids: set[int]) -> None:
     done = run("list", "--state", state, "--json")
     found = json.loads(done.output)
     assert {one["id"] for one in found} == ids
@@ -51,7 +51,7 @@ def test_each_state_by_its_name(busy: Ledger, state: str, ids: set[int]) -> None
     assert [busy.get(one["id"]).shown for one in found] == [state] * len(ids)  # type: ignore[union-attr]
 
 
-def test_all_of_them_the_newest_first_and_narrowed_down() -> None:
+def test_jobs_are_listed_newest_first_and_filtered() -> None:
     found = json.loads(run("list", "--json", "--limit", "1000").output)
     assert [one["id"] for one in found] == sorted((one["id"] for one in found), reverse=True)
     assert len(found) == 30, "what a replay took the place of is shown with its replay"
@@ -75,11 +75,11 @@ def test_all_of_them_the_newest_first_and_narrowed_down() -> None:
         (31, "queued for its first attempt, due now"),
     ],
 )
-def test_what_it_waits_for_in_a_sentence(job: int, says: str) -> None:
+def test_a_job_says_its_next_step(job: int, says: str) -> None:
     assert json.loads(run("show", str(job), "--json").output)["says"] == says
 
 
-def test_one_job_with_all_there_is() -> None:
+def test_a_job_is_shown_with_payload_and_attempts() -> None:
     printed = run("show", "8").output
     for part in ("state      retry scheduled", "slow down", "Correlation ids", "request_id  r-1", '"order": "o-1"', "1  failed"):
         assert part in printed
@@ -90,7 +90,7 @@ def test_one_job_with_all_there_is() -> None:
     assert run("list", "--state", "lost").exit_code == 2
 
 
-def test_a_payload_with_its_secrets_is_shown_for_a_reason(busy: Ledger) -> None:
+def test_a_raw_payload_needs_a_reason(busy: Ledger) -> None:
     assert run("show", "1", "--raw").exit_code == 2
     assert run("show", "1", "--because", "x").exit_code == 2
     done = run("show", "1", "--raw", "--because", "the customer asks", "--actor", "ann")

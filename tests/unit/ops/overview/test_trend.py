@@ -6,7 +6,6 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from redrive.cli.render.charts import spark, twos
 from redrive.console.render.sparkline import bars
 from redrive.ops.overview.trend import HOURS, NONE, SLOT, trend
 
@@ -49,12 +48,7 @@ def test_what_has_stopped_does_not_grow() -> None:
     assert (stopped.many, stopped.growing, stopped.since) == (True, False, None)
 
 
-def test_in_the_terminal_and_in_the_browser() -> None:
-    assert spark([0, 1, 4, 8]) == "·▁▄█"
-    assert spark([]) == ""
-    assert spark([0, 1, 1_000_000]) == "·▁█"
-    assert twos([1, 2, 3, 4]) == [3, 7]
-    assert twos([9, 1, 2]) == [9, 3]
+def test_bars_are_relative_to_the_highest_value() -> None:
     assert bars([0, 1, 2]) == "M4 20v-10h3v10zM8 20v-20h3v20z"
     assert bars([1, 1_000_000]).startswith("M0 20v-2h3")
     assert bars([0, 0]) == ""

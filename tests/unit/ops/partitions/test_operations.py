@@ -11,11 +11,12 @@ import pytest
 from rich.console import Console, RenderableType
 
 from redrive import App
-from redrive.cli.apply.partitions import planned
-from redrive.cli.commands.doctor import _health
+from redrive.cli.apply.partitions import plan_view
+from redrive.cli.commands.health import health_view
 from redrive.cli.commands.partitions import markers
 from redrive.cli.commands.partitions.calendar import heat_map
-from redrive.cli.commands.partitions.render import explained
+from redrive.cli.commands.partitions.render import explanation_view
+from redrive.cli.options import WriteOptions
 from redrive.console.render.heat_map import lines, picked
 from redrive.errors import NotAllowed
 from redrive.ops.operator import Operator
@@ -148,14 +149,14 @@ def test_damaged_data_is_not_said_to_be_read(lake: Lake, box: Sandbox) -> None:
     assert found.damaged is not None
     assert found.damaged.raw_run_id == run
     assert "raw data is damaged" in found.why[0]
-    shown = plain(explained(lake.ann.partitions.explain(key)))
+    shown = plain(explanation_view(lake.ann.partitions.explain(key)))
     assert "not readable" in shown
     assert "consumers read this" not in shown
     file.write_bytes(good)  # from a backup
     lake.ann.apply(lake.ann.partitions.revalidate(lake.orders, DAY, customers=["acme"]), because="it is back")
     box.drain(forever=False)
     assert lake.ann.partitions.explain(key).explanation.damaged is None
-    assert "consumers read this" in plain(explained(lake.ann.partitions.explain(key)))
+    assert "consumers read this" in plain(explanation_view(lake.ann.partitions.explain(key)))
 
 
 @pytest.mark.req("O-1")
@@ -163,7 +164,7 @@ def test_raw_data_that_cannot_be_checked_is_not_said_to_be_readable(lake: Lake, 
     filled(lake, box)
     key = f"crm/acme/orders/{DAY}"
     bare = Operator(lake.app.ledger, actor="ann").partitions
-    shown = plain(explained(bare.explain(key)))
+    shown = plain(explanation_view(bare.explain(key)))
     assert "← raw data not checked: pass --ledger module:app" in shown
     assert "consumers read this" not in shown
     assert bare.raw_states(bare.inspect()) == [RawState(unchecked="pass --ledger module:app")] * 2
@@ -227,7 +228,7 @@ def test_the_raw_store_is_asked_for_raw_data(lake: Lake, box: Sandbox) -> None:
         assert plan.partitions is not None
         ((name, why),) = plan.partitions.missing_raw.items()
         assert (name, "is not in raw" in why) == (f"crm/acme/orders/{DAY}", True)
-        shown = plain(planned(plan))
+        shown = plain(plan_view(plan))
         assert "1 of these is skipped" in shown
         assert name in shown
     done = lake.ann.apply(lake.ann.partitions.retry(lake.orders, DAY), because="once more")
@@ -270,7 +271,7 @@ def test_a_removed_raw_file_is_reported_before_it_is_read(lake: Lake, box: Sandb
     found = lake.ann.partitions.explain(key)
     assert found.lost is not None
     assert "rows.jsonl" in found.lost
-    shown = plain(explained(found))
+    shown = plain(explanation_view(found))
     assert "consumers read this" not in shown
     assert "← not readable: " in shown
     assert "no extraction is needed" not in shown
@@ -293,14 +294,14 @@ def test_a_rollback_to_the_same_raw_data_says_so(
     def operator(*_: object, **__: object) -> Iterator[Operator]:
         yield lake.ann
 
-    monkeypatch.setattr(markers, "operator", operator)
+    monkeypatch.setattr(markers, "open_operator", operator)
     first, key = filled(lake, box), f"crm/acme/orders/{DAY}"
     for act in (lake.ann.partitions.revalidate, lake.ann.partitions.reprocess):
         lake.ann.apply(act(lake.orders, DAY, customers=["acme"]), because="again")
         box.drain(forever=False)
-    markers.rollback(key, because="x")
+    markers.rollback(partition=key, because="x", options=WriteOptions())
     assert "same as before" not in capsys.readouterr().out
-    markers.rollback(key, because="x")
+    markers.rollback(partition=key, because="x", options=WriteOptions())
     printed = " ".join(capsys.readouterr().out.split())
     assert f"the current run is {first}" in printed
     assert "The data is the same as before" in printed
@@ -310,14 +311,14 @@ def test_a_rollback_to_the_same_raw_data_says_so(
 @pytest.mark.usefixtures("box")
 def test_a_day_of_a_running_backfill_is_explained_with_its_status(lake: Lake) -> None:
     done = lake.ann.begin(lake.ann.backfills.plan(lake.orders, DAY, DAY), because="new dataset")
-    shown = plain(explained(lake.ann.partitions.explain(f"crm/acme/orders/{DAY}")))
+    shown = plain(explanation_view(lake.ann.partitions.explain(f"crm/acme/orders/{DAY}")))
     assert f"redrive backfill status {done.id}" in shown
     assert "redrive backfill plan" not in shown
 
 
 @pytest.mark.usefixtures("box")
 def test_the_doctor_says_that_raw_data_is_a_sample(lake: Lake) -> None:
-    shown = plain(_health(lake.ann.health.check()))
+    shown = plain(health_view(lake.ann.health.check()))
     assert "raw data (up to 100 runs of each dataset)" in shown
     assert "0 submitted" not in shown
 

@@ -1,1 +1,1 @@
-"""Commands about partitions of datasets."""
+"""Commands for partitions of datasets: `redrive state`, `redrive backfill` and `redrive plan`."""

@@ -1,76 +1,105 @@
-"""`redrive backfill`: ranges of days: planned, applied, watched, steered."""
+"""`redrive backfill`: plan, start, watch and control backfills."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Group, RenderableType
+from rich.console import Group
 from rich.text import Text
 
 from ....core.text import format_duration, pluralise
 from ....ops.operator import Operator
-from ....ops.partitions.backfill import PARTITIONED, BackfillReport
+from ....ops.partitions.backfill import BackfillReport
 from ....ops.partitions.selection import day
 from ....ops.plans.plan import Plan
-from ....ops.render import document
-from ....ops.sweep import Sweep
-from ...apply.dead_letters import Canary, Most, Rate, Yes, counted
-from ...apply.partitions import AcceptDrift, ClearTerminal, HaltOn, Told, carried_out
-from ...command import Commands
-from .plan import applied
-from ...render.follow import follow, stopped_watching
-from ...options import INTERRUPTED, NOT_DONE, Actor, AsJson, Because, Where, operator, option
-from ...render.details import cut_note, indented, with_note
-from ...render.moments import ago, both
-from ...render.output import complain, console, heading, pairs, print_json, show
-from ...render.suggestions import spelled
-from ...render.table import Column, fitted
-from ..sweeps import bar, unmanned
+from ....ops.plans.stored import load_plan
+from ....ops.render import both, document
+from ....ops.sweeps import PARTITIONED, Sweep
+from ...apply.confirm import ApplyOptions, Confirmation, Max, Yes
+from ...apply.dead_letters import Canary, Rate
+from ...apply.partitions import AcceptDrift, ClearTerminal, HaltOn, apply_plan
+from ...command import CommandGroup
+from ...errors import NOT_DONE, fail
+from ...options import Because, ReadOptions, WriteOptions, flag, limit_option, open_operator, option
+from ...render import detail_view, print_result, top_counts
+from ...render.follow import Follower
+from ...render.progress import stacked_bar
+from ...suggestions import expand_commands
+from ..sweeps import print_progress, print_sweeps
+from .plan import apply_stored
+from .render import pause_text
 from .selection import Customers
 
-app = Commands(help="Plan and run backfills.")
+app = CommandGroup(help="Plan and run backfills.")
+
+BAR_COLUMNS = 40
+NO_BACKFILLS = (
+    "No backfills. Plan one with `redrive backfill plan DATASET --since DAY --until DAY`."
+)
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="source/query, such as crm/orders")]
-Since = Annotated[str, option("--since", "DAY", "First day, such as 2026-06-01")]
-Until = Annotated[str, option("--until", "DAY", "Last day, inclusive (at most today)")]
+PlanOrDataset = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN", help="ID or file of a plan, or a dataset with --since and --until"
+    ),
+]
+FirstDay = Annotated[str, option("--since", "DAY", "First day, such as 2026-06-01")]
+LastDay = Annotated[str, option("--until", "DAY", "Last day, inclusive (at most today)")]
+OptionalFirstDay = Annotated[str | None, option("--since", "DAY", "With a dataset")]
+OptionalLastDay = Annotated[str | None, option("--until", "DAY", "With a dataset")]
 Share = Annotated[
     float | None,
-    typer.Option(
-        "--share", metavar="PART", help="Share of worker capacity while other work is queued (default: 0.15)", show_default=False
+    option(
+        "--share", "PART", "Share of worker capacity while other work is queued (default: 0.15)"
     ),
 ]
 Order = Annotated[Literal["newest", "oldest"], typer.Option("--order", help="Day to start with")]
-Again = Annotated[bool, typer.Option("--again", help="Include accepted partitions, which stay readable")]
-Watch = Annotated[bool, typer.Option("--watch", help="Progress until the backfill ends")]
-PlanFile = Annotated[str | None, option("--out", "FILE", "File for the plan (default: kept for 30 minutes under its ID)")]
-Number = Annotated[int, typer.Argument(metavar="ID", help="ID of the backfill")]
-PlanOrDataset = Annotated[str, typer.Argument(metavar="PLAN", help="ID or file of a plan, or a dataset with --since and --until")]
+IncludeAccepted = Annotated[
+    bool, flag("--again", "Include accepted partitions, which stay readable")
+]
+SweepId = Annotated[int, typer.Argument(metavar="ID", help="ID of the backfill")]
+NewShare = Annotated[float, typer.Argument(metavar="PART", help="Share of capacity, such as 0.3")]
 
 
-def _planned(
-    ops: Operator, dataset: str, since: str, until: str, customers: list[str] | None, share: float | None, order: str,
-    again: bool, clear: bool,
-) -> Plan:  # fmt: skip
-    return ops.backfill(
-        dataset,
-        day("--since", since),
-        day("--until", until),
-        customers=customers or None,
-        share=share,
-        newest=order == "newest",
-        again=again,
-        clear_terminal=clear,
-    )
+@dataclass(frozen=True, slots=True)
+class BackfillOptions:
+    """The options of a new backfill."""
+
+    customers: Customers = None
+    share: Share = None
+    order: Order = "newest"
+    include_accepted: IncludeAccepted = False
+    clear_terminal: ClearTerminal = False
+
+    def plan(self, ops: Operator, dataset: str, since: str, until: str) -> Plan:
+        """Plan the backfill of a dataset."""
+        return ops.backfills.plan(
+            dataset,
+            day("--since", since),
+            day("--until", until),
+            customers=self.customers or None,
+            share=self.share,
+            newest=self.order == "newest",
+            again=self.include_accepted,
+            clear_terminal=self.clear_terminal,
+        )
 
 
 @app.command()
 def plan(
-    dataset: Dataset, since: Since, until: Until, customer: Customers = None, share: Share = None, order: Order = "newest",
-    again: Again = False, clear: ClearTerminal = False, out: PlanFile = None, actor: Actor = None, where: Where = None,
-    as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    dataset: Dataset,
+    since: FirstDay,
+    until: LastDay,
+    backfill: BackfillOptions,
+    file: Annotated[
+        str | None,
+        option("--out", "FILE", "File for the plan (default: kept for 30 minutes under its ID)"),
+    ] = None,
+    options: WriteOptions,
+) -> None:
     """Plan a backfill.
 
     Prints the partitions that the backfill would extract, and saves the plan for `redrive backfill
@@ -85,21 +114,29 @@ def plan(
         1: refused, because another backfill includes some of these partitions
         2: invalid option or date, unknown dataset or customer, or no list of customers
         3: ledger not reachable, or its schema is from another version
-    """
-    with operator(where, actor, app_first=True, create=True) as ops:
-        made = _planned(ops, dataset, since, until, customer, share, order, again, clear)
-        carried_out(ops, made, Told(None, as_json=as_json, keep=True, out=out))
+    """  # noqa: E501
+    with open_operator(options, app_first=True, create=True, changes=False) as ops:
+        planned = backfill.plan(ops, dataset, since, until)
+        apply = ApplyOptions(None, Confirmation(), options.as_json, save=True, file=file)
+        apply_plan(ops, planned, apply)
 
 
 @app.command()
 def apply(
-    name: PlanOrDataset, because: Because, since: Annotated[str | None, option("--since", "DAY", "With a dataset")] = None,
-    until: Annotated[str | None, option("--until", "DAY", "With a dataset")] = None, customer: Customers = None,
-    share: Share = None, order: Order = "newest", again: Again = False, clear: ClearTerminal = False, rate: Rate = None,
+    *,
+    name: PlanOrDataset,
+    because: Because,
+    since: OptionalFirstDay = None,
+    until: OptionalLastDay = None,
+    backfill: BackfillOptions,
+    rate: Rate = None,
     canary: Canary = 0,
-    halt_on: HaltOn = None, accept_drift: AcceptDrift = None, yes: Yes = False, most: Most = None, actor: Actor = None,
-    where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    halt_on: HaltOn = None,
+    accept_drift: AcceptDrift = None,
+    yes: Yes = False,
+    max_count: Max = None,
+    options: WriteOptions,
+) -> None:
     """Start a backfill.
 
     Starts a saved plan, or a dataset with --since and --until. Workers extract the partitions.
@@ -115,23 +152,31 @@ def apply(
         2: invalid option, unknown plan or customer, or no terminal for the confirmation
         3: ledger not reachable, or its schema is from another version
         4: the plan has expired, or is for another ledger
-    """
-    with operator(where, actor, app_first=True, create=True) as ops:
-        how = Told(because, yes, most, as_json=as_json)
+    """  # noqa: E501
+    with open_operator(options, app_first=True, create=True) as ops:
+        settings = ApplyOptions(because, Confirmation(yes, max_count), options.as_json)
+        limits = {"rate": rate, "canary": canary, "halt_on": halt_on}
         if since is None and until is None:
-            applied(ops, name, how, accept_drift, only="backfill", rate=rate, canary=canary, halt_on=halt_on)
+            stored = load_plan(name)
+            if stored.plan.act != "backfill":
+                problem = f"plan {stored.id}: not a backfill, but a {stored.plan.act}"
+                command = f'redrive plan apply {name} --because "..."'
+                raise ValueError(f"{problem}; use `{command}`")
+            apply_stored(ops, stored, settings, accept_drift, **limits)
         if since is None or until is None:
             raise ValueError("dataset: needs both --since and --until")
-        made = _planned(ops, name, since, until, customer, share, order, again, clear)
-        carried_out(ops, made, how, rate=rate, canary=canary, halt_on=halt_on)
+        apply_plan(ops, backfill.plan(ops, name, since, until), settings, **limits)
 
 
 @app.command("list")
 def list_(
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of backfills")] = 20,
-    all_: Annotated[bool, typer.Option("--all", help="Include retries, reprocessing and scheduled runs")] = False,
-    where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    limit: Annotated[int, limit_option("backfills")] = 20,
+    include_others: Annotated[
+        bool, flag("--all", "Include retries, reprocessing and scheduled runs")
+    ] = False,
+    options: ReadOptions,
+) -> None:
     """List backfills.
 
     Newest first.
@@ -145,40 +190,20 @@ def list_(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, app_first=True) as ops:
-        acts = PARTITIONED if all_ else ("backfill",)
-        found = ops.partitions.backfills(limit=limit, acts=acts)
-        if as_json:
-            print_json(document(found))
-            return
-        out = console()
-        if not found:
-            show(out, Text(spelled("No backfills. Plan one with `redrive backfill plan DATASET --since DAY --until DAY`.")))
-            return
-        total = ops.partitions.count_backfills(acts=acts) if len(found) == limit else None
-        show(out, with_note(_table(found, ops.now(), out.width), cut_note(len(found), total)))
-
-
-def _table(found: Sequence[Sweep], now: datetime, width: int) -> RenderableType:
-    columns = [
-        Column("id", number=True), Column("action"), Column("state"), Column("progress", leave=2),
-        Column("processed", number=True), Column("total", number=True), Column("started"),
-        Column("by", least=6, cut=True, leave=1),
-        Column("because", least=14, wants=20, cut=True, leave=3),
-    ]  # fmt: skip
-    rows: list[Mapping[str, str | Text]] = [
-        {
-            "id": str(one.id), "action": one.act, "state": one.state, "progress": bar(one),
-            "processed": f"{one.made + one.skipped:,}", "total": f"{one.total:,}",
-            "started": ago(one.created_at, now), "by": one.actor, "because": one.because,
-        }
-        for one in found
-    ]  # fmt: skip
-    return fitted(columns, rows, width)
+    with open_operator(options, app_first=True) as ops:
+        acts = PARTITIONED if include_others else ("backfill",)
+        sweeps = ops.backfills.find(limit=limit, acts=acts)
+        total = ops.backfills.count(acts=acts) if len(sweeps) == limit else None
+        print_sweeps(ops, sweeps, total, options.as_json, empty=expand_commands(NO_BACKFILLS))
 
 
 @app.command()
-def status(sweep_id: Number, watch: Watch = False, where: Where = None, as_json: AsJson = False) -> None:
+def status(
+    *,
+    sweep_id: SweepId,
+    watch: Annotated[bool, flag("--watch", "Progress until the backfill ends")] = False,
+    options: ReadOptions,
+) -> None:
     """Show the progress of a backfill.
 
     Shows progress, failures and the time left. Also takes the number of a retry, a reprocessing or
@@ -196,101 +221,93 @@ def status(sweep_id: Number, watch: Watch = False, where: Where = None, as_json:
         3: ledger not reachable, or its schema is from another version
         130: --watch was interrupted; the backfill continues
     """
-    with operator(where, app_first=True) as ops:
-        _must_exist(ops, sweep_id)
-        report = ops.partitions.progress(sweep_id)
+    with open_operator(options, app_first=True) as ops:
+        _require_sweep(ops, sweep_id)
+        report = ops.backfills.progress(sweep_id)
         assert report is not None
-        interrupted = False
-        if watch:
-            report, interrupted = _watched(ops, report, as_json=as_json)
-        if not as_json:
-            show(console(), _report(report))
-            unmanned(ops, report.sweep)
-        elif not watch:
-            print_json(document(report))
-        if interrupted:
-            stopped_watching(
-                f"{report.sweep.act} {sweep_id}",
-                f"redrive backfill status {sweep_id} --watch",
-                f'to stop it: `redrive backfill pause {sweep_id} --because "..."`',
-            )
-            raise typer.Exit(INTERRUPTED)
-        raise typer.Exit(NOT_DONE if watch and report.sweep.state != "done" else 0)
-
-
-def _watched(ops: Operator, report: BackfillReport, *, as_json: bool) -> tuple[BackfillReport, bool]:
-    return follow(
-        report,
-        lambda: ops.partitions.progress(report.sweep.id),
-        running=lambda seen: seen.sweep.state == "running",
-        drawn=lambda seen, _width: _report(seen),
-        line=_line,
-        as_json=as_json,
-    )
+        follower = Follower[BackfillReport](
+            read=lambda: ops.backfills.progress(sweep_id),
+            is_running=lambda report: report.sweep.state == "running",
+            draw=lambda report, _width: _report(report),
+            line=_line,
+        )
+        stop = f'to stop it: `redrive backfill pause {sweep_id} --because "..."`'
+        hints = (f"redrive backfill status {sweep_id} --watch", stop)
+        print_progress(ops, report, follower, hints, follow=watch, as_json=options.as_json)
 
 
 def _line(report: BackfillReport) -> str:
-    progress = report.progress
-    counts = f"{progress.ok:,} accepted, {progress.failed:,} failed, {progress.active:,} running, {progress.queued:,} queued"
-    return f"{report.sweep.state}; {counts}, {report.sweep.left:,} not started"
+    sweep, progress = report.sweep, report.progress
+    ended = f"{progress.ok:,} accepted, {progress.failed:,} failed"
+    open_ = f"{progress.active:,} running, {progress.queued:,} queued, {sweep.left:,} not started"
+    return f"{sweep.state}; {ended}, {open_}"
 
 
-def _report(report: BackfillReport) -> RenderableType:
+def _report(report: BackfillReport) -> Group:
     sweep, progress, now = report.sweep, report.progress, report.now
-    made = pairs()
-    made.add_row("state", sweep.state + (f": {sweep.reason}" if sweep.reason else ""))
-    made.add_row("scope", report.said)
-    made.add_row("", _bar(report))
-    ended = progress.ok + progress.failed
-    parts = [
-        f"{progress.done:.1%} done",
-        f"accepted {progress.ok:,}",
-        f"failed {progress.failed:,}" + (f" ({progress.failed / ended:.2%})" if progress.failed else ""),
-    ]
-    parts += [f"running {progress.active:,}", f"queued {progress.queued:,}", f"not started {sweep.left:,}"]
-    made.add_row("", " · ".join(parts))
-    if report.left is not None:
-        made.add_row("time left", f"about {format_duration(report.left.total_seconds())}")
-    elif sweep.state == "running" and progress.queued and not progress.untouched and not progress.active:
-        see = "; see `redrive state failures`" if report.reasons else ""  # those of an outage are not failures
-        made.add_row("time left", spelled(f"unknown: {_waits(progress.queued)}{see}"))
-    for one in report.paused:
-        until = "until it is unpaused" if one.until is None else f"probed {ago(one.until, now)}"
-        made.add_row("paused", Text(f"source {one.source}, by {one.actor}, {until} ({one.because})", style="yellow"))
-    if progress.skips:
-        made.add_row("skipped", ", ".join(f"{many:,} {why}" for why, many in progress.skips.items()))
-    if report.reasons:
-        made.add_row("failures", counted(report.reasons))
-    made.add_row(
-        "share",
-        f"{progress.share:.0%} while other work is queued" + ("" if sweep.rate is None else f", at most {sweep.rate:g}/s"),
-    )
-    if sweep.canary:
-        made.add_row("canary", f"the first {sweep.canary:,}")
+    skips = [f"{count:,} {reason}" for reason, count in progress.skips.items()]
+    rate = "" if sweep.rate is None else f", at most {sweep.rate:g}/s"
+    halt_on = None
     if progress.halt_on is not None:
-        made.add_row("halt on", f"more than {progress.halt_on:.0%} rejected")
-    made.add_row("by", sweep.actor)
-    made.add_row("because", sweep.because)
-    made.add_row("started", both(sweep.created_at, now))
-    if sweep.ended_at:
-        made.add_row("ended", both(sweep.ended_at, now))
-    return Group(heading(f"{sweep.act.capitalize()} {sweep.id}"), indented(made))
-
-
-def _waits(count: int) -> str:
-    return pluralise(count, "partition waits", "partitions wait") + " for a retry"
+        halt_on = f"more than {progress.halt_on:.0%} rejected"
+    return detail_view(
+        _name(sweep),
+        {
+            "state": sweep.state + (f": {sweep.reason}" if sweep.reason else ""),
+            "scope": [report.said, _bar(report), _counts(report)],
+            "time left": _time_left(report),
+            "paused": [
+                Text(f"source {source.source}, {pause_text(source, now)}", style="yellow")
+                for source in report.paused
+            ],
+            "skipped": ", ".join(skips) or None,
+            "failures": top_counts(report.reasons) or None,
+            "share": f"{progress.share:.0%} while other work is queued{rate}",
+            "canary": f"the first {sweep.canary:,}" if sweep.canary else None,
+            "halt on": halt_on,
+            "by": sweep.actor,
+            "because": sweep.because,
+            "started": both(sweep.created_at, now),
+            "ended": both(sweep.ended_at, now) if sweep.ended_at else None,
+        },
+    )
 
 
 def _bar(report: BackfillReport) -> Text:
-    width, total = 40, report.sweep.total or 1
-    ok, failed = round(width * report.progress.ok / total), round(width * report.progress.failed / total)
-    skipped = min(width - ok - failed, round(width * report.sweep.skipped / total))
-    rest = width - ok - failed - skipped
-    return Text("━" * ok, "green") + Text("━" * failed, "red") + Text("─" * skipped, "yellow") + Text("╌" * rest, "dim")
+    return stacked_bar(
+        BAR_COLUMNS,
+        report.sweep.total,
+        ("━", "green", report.progress.ok),
+        ("━", "red", report.progress.failed),
+        ("─", "yellow", report.sweep.skipped),
+    )
+
+
+def _counts(report: BackfillReport) -> str:
+    progress = report.progress
+    failed = f"failed {progress.failed:,}"
+    if progress.failed:
+        failed += f" ({progress.failed / (progress.ok + progress.failed):.2%})"
+    parts = [f"{progress.done:.1%} done", f"accepted {progress.ok:,}", failed]
+    parts += [f"running {progress.active:,}", f"queued {progress.queued:,}"]
+    return " · ".join([*parts, f"not started {report.sweep.left:,}"])
+
+
+def _time_left(report: BackfillReport) -> str | None:
+    progress = report.progress
+    if report.left is not None:
+        return f"about {format_duration(report.left.total_seconds())}"
+    only_retries = progress.queued and not progress.untouched and not progress.active
+    if report.sweep.state != "running" or not only_retries:
+        return None
+    # Partitions that wait for the end of an outage are not failures.
+    hint = "; see `redrive state failures`" if report.reasons else ""
+    partitions = pluralise(progress.queued, "partition waits", "partitions wait")
+    return expand_commands(f"unknown: {partitions} for a retry{hint}")
 
 
 @app.command()
-def pause(sweep_id: Number, because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
+def pause(*, sweep_id: SweepId, because: Because, options: WriteOptions) -> None:
     """Pause a backfill.
 
     No further partition starts. Running partitions continue.
@@ -304,13 +321,13 @@ def pause(sweep_id: Number, because: Because, actor: Actor = None, where: Where 
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, actor, app_first=True) as ops:
-        _must_exist(ops, sweep_id)
-        _said(ops.pause(sweep_id, because=because), as_json)
+    with open_operator(options, app_first=True) as ops:
+        _require_sweep(ops, sweep_id)
+        _show_state(ops.sweeps.pause(sweep_id, because=because), options.as_json)
 
 
 @app.command()
-def resume(sweep_id: Number, because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
+def resume(*, sweep_id: SweepId, because: Because, options: WriteOptions) -> None:
     """Resume a backfill.
 
     Resumes a backfill that was paused or halted.
@@ -324,13 +341,13 @@ def resume(sweep_id: Number, because: Because, actor: Actor = None, where: Where
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, actor, app_first=True) as ops:
-        _must_exist(ops, sweep_id)
-        _said(ops.resume(sweep_id, because=because), as_json)
+    with open_operator(options, app_first=True) as ops:
+        _require_sweep(ops, sweep_id)
+        _show_state(ops.sweeps.resume(sweep_id, because=because), options.as_json)
 
 
 @app.command()
-def cancel(sweep_id: Number, because: Because, actor: Actor = None, where: Where = None, as_json: AsJson = False) -> None:
+def cancel(*, sweep_id: SweepId, because: Because, options: WriteOptions) -> None:
     """Cancel the rest of a backfill.
 
     Accepted partitions stay. Running partitions continue.
@@ -344,16 +361,15 @@ def cancel(sweep_id: Number, because: Because, actor: Actor = None, where: Where
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, actor, app_first=True) as ops:
-        _must_exist(ops, sweep_id)
-        _said(ops.cancel(sweep_id, because=because), as_json)
+    with open_operator(options, app_first=True) as ops:
+        _require_sweep(ops, sweep_id)
+        _show_state(ops.sweeps.cancel(sweep_id, because=because), options.as_json)
 
 
 @app.command()
 def share(
-    sweep_id: Number, part: Annotated[float, typer.Argument(metavar="PART", help="Share of capacity, such as 0.3")],
-    because: Because,    actor: Actor = None, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *, sweep_id: SweepId, new_share: NewShare, because: Because, options: WriteOptions
+) -> None:
     """Change a backfill's share of capacity.
 
     Takes effect at the next claim of a worker.
@@ -367,26 +383,23 @@ def share(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, actor, app_first=True) as ops:
-        _must_exist(ops, sweep_id)
-        sweep = ops.partitions.share(sweep_id, part, because=because)
-        if as_json:
-            print_json(document(sweep) | {"share": part})
-        else:
-            show(console(), Text(f"{sweep.act.capitalize()} {sweep.id}: share {part:.0%} while other work is queued"))
+    with open_operator(options, app_first=True) as ops:
+        _require_sweep(ops, sweep_id)
+        sweep = ops.backfills.set_share(sweep_id, new_share, because=because)
+    text = f"{_name(sweep)}: share {new_share:.0%} while other work is queued"
+    print_result(document(sweep) | {"share": new_share}, options.as_json, lambda _sweep: text)
 
 
-def _must_exist(ops: Operator, sweep_id: int) -> None:
-    if ops.sweep(sweep_id, limit=1) is None:
-        complain(f"backfill {sweep_id}: not found; `redrive backfill list --all` lists all")
-        raise typer.Exit(NOT_DONE)
+def _require_sweep(ops: Operator, sweep_id: int) -> None:
+    if ops.sweeps.get(sweep_id, limit=1) is None:
+        lists = "`redrive backfill list --all` lists all"
+        fail(NOT_DONE, f"backfill {sweep_id}: not found; {lists}")
 
 
-def _said(sweep: Sweep, as_json: bool) -> None:
-    if as_json:
-        print_json(document(sweep))
-    else:
-        show(
-            console(),
-            Text(f"{sweep.act.capitalize()} {sweep.id} is {sweep.state}: {sweep.left:,} of {sweep.total:,} not started"),
-        )
+def _show_state(sweep: Sweep, as_json: bool) -> None:
+    rest = f"{sweep.left:,} of {sweep.total:,} not started"
+    print_result(sweep, as_json, lambda sweep: f"{_name(sweep)} is {sweep.state}: {rest}")
+
+
+def _name(sweep: Sweep) -> str:
+    return f"{sweep.act.capitalize()} {sweep.id}"

@@ -1,8 +1,9 @@
-"""Calendar: a heat map of days for the width there is. Signs tell the states apart where there are no colours."""
+"""A heat map of datasets by day, for any width. Signs tell states apart without colours."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from typing import Literal, NamedTuple, TypeAlias
@@ -12,23 +13,26 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ....ops.partitions.calendar import Calendar, Row, worst
+from ...render import dim
 
-By: TypeAlias = Literal["day", "week", "month"]
+Unit: TypeAlias = Literal["day", "week", "month"]
+Span: TypeAlias = tuple[date, date]
+"""First and last day of a column."""
 ONE_DAY = timedelta(days=1)
-LABEL = 24
-"""The name of a dataset is cut after so many columns, where there is no room for more."""
-BANDS = 4
-"""So many bands of days are shown; what is longer is shown by weeks, then by months."""
+MAX_NAME_COLUMNS = 24
+"""Columns after which the name of a dataset is cut."""
+MAX_BANDS = 4
+"""Longer calendars are printed by weeks, then by months."""
+SHARE_COLUMNS = 7
 
 
 class Sign(NamedTuple):
-    """How a state looks."""
+    """How a state is printed."""
 
     sign: str
-    plain: str
-    """Where the terminal knows only ASCII."""
+    ascii_sign: str
     style: str
-    says: str
+    label: str
 
 
 SIGNS: Mapping[str | None, Sign] = {
@@ -40,168 +44,201 @@ SIGNS: Mapping[str | None, Sign] = {
     "never_requested": Sign("□", "-", "yellow", "some never requested"),
     None: Sign("·", ".", "dim", "none"),
 }
-
-
 MISSING = "never_requested"
-OF_REQUESTED = "A cell shows the worst requested partition. %: accepted of requested."
-OF_KNOWN = "A cell shows the worst partition. %: accepted of all known customers of its days."
+REQUESTED_NOTE = "A cell shows the worst requested partition. %: accepted of requested."
+KNOWN_NOTE = "A cell shows the worst partition. %: accepted of all known customers of its days."
 
 
 class Band(NamedTuple):
-    """Columns that stand beside each other, each a day or more; None: a gap."""
+    """Columns that stand beside each other. None is a gap."""
 
-    columns: Sequence[tuple[date, date] | None]
-    over: str
-    """Two lines above them: months or years, and days."""
-    under: str = ""
+    columns: Sequence[Span | None]
+    top: str
+    """The first line above the columns: months or years."""
+    bottom: str = ""
+    """The second line: days or months."""
 
 
-def heat_map(calendar: Calendar, width: int, /, *, by: By | None = None) -> RenderableType:
-    """Datasets below each other, days from left to right; a cell is the worst that any customer's partition is."""
+def heat_map(calendar: Calendar, width: int, /, *, by: Unit | None = None) -> RenderableType:
+    """Return datasets below each other, with days from left to right.
+
+    A cell shows the worst state of the partitions of all customers.
+    """
     names = [f"{row.source}/{row.query}" for row in calendar.rows]
-    label = min(max(map(cell_len, names), default=0), LABEL)
-    room = max(8, width - label - 2 - 7)
-    show = _sign()
+    name_width = min(max(map(cell_len, names), default=0), MAX_NAME_COLUMNS)
+    room = max(8, width - name_width - 2 - SHARE_COLUMNS)
+    sign_of = _sign_printer()
     lines: list[RenderableType] = []
     for band in bands(calendar.since, calendar.until, room, by):
-        lines += [Text(" " * (label + 2) + line, style="dim") for line in (band.over, band.under) if line.strip()]
+        headers = [header for header in (band.top, band.bottom) if header.strip()]
+        lines += [dim(" " * (name_width + 2) + header) for header in headers]
         for name, row in zip(names, calendar.rows, strict=True):
-            line = Text(set_cell_size(name, label) if cell_len(name) <= label else set_cell_size(name, label - 1) + "…")
-            line.append("  ")
-            for column in band.columns:
-                line.append_text(Text(" ") if column is None else show(_worst(row, *column)))
-            lines.append(line.append_text(_share(row, band)))
+            line = Text(f"{_fit(name, name_width)}  ")
+            for span in band.columns:
+                line.append_text(Text(" ") if span is None else sign_of(_worst_state(row, *span)))
+            lines.append(line.append_text(_accepted_share(row, band)))
         lines.append("")
-    is_known = any(row.customers is not None for row in calendar.rows)
-    signs = [pair for pair in SIGNS.items() if is_known or pair[0] != MISSING]
-    legend = Text("  ").join(show(state).append(f" {sign.says}", style="dim") for state, sign in signs)
-    return Group(*lines, legend, Text(OF_KNOWN if is_known else OF_REQUESTED, style="dim"))
+    has_customers = any(row.customers is not None for row in calendar.rows)
+    legend = Text("  ").join(
+        sign_of(state).append(f" {sign.label}", style="dim")
+        for state, sign in SIGNS.items()
+        if has_customers or state != MISSING
+    )
+    return Group(*lines, legend, dim(KNOWN_NOTE if has_customers else REQUESTED_NOTE))
 
 
-def bands(since: date, until: date, room: int, by: By | None = None, /) -> Iterator[Band]:
-    """The columns, as many as there is room for beside each other, then the next."""
+def _fit(name: str, width: int) -> str:
+    if cell_len(name) <= width:
+        return set_cell_size(name, width)
+    return set_cell_size(name, width - 1) + "…"
+
+
+# --- Columns
+
+
+def bands(since: date, until: date, room: int, by: Unit | None = None, /) -> Iterator[Band]:
+    """Yield the columns in bands, each with as many columns as there is room for."""
     weeks = _weeks(since, until)
-    if by == "month" or (by is None and len(weeks) > BANDS * room):
-        for months in _even(_months(since, until), room):
-            yield Band(months, _over(months, _year))
-    elif by == "week" or (by is None and len(weeks) > BANDS * ((room + 1) // 8)):
-        for some in _even(weeks, room):
-            yield Band(some, _over(some, _year), _over(some, _name))
+    weeks_in_room = (room + 1) // 8
+    if by is None:
+        has_many_weeks = len(weeks) > MAX_BANDS * room
+        has_many_days = len(weeks) > MAX_BANDS * weeks_in_room
+        by = "month" if has_many_weeks else "week" if has_many_days else "day"
+    if by == "month":
+        for months in _split(_months(since, until), room):
+            yield Band(months, _labels(months, _year))
+    elif by == "week":
+        for part in _split(weeks, room):
+            yield Band(part, _labels(part, _year), _labels(part, _month))
     else:
-        for some in _even(weeks, max(1, (room + 1) // 8)):
-            columns: list[tuple[date, date] | None] = []
-            for week in some:
+        for part in _split(weeks, max(1, weeks_in_room)):
+            columns: list[Span | None] = []
+            for week in part:
                 columns += [None, *_days(*week)] if columns else _days(*week)
-            yield Band(columns, _over(columns, _month), _mondays(columns))
+            yield Band(columns, _labels(columns, _month_and_year), _mondays(columns))
 
 
-def _even(columns: list[tuple[date, date]], room: int) -> Iterator[list[tuple[date, date]]]:
-    """In parts that are about as wide as each other."""
-    each = -(-len(columns) // -(-len(columns) // room))
-    for at in range(0, len(columns), each):
-        yield columns[at : at + each]
+def _split(columns: list[Span], room: int) -> Iterator[list[Span]]:
+    """Split columns into parts of about the same size."""
+    parts = -(-len(columns) // room)
+    size = -(-len(columns) // parts)
+    for start in range(0, len(columns), size):
+        yield columns[start : start + size]
 
 
-def _month(first: date, told: bool) -> list[str]:
-    """What it may be called, the best first. told: a year stands before it."""
-    return [f"{first:%b}"] if told and first.month > 1 else [f"{first:%b %Y}", f"{first:%b}"]
+def _month_and_year(first: date, has_year: bool) -> list[str]:
+    """Return labels of a month, the best first. has_year: an earlier label has the year."""
+    return [f"{first:%b}"] if has_year and first.month > 1 else [f"{first:%b %Y}", f"{first:%b}"]
 
 
-def _name(first: date, _told: bool) -> list[str]:
+def _month(first: date, _has_year: bool) -> list[str]:
     return [f"{first:%b}"]
 
 
-def _year(first: date, _told: bool) -> list[str]:
+def _year(first: date, _has_year: bool) -> list[str]:
     return [str(first.year)]
 
 
-def _over(columns: Sequence[tuple[date, date] | None], names: Callable[[date, bool], list[str]]) -> str:
-    """Names over the columns where they begin, each as long as there is room up to the next."""
+def _labels(columns: Sequence[Span | None], names: Callable[[date, bool], list[str]]) -> str:
+    """Return names above the columns where they begin, each as long as there is room."""
     starts: list[tuple[int, date]] = []
-    for at, column in enumerate(columns):
-        if column is not None and (not starts or names(column[1], True)[-1] != names(starts[-1][1], True)[-1]):
-            starts.append((at, column[1]))
-    line, told = "", False
-    for place, (at, first) in enumerate(starts):
-        room = (starts[place + 1][0] - 1 if place + 1 < len(starts) else max(at + 8, len(columns))) - at
-        said = next((name for name in names(first, told) if len(name) <= room), "")
-        told = told or str(first.year) in said
-        line = line.ljust(at) + said
+    for index, column in enumerate(columns):
+        if column is None:
+            continue
+        if not starts or names(column[1], True)[-1] != names(starts[-1][1], True)[-1]:
+            starts.append((index, column[1]))
+    line, has_year = "", False
+    for number, (start, first) in enumerate(starts):
+        end = max(start + 8, len(columns))
+        if number + 1 < len(starts):
+            end = starts[number + 1][0] - 1
+        fitting = (name for name in names(first, has_year) if len(name) <= end - start)
+        label = next(fitting, "")
+        has_year = has_year or str(first.year) in label
+        line = line.ljust(start) + label
     return line
 
 
-def _mondays(columns: Sequence[tuple[date, date] | None]) -> str:
+def _mondays(columns: Sequence[Span | None]) -> str:
     line = ""
-    for at, column in enumerate(columns):
-        if column is not None and (at == 0 or columns[at - 1] is None):
-            line = line.ljust(at) + str(column[0].day)
+    for index, column in enumerate(columns):
+        if column is not None and (index == 0 or columns[index - 1] is None):
+            line = line.ljust(index) + str(column[0].day)
     return line
 
 
-def _days(since: date, until: date) -> list[tuple[date, date]]:
-    return [(day, day) for each in range((until - since).days + 1) for day in [since + each * ONE_DAY]]
+def _dates(first: date, last: date) -> Iterator[date]:
+    return (first + number * ONE_DAY for number in range((last - first).days + 1))
 
 
-def _weeks(since: date, until: date) -> list[tuple[date, date]]:
-    """From Monday to Sunday, but for the ends."""
-    found = []
+def _days(since: date, until: date) -> list[Span]:
+    return [(day, day) for day in _dates(since, until)]
+
+
+def _weeks(since: date, until: date) -> list[Span]:
+    """Return the weeks from Monday to Sunday. The first and the last may be shorter."""
+    weeks = []
     while since <= until:
         last = min(until, since + (6 - since.weekday()) * ONE_DAY)
-        found.append((since, last))
+        weeks.append((since, last))
         since = last + ONE_DAY
-    return found
+    return weeks
 
 
-def _months(since: date, until: date) -> list[tuple[date, date]]:
-    found = []
+def _months(since: date, until: date) -> list[Span]:
+    months = []
     while since <= until:
         following = (since.replace(day=1) + 31 * ONE_DAY).replace(day=1)
-        found.append((since, min(until, following - ONE_DAY)))
+        months.append((since, min(until, following - ONE_DAY)))
         since = following
-    return found
+    return months
 
 
-def _within(row: Row, first: date, last: date) -> Iterator[Mapping[str, int]]:
-    for each in range((last - first).days + 1):
-        found = row.days.get(first + each * ONE_DAY)
-        if found is not None:
-            yield {str(shade): many for shade, many in found.items()}
+# --- Cells
 
 
-def _worst(row: Row, first: date, last: date) -> str | None:
-    together: dict[str, int] = {}
-    for shades in _within(row, first, last):
-        for shade, many in shades.items():
-            together[shade] = together.get(shade, 0) + many
-    state = worst(together)  # type: ignore[arg-type]  # they are shades, by name
-    return MISSING if state == "success" and _missing(row, first, last) else state
+def _state_counts(row: Row, first: date, last: date) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for day in _dates(first, last):
+        counts.update({str(state): count for state, count in row.days.get(day, {}).items()})
+    return counts
 
 
-def _missing(row: Row, first: date, last: date) -> int:
-    days = (first + each * ONE_DAY for each in range((last - first).days + 1))
-    return sum(row.never_requested.get(day, 0) for day in days)
+def _worst_state(row: Row, first: date, last: date) -> str | None:
+    state = worst(_state_counts(row, first, last))  # type: ignore[arg-type]  # stored states
+    return MISSING if state == "success" and _count_missing(row, first, last) else state
 
 
-def _share(row: Row, band: Band) -> Text:
-    """The accepted part of a band: of requested partitions, and of missing ones where known."""
-    good = known = 0
-    for column in band.columns:
-        if column is not None:
-            for shades in _within(row, *column):
-                known += sum(shades.values())
-                good += shades.get("success", 0) + shades.get("refresh_failed", 0)
-            known += _missing(row, *column)
-    if not known:
+def _count_missing(row: Row, first: date, last: date) -> int:
+    return sum(row.never_requested.get(day, 0) for day in _dates(first, last))
+
+
+def _accepted_share(row: Row, band: Band) -> Text:
+    """Return the accepted part of a band: of requested partitions, and of known missing ones."""
+    accepted = total = 0
+    for span in band.columns:
+        if span is not None:
+            counts = _state_counts(row, *span)
+            total += counts.total() + _count_missing(row, *span)
+            accepted += counts["success"] + counts["refresh_failed"]
+    if not total:
         return Text("      –", style="dim")
-    percent = 100 * good / known
-    said = "100" if good == known else f"{min(percent, 99.9):.0f}" if percent < 99 else f"{min(percent, 99.9):.1f}"
-    return Text(f"{said:>5} %", style="dim")
+    percent = 100 * accepted / total
+    text = f"{min(percent, 99.9):.{0 if percent < 99 else 1}f}"
+    return Text(f"{'100' if accepted == total else text:>5} %", style="dim")
 
 
-def _sign() -> Callable[[str | None], Text]:
+def _sign_printer() -> Callable[[str | None], Text]:
+    """Return a function for the sign of a state, in ASCII if the output knows nothing else."""
+    signs = "".join(sign.sign for sign in SIGNS.values())
     try:
-        "".join(one.sign for one in SIGNS.values()).encode(sys.stdout.encoding or "ascii")
-        plain = False
+        signs.encode(sys.stdout.encoding or "ascii")
+        is_ascii = False
     except (UnicodeEncodeError, LookupError):
-        plain = True
-    return lambda state: Text(SIGNS[state].plain if plain else SIGNS[state].sign, style=SIGNS[state].style)
+        is_ascii = True
+
+    def print_sign(state: str | None) -> Text:
+        sign = SIGNS[state]
+        return Text(sign.ascii_sign if is_ascii else sign.sign, style=sign.style)
+
+    return print_sign

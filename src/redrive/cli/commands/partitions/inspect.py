@@ -1,11 +1,11 @@
-"""Looks: partitions as they are listed and looked at: `redrive state inspect | failures | history | explain`."""
+"""`redrive state inspect`, `failures`, `history` and `explain`: partitions as they are now."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
@@ -14,54 +14,66 @@ from rich.text import Text
 from ....core.text import pluralise
 from ....ops.operator import Operator
 from ....ops.partitions.calendar import WORST
-from ....ops.partitions.lost import Lost, RawState
-from ....ops.partitions.operator import Facts
+from ....ops.partitions.operations import Facts
+from ....ops.partitions.raw_data import Lost, RawState
 from ....ops.partitions.selection import Selection
-from ....ops.render import document
-from ...options import NOT_DONE, AsJson, Where, operator
-from ...render.details import showing
-from ...render.moments import ago
-from ...render.output import bullets, complain, console, print_json, show
-from ...render.suggestions import spelled
-from ...render.table import Column, fitted
-from .calendar import SIGNS, heat_map
-from .selection import (  # fmt: skip
-    Customers,
-    Error,
-    First,
-    InLane,
-    Last,
-    MinAttempts,
-    On,
-    Partition,
-    Query,
-    Source,
-    Status,
-    Words,
-    which,
+from ....ops.render import ago, document
+from ...errors import NOT_DONE, fail
+from ...options import ReadOptions, flag, limit_option, open_operator
+from ...render import (
+    Column,
+    bullets,
+    console,
+    dim,
+    print_json,
+    print_result,
+    responsive_table,
+    show,
+    showing,
+    top_counts,
 )
-from .render import counted, explained, quoted, rejected, standing, told
+from ...suggestions import expand_commands, quote_argument
+from .calendar import SIGNS, Unit, heat_map
+from .render import explanation_view, history_view, partition_state, pause_text, rejection_text
+from .selection import FailedOptions, PartitionArgument, PartitionOptions
 
-NONE = "No partition matches. Partitions are stored when they are first queued."
-Limit = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum number of partitions")]
+NO_MATCH = "No partition matches. Partitions are stored when they are first queued."
+CALENDAR_FILTERS = ("customers", "shades", "reason", "min_attempts", "lane", "keys")
+"""Parts of a selection that a calendar cannot show."""
+Limit = Annotated[int, limit_option("partitions")]
 After = Annotated[
-    int, typer.Option("--after", min=0, metavar="N", help="Number of the last partition on the previous page", show_default=False)
+    int,
+    typer.Option(
+        "--after",
+        min=0,
+        metavar="N",
+        help="Number of the last partition on the previous page",
+        show_default=False,
+    ),
 ]
-AsCalendar = Annotated[bool, typer.Option("--calendar", help="Heat map of datasets by day (default: the last 8 weeks)")]
 By = Annotated[
-    Literal["day", "week", "month"] | None,
-    typer.Option("--by", help="Unit of a calendar column (default: the finest that fits)", show_default=False),
+    Unit | None,
+    typer.Option(
+        "--by", help="Unit of a calendar column (default: the finest that fits)", show_default=False
+    ),
 ]
-Gone = Annotated[bool, typer.Option("--lost", help="Only accepted partitions whose raw data is missing or of another size")]
-Terminal = Annotated[bool, typer.Option("--terminal", help="Only partitions that gave up")]
 
 
 def inspect(
-    words: Words = None, source: Source = None, customer: Customers = None, query: Query = None, since: First = None,
-    until: Last = None, on: On = None, status: Status = None, error: Error = None, min_attempts: MinAttempts = None,
-    lane: InLane = None, calendar: AsCalendar = False, by: By = None, lost: Gone = False, limit: Limit = 50, after: After = 0,
-    where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    which: PartitionOptions,
+    calendar: Annotated[
+        bool, flag("--calendar", "Heat map of datasets by day (default: the last 8 weeks)")
+    ] = False,
+    by: By = None,
+    lost: Annotated[
+        bool,
+        flag("--lost", "Only accepted partitions whose raw data is missing or of another size"),
+    ] = False,
+    limit: Limit = 50,
+    after: After = 0,
+    options: ReadOptions,
+) -> None:
     """Show the state of partitions.
 
     Without a selection, shows the number of partitions by dataset and state. With a selection,
@@ -83,27 +95,29 @@ def inspect(
         2: invalid option, or unknown source or query
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, app_first=True) as ops:
-        asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)
+    with open_operator(options, app_first=True) as ops:
+        selection = which.selection()
         if lost:
-            found = ops.partitions.lost(asked, after=after, limit=limit)
-            _lost(found, as_json, more=len(found) == limit)
+            partitions = ops.partitions.lost(selection, after=after, limit=limit)
+            _show_lost(partitions, options.as_json, is_cut=len(partitions) == limit)
         elif calendar:
-            _calendar(ops, asked, by, as_json)
-        elif asked.everything and not after:
-            _overview(ops, as_json)
+            _show_calendar(ops, selection, by, options.as_json)
+        elif selection.everything and not after:
+            _show_overview(ops, options.as_json)
         else:
-            some = ops.partitions.inspect(asked, after=after, limit=limit)
-            more = f"{showing(len(some))[:-1]}, or --after {some[-1].id} for the next page." if len(some) == limit else None
-            raw = None if asked.keys is None else ops.partitions.raw_states(some)
-            _list(ops, some, as_json, more, raw=raw)
+            listed = ops.partitions.inspect(selection, after=after, limit=limit)
+            raw = None if selection.keys is None else ops.partitions.raw_states(listed)
+            cut = _next_page(listed) if len(listed) == limit else None
+            _show_partitions(ops, listed, options.as_json, cut, empty=NO_MATCH, raw=raw)
 
 
 def failures(
-    words: Words = None, source: Source = None, customer: Customers = None, query: Query = None, since: First = None,
-    until: Last = None, on: On = None, error: Error = None, min_attempts: MinAttempts = None, terminal: Terminal = False,
-    limit: Limit = 50, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    which: FailedOptions,
+    terminal: Annotated[bool, flag("--terminal", "Only partitions that gave up")] = False,
+    limit: Limit = 50,
+    options: ReadOptions,
+) -> None:
     """List failed partitions.
 
     Latest first. Includes accepted partitions whose newer run was rejected.
@@ -118,15 +132,16 @@ def failures(
         2: invalid option, or unknown source or query
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, app_first=True) as ops:
-        asked = which(words, source, customer, query, since, until, on, None, error, min_attempts, None)
-        found = ops.partitions.failures(asked, terminal=terminal, limit=limit)
-        more = showing(len(found)) if len(found) == limit else None
-        none = "No failed partitions." if asked.everything else "No failed partition matches."
-        _list(ops, found, as_json, more, none)
+    with open_operator(options, app_first=True) as ops:
+        selection = which.selection()
+        failed = ops.partitions.failures(selection, terminal=terminal, limit=limit)
+        cut = showing(limit) if len(failed) == limit else None
+        has_filter = not selection.everything
+        empty = "No failed partition matches." if has_filter else "No failed partitions."
+        _show_partitions(ops, failed, options.as_json, cut, empty=empty)
 
 
-def history(partition: Partition, where: Where = None, as_json: AsJson = False) -> None:
+def history(*, partition: PartitionArgument, options: ReadOptions) -> None:
     """Show every attempt at a partition.
 
     Newest first, with the verdict, the measured value and the limit of each check.
@@ -140,19 +155,15 @@ def history(partition: Partition, where: Where = None, as_json: AsJson = False) 
         2: invalid option or partition, or unknown source or query
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, app_first=True) as ops:
-        found = ops.partitions.history(partition)
-        if found is None:
-            hint = f"redrive state explain {quoted(partition)}"
-            complain(f"{partition}: not stored; it was never queued", hint)
-            raise typer.Exit(NOT_DONE)
-        if as_json:
-            print_json(document(found))
-            return
-        show(console(), told(found))
+    with open_operator(options, app_first=True) as ops:
+        attempts = ops.partitions.history(partition)
+    if attempts is None:
+        hint = f"redrive state explain {quote_argument(partition)}"
+        fail(NOT_DONE, f"{partition}: not stored; it was never queued", hint)
+    print_result(attempts, options.as_json, history_view)
 
 
-def explain(partition: Partition, where: Where = None, as_json: AsJson = False) -> None:
+def explain(*, partition: PartitionArgument, options: ReadOptions) -> None:
     """Explain why a partition is not running.
 
     Shows its state, the cause, the next attempt and the commands that apply.
@@ -165,135 +176,154 @@ def explain(partition: Partition, where: Where = None, as_json: AsJson = False) 
         2: invalid option or partition, or unknown source or query
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, app_first=True) as ops:
-        found = ops.partitions.explain(partition)
-        if as_json:
-            print_json(document(found))
-        else:
-            show(console(), explained(found))
+    with open_operator(options, app_first=True) as ops:
+        explained = ops.partitions.explain(partition)
+    print_result(explained, options.as_json, explanation_view)
 
 
-def _calendar(ops: Operator, asked: Selection, by: Literal["day", "week", "month"] | None, as_json: bool) -> None:
-    narrower = [
-        name for name in ("customers", "shades", "reason", "min_attempts", "lane", "keys") if getattr(asked, name) is not None
-    ]
-    if narrower:
-        raise ValueError("--calendar: takes only source, query and dates, because a cell has all customers and states")
-    found = ops.partitions.calendar(asked.since, asked.until, source=asked.source, query=asked.query_name)
+def _show_calendar(ops: Operator, selection: Selection, by: Unit | None, as_json: bool) -> None:
+    if any(getattr(selection, name) is not None for name in CALENDAR_FILTERS):
+        reason = "because a cell has all customers and states"
+        raise ValueError(f"--calendar: takes only source, query and dates, {reason}")
+    dataset = {"source": selection.source, "query": selection.query_name}
+    calendar = ops.partitions.calendar(selection.since, selection.until, **dataset)
     if as_json:
-        print_json(document(found))
-    elif not found.rows:
-        show(console(), Text(f"No partitions from {found.since} to {found.until}."))
+        print_json(calendar)
+    elif calendar.rows:
+        show(heat_map(calendar, console().width, by=by))
     else:
-        out = console()
-        show(out, heat_map(found, out.width, by=by))
+        show(f"No partitions from {calendar.since} to {calendar.until}.")
 
 
-def _lost(found: Sequence[Lost], as_json: bool, *, more: bool) -> None:
+def _show_lost(partitions: Sequence[Lost], as_json: bool, *, is_cut: bool) -> None:
     if as_json:
-        print_json([document(one.facts) | {"says": one.says} for one in found])
+        print_json([document(lost.facts) | {"says": lost.says} for lost in partitions])
         return
-    out = console()
-    if not found:
-        show(out, Text("No missing raw data."))
+    if not partitions:
+        show("No missing raw data.")
         return
-    made = bullets()
-    for one in found:
-        made.add_row(Text("✗", style="red"), Text(str(one.facts.partition)))
-        made.add_row("", Text(one.says, style="dim"))
-    which = quoted(str(found[0].facts.partition)) if len(found) == 1 else "PARTITION ..."
-    again = f'`redrive state reprocess {which} --because "..."` extracts again'
-    hint = spelled(f'{again}; `redrive state rollback PARTITION --because "..."` restores an earlier run.')
-    next_ = [Text(f"{showing(len(found))[:-1]}, or --after {found[-1].facts.id} for the next page.", style="dim")] if more else []
-    said = f"{pluralise(len(found), 'partition')} without raw data"
-    show(out, Group(Text(said), "", made, "", *next_, Text(hint, style="dim")))
+    items: list[tuple[RenderableType, RenderableType]] = []
+    for lost in partitions:
+        items.append((Text("✗", style="red"), Text(str(lost.facts.partition))))
+        items.append(("", dim(lost.says)))
+    is_single = len(partitions) == 1
+    which = quote_argument(str(partitions[0].facts.partition)) if is_single else "PARTITION ..."
+    extract = f'`redrive state reprocess {which} --because "..."` extracts again'
+    restore = '`redrive state rollback PARTITION --because "..."` restores an earlier run'
+    hint = expand_commands(f"{extract}; {restore}.")
+    cut = [dim(_next_page([lost.facts for lost in partitions]))] if is_cut else []
+    count = f"{pluralise(len(partitions), 'partition')} without raw data"
+    show(Group(count, "", bullets(items), "", *cut, dim(hint)))
 
 
-def _overview(ops: Operator, as_json: bool) -> None:
-    found = ops.partitions.counts()
-    paused = [one for one in ops.partitions.sources() if one.paused]
+def _next_page(partitions: Sequence[Facts]) -> str:
+    note = showing(len(partitions)).removesuffix(".")
+    return f"{note}, or --after {partitions[-1].id} for the next page."
+
+
+def _show_overview(ops: Operator, as_json: bool) -> None:
+    """Print the number of partitions by dataset and state."""
+    datasets = sorted(ops.partitions.counts().items())
+    paused = [source for source in ops.sources.find() if source.paused]
     if as_json:
-        said = [{"source": key[0], "query": key[1], "counts": document(counts)} for key, counts in sorted(found.items())]
-        print_json({"datasets": said, "paused": document(paused)})
+        counts = [
+            {"source": source, "query": query, "counts": states}
+            for (source, query), states in datasets
+        ]
+        print_json({"datasets": counts, "paused": paused})
         return
-    out = console()
-    if not found:
-        show(out, Text(spelled("No partitions. Add some with `redrive backfill plan DATASET --since DAY --until DAY`.")))
+    if not datasets:
+        command = "`redrive backfill plan DATASET --since DAY --until DAY`"
+        show(expand_commands(f"No partitions. Add some with {command}."))
         return
-    names = WORST[::-1]
-    columns = [Column("dataset", least=12, cut=True), *(Column(SIGNS[name].says, number=True) for name in names)]
-    rows: list[Mapping[str, str | Text]] = [
-        {"dataset": f"{key[0]}/{key[1]}"} | {SIGNS[name].says: f"{counts.get(name, 0):,}" for name in names}
-        for key, counts in sorted(found.items())
+
+    def count_of(state: str) -> Column[Any]:
+        return Column(SIGNS[state].label, lambda row: f"{row[1].get(state, 0):,}", is_number=True)
+
+    names: Column[Any] = Column(
+        "dataset", lambda row: "/".join(row[0]), min_width=12, truncate=True
+    )
+    table = responsive_table([names, *map(count_of, WORST[::-1])], datasets, console().width)
+    sources = [
+        Text(f"Source {source.source}: paused {pause_text(source, ops.now())}", style="yellow")
+        for source in paused
     ]
-    lines: list[RenderableType] = [fitted(columns, rows, out.width)]
-    for one in paused:
-        until = "until it is unpaused" if one.until is None else f"probed {ago(one.until, ops.now())}"
-        lines.append(Text(f"Source {one.source}: paused by {one.actor}, {until} ({one.because})", style="yellow"))
-    then_ = spelled("`redrive state failures`, `redrive state inspect --calendar`")
-    show(out, Group(*lines, "", Text(then_, style="dim")))
+    hint = expand_commands("`redrive state failures`, `redrive state inspect --calendar`")
+    show(Group(table, *sources, "", dim(hint)))
 
 
-def _list(
-    ops: Operator, found: Sequence[Facts], as_json: bool, more: str | None, none: str = NONE,
+def _show_partitions(
+    ops: Operator,
+    partitions: Sequence[Facts],
+    as_json: bool,
+    cut: str | None,
+    *,
+    empty: str,
     raw: Sequence[RawState] | None = None,
-) -> None:  # fmt: skip
-    """Print partitions. raw: what is known of the raw data of each."""
+) -> None:
+    """Print partitions.
+
+    Args:
+        ops: The operator.
+        partitions: The partitions.
+        as_json: Print JSON.
+        cut: The note if the list is cut.
+        empty: The text if there are none.
+        raw: The state of the raw data of each, if it was checked.
+    """
     if as_json:
-        more_fields: list[dict[str, Any]] = [{} for _ in found] if raw is None else [{"raw": document(one)} for one in raw]
-        print_json([document(one) | fields for one, fields in zip(found, more_fields, strict=True)])
+        rows = [document(facts) for facts in partitions]
+        for row, state in zip(rows, raw or (), strict=False):
+            row["raw"] = document(state)
+        print_json(rows)
         return
-    out = console()
-    if not found:
-        show(out, Text(none))
+    if not partitions:
+        show(empty)
         return
-    reasons = Counter(one.reason for one in found if one.reason)
-    said = pluralise(len(found), "partition")
-    lines: list[RenderableType] = [Text(said + (f": {counted(reasons)}" if reasons else "")), ""]
-    lines.append(_table(found, ops.now(), out.width))
-    lines += _raw_lines(found, raw or ())
-    hint = more or spelled("`redrive state explain PARTITION` explains one of them.")
-    show(out, Group(*lines, "", Text(hint, style="dim")))
+    reasons = top_counts(Counter(facts.reason for facts in partitions if facts.reason))
+    count = pluralise(len(partitions), "partition")
+    summary = f"{count}: {reasons}" if reasons else count
+    table = responsive_table(_columns(ops.now()), partitions, console().width)
+    hint = cut or expand_commands("`redrive state explain PARTITION` explains one of them.")
+    problems = _raw_problems(partitions, raw or ())
+    show(Group(summary, "", table, *problems, "", dim(hint)))
 
 
-def _raw_lines(found: Sequence[Facts], raw: Sequence[RawState]) -> list[RenderableType]:
-    """What is wrong with raw data, and what was not checked."""
-    pairs = list(zip(found, raw, strict=True)) if raw else []
+def _raw_problems(partitions: Sequence[Facts], raw: Sequence[RawState]) -> list[RenderableType]:
+    """Return the problems of raw data, and how much of it was not checked."""
     lines: list[RenderableType] = [
-        Text(f"{one.partition}: raw data not readable: {state.problem}", style="red")
-        for one, state in pairs
+        Text(f"{facts.partition}: raw data not readable: {state.problem}", style="red")
+        for facts, state in zip(partitions, raw, strict=False)
         if state.problem is not None
     ]
-    reasons = Counter(state.unchecked for _, state in pairs if state.unchecked is not None)
-    lines += [
-        Text(spelled(f"Raw data of {pluralise(count, 'partition')} not checked: {why}."), style="yellow")
-        for why, count in reasons.items()
-    ]
+    unchecked = Counter(state.unchecked for state in raw if state.unchecked is not None)
+    for reason, count in unchecked.items():
+        text = f"Raw data of {pluralise(count, 'partition')} not checked: {reason}."
+        lines.append(Text(expand_commands(text), style="yellow"))
     return ["", *lines] if lines else []
 
 
-def _table(found: Sequence[Facts], now: datetime, width: int) -> RenderableType:
-    columns = [
-        Column("", least=1),
-        Column("partition", least=24),
-        Column("status"),
-        Column("attempts", number=True, leave=2),
-        Column("rows", number=True, leave=4),
-        Column("validated", leave=3),
-        Column("next", leave=1),
-        Column("reason", least=10, wants=14, cut=True, leave=5),
+def _columns(now: datetime) -> list[Column[Facts]]:
+    def row_count(facts: Facts) -> str | None:
+        return None if facts.record_count is None else f"{facts.record_count:,}"
+
+    return [
+        Column("", _sign, min_width=1),
+        Column("partition", lambda facts: str(facts.partition), min_width=24),
+        Column("status", lambda facts: partition_state(facts, is_short=True)),
+        Column("attempts", lambda facts: str(facts.attempt_count), is_number=True, drop_order=2),
+        Column("rows", row_count, is_number=True, drop_order=4),
+        Column("validated", lambda facts: ago(facts.verdict_at, now), drop_order=3),
+        Column(
+            "next", lambda facts: "now" if facts.running else ago(facts.next_at, now), drop_order=1
+        ),
+        Column("reason", _reason, min_width=10, wanted_width=14, truncate=True, drop_order=5),
     ]
-    rows: list[Mapping[str, str | Text]] = [
-        {
-            "": Text(SIGNS[one.shade].sign, style=SIGNS[one.shade].style), "partition": str(one.partition),
-            "status": standing(one, short=True), "attempts": str(one.attempt_count),
-            "rows": "–" if one.record_count is None else f"{one.record_count:,}", "validated": ago(one.verdict_at, now),
-            "next": "now" if one.running else ago(one.next_at, now), "reason": _why(one),
-        }
-        for one in found
-    ]  # fmt: skip
-    return fitted(columns, rows, width)
 
 
-def _why(one: Facts) -> str:
-    return rejected(one.reason, one.error) or one.paused or one.terminal or ""
+def _sign(facts: Facts) -> Text:
+    return Text(SIGNS[facts.shade].sign, style=SIGNS[facts.shade].style)
+
+
+def _reason(facts: Facts) -> str:
+    return rejection_text(facts.reason, facts.error) or facts.paused or facts.terminal or ""

@@ -1,51 +1,52 @@
-"""Steer: `redrive state rollback | mark-terminal | clear-terminal | pause | unpause`: what is done without another attempt."""
+"""`redrive state rollback`, `mark-terminal`, `clear-terminal`, `pause` and `unpause`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
-from rich.text import Text
 
+from ....core.text import pluralise
 from ....ops.operator import Operator
 from ....ops.partitions.markers import Steer
-from ....ops.partitions.operator import Act
-from ....ops.partitions.selection import Selection
-from ....ops.render import document
-from ...apply.confirm import agreed
-from ...apply.dead_letters import Dry, Most, Yes
-from ...apply.partitions import partitions
-from ...options import NOT_DONE, Actor, AsJson, Because, Where, operator, option
-from ...render.moments import moment
-from ...render.output import console, print_json, show
-from .selection import (  # fmt: skip
-    Customers,
-    Error,
-    First,
-    InLane,
-    Last,
-    MinAttempts,
-    On,
-    Partition,
-    Query,
-    Source,
-    Status,
-    Words,
-    which,
-)
+from ....ops.partitions.operations import Act
+from ....ops.render import moment as parse_time
+from ...apply.confirm import Confirmation, require_reason, show_skipped
+from ...errors import NOT_DONE
+from ...options import Because, WriteOptions, flag, open_operator, option
+from ...render import print_json, show
 from .requeue import Grant
+from .selection import GivenUpOptions, PartitionArgument, PartitionOptions
 
-To = Annotated[str | None, option("--to", "RUN", "ID of the accepted run (default: the previous one)")]
-WholeSource = Annotated[bool, typer.Option("--whole-source", help="Whole source, future partitions included")]
-UntilMoment = Annotated[
-    str | None, option("--until-time", "WHEN", "End of the pause with --whole-source, such as 2026-06-01T06:00")
+RunId = Annotated[
+    str | None, option("--to", "RUN", "ID of the accepted run (default: the previous one)")
 ]
-PAST = {"mark_terminal": "marked as given up", "clear_terminal": "cleared", "pause": "paused", "unpause": "unpaused"}
+WholeSource = Annotated[bool, flag("--whole-source", "Whole source, future partitions included")]
+UntilTime = Annotated[
+    str | None,
+    option(
+        "--until-time", "WHEN", "End of the pause with --whole-source, such as 2026-06-01T06:00"
+    ),
+]
+OUTCOMES = {
+    "mark_terminal": "marked as given up",
+    "clear_terminal": "cleared",
+    "pause": "paused",
+    "unpause": "unpaused",
+}
+MAX_LISTED = 10
+SAME_DATA = (
+    "The data is the same as before: both runs validated the same raw data. For other data, pass "
+    "--to RUN."
+)
 
 
 def rollback(
-    partition: Partition, because: Because, to: To = None, actor: Actor = None, where: Where = None, as_json: AsJson = False
+    *,
+    partition: PartitionArgument,
+    because: Because,
+    run_id: RunId = None,
+    options: WriteOptions,
 ) -> None:
     """Restore an earlier accepted run.
 
@@ -61,24 +62,24 @@ def rollback(
         2: invalid option
         3: ledger not reachable, or its schema is from another version
     """
-    with operator(where, actor, app_first=True) as ops:
+    with open_operator(options, app_first=True) as ops:
         before = ops.partitions.history(partition)
-        facts = ops.partitions.rollback(partition, to, because=because)
-        if as_json:
-            print_json(document(facts))
-        else:
-            show(console(), Text(f"{facts.partition}: the current run is {facts.current_run_id}"))
-            if before is not None and before.facts.current_raw_id == facts.current_raw_id:
-                same = "The data is the same as before: both runs validated the same raw data. For other data, pass --to RUN."
-                show(console(), Text(same, style="yellow"))
+        facts = ops.partitions.rollback(partition, run_id, because=because)
+    if options.as_json:
+        print_json(facts)
+        return
+    show(f"{facts.partition}: the current run is {facts.current_run_id}")
+    if before is not None and before.facts.current_raw_id == facts.current_raw_id:
+        show(SAME_DATA, style="yellow")
 
 
 def mark_terminal(
-    because: Because, words: Words = None, source: Source = None, customer: Customers = None, query: Query = None,
-    since: First = None, until: Last = None, on: On = None, status: Status = None, error: Error = None,
-    min_attempts: MinAttempts = None, lane: InLane = None, yes: Yes = False, most: Most = None, dry_run: Dry = False,
-    actor: Actor = None, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    because: Because,
+    which: PartitionOptions,
+    confirmation: Confirmation,
+    options: WriteOptions,
+) -> None:
     """Stop retrying partitions.
 
     They are not retried until they are cleared. Running attempts continue.
@@ -92,16 +93,17 @@ def mark_terminal(
         2: invalid option, no selection, or no terminal for the confirmation
         3: ledger not reachable, or its schema is from another version
     """
-    asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
-    _steer("mark_terminal", asked, because, yes, most, dry_run, actor, where, as_json)
+    _change_markers("mark_terminal", which, because, confirmation, options)
 
 
 def clear_terminal(
-    because: Because, words: Words = None, source: Source = None, customer: Customers = None, query: Query = None,
-    since: First = None, until: Last = None, on: On = None, status: Status = "terminal", error: Error = None,
-    min_attempts: MinAttempts = None, lane: InLane = None, grant: Grant = None, yes: Yes = False, most: Most = None,
-    dry_run: Dry = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    because: Because,
+    which: GivenUpOptions,
+    grant: Grant = None,
+    confirmation: Confirmation,
+    options: WriteOptions,
+) -> None:
     """Retry partitions that gave up.
 
     They are retried now, with new attempts: the policy's number, or --grant. Earlier attempts stay
@@ -117,16 +119,18 @@ def clear_terminal(
         2: invalid option, no selection, or no terminal for the confirmation
         3: ledger not reachable, or its schema is from another version
     """
-    asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
-    _steer("clear_terminal", asked, because, yes, most, dry_run, actor, where, as_json, grant)
+    _change_markers("clear_terminal", which, because, confirmation, options, grant)
 
 
 def pause(
-    because: Because, words: Words = None, source: Source = None, customer: Customers = None, query: Query = None,
-    since: First = None, until: Last = None, on: On = None, status: Status = None, error: Error = None,
-    min_attempts: MinAttempts = None, lane: InLane = None, whole_source: WholeSource = False, until_moment: UntilMoment = None,
-    yes: Yes = False, most: Most = None, dry_run: Dry = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    because: Because,
+    which: PartitionOptions,
+    whole_source: WholeSource = False,
+    until_time: UntilTime = None,
+    confirmation: Confirmation,
+    options: WriteOptions,
+) -> None:
     """Pause partitions or a whole source.
 
     Paused partitions are not started until they are unpaused. Running attempts continue.
@@ -141,33 +145,33 @@ def pause(
         2: invalid option, no selection, or no terminal for the confirmation
         3: ledger not reachable, or its schema is from another version
     """
-    if whole_source:
-        with operator(where, actor, app_first=True) as ops:
-            name = _whole(words, source)
-            until_time = None if until_moment is None else moment(until_moment)
-            if dry_run:
-                if as_json:
-                    print_json({"source": name, "paused": _is_paused(ops, name)})
-                else:
-                    show(console(), Text(f"Would be paused: source {name}"))
-                return
-            found = ops.partitions.pause_source(name, because=because, until=until_time)
-            if as_json:
-                print_json(document(found))
-            else:
-                until_ = "until it is unpaused" if found.until is None else f"until {found.until:%Y-%m-%d %H:%M:%S} UTC"
-                show(console(), Text(f"Source {name} is paused {until_}"))
-        return
-    asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
-    _steer("pause", asked, because, yes, most, dry_run, actor, where, as_json)
+    if not whole_source:
+        _change_markers("pause", which, because, confirmation, options)
+    with open_operator(options, app_first=True) as ops:
+        name = _source_name(which)
+        until = None if until_time is None else parse_time(until_time)
+        if confirmation.dry_run and options.as_json:
+            print_json({"source": name, "paused": _is_paused(ops, name)})
+        elif confirmation.dry_run:
+            show(f"Would be paused: source {name}")
+        else:
+            source = ops.sources.pause(name, because=because, until=until)
+            end = (
+                "it is unpaused"
+                if source.until is None
+                else f"{source.until:%Y-%m-%d %H:%M:%S} UTC"
+            )
+            print_json(source) if options.as_json else show(f"Source {name} is paused until {end}")
 
 
 def unpause(
-    because: Because, words: Words = None, source: Source = None, customer: Customers = None, query: Query = None,
-    since: First = None, until: Last = None, on: On = None, status: Status = None, error: Error = None,
-    min_attempts: MinAttempts = None, lane: InLane = None, whole_source: WholeSource = False, yes: Yes = False,
-    most: Most = None, dry_run: Dry = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    because: Because,
+    which: PartitionOptions,
+    whole_source: WholeSource = False,
+    confirmation: Confirmation,
+    options: WriteOptions,
+) -> None:
     """Resume partitions or a whole source.
 
     They may start now. --whole-source resumes a source that was paused by a person or after a
@@ -183,59 +187,62 @@ def unpause(
         2: invalid option, no selection, or no terminal for the confirmation
         3: ledger not reachable, or its schema is from another version
     """
-    if whole_source:
-        with operator(where, actor, app_first=True) as ops:
-            name = _whole(words, source)
-            was_paused = _is_paused(ops, name)
-            if not dry_run:
-                ops.partitions.unpause_source(name, because=because)
-            if as_json:
-                print_json({"source": name, "paused": dry_run and was_paused})
-            elif not was_paused:
-                show(console(), Text(f"Source {name} was not paused"))
-            else:
-                show(console(), Text(f"Would be unpaused: source {name}" if dry_run else f"Source {name} unpaused"))
-        return
-    asked = lambda: which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)  # noqa: E731  # what is wrong with it is said where errors are caught
-    _steer("unpause", asked, because, yes, most, dry_run, actor, where, as_json)
+    if not whole_source:
+        _change_markers("unpause", which, because, confirmation, options)
+    with open_operator(options, app_first=True) as ops:
+        name, dry_run = _source_name(which), confirmation.dry_run
+        was_paused = _is_paused(ops, name)
+        if not dry_run:
+            ops.sources.unpause(name, because=because)
+    if options.as_json:
+        print_json({"source": name, "paused": dry_run and was_paused})
+    elif not was_paused:
+        show(f"Source {name} was not paused")
+    else:
+        show(f"Would be unpaused: source {name}" if dry_run else f"Source {name} unpaused")
 
 
 def _is_paused(ops: Operator, name: str) -> bool:
-    return any(one.paused for one in ops.partitions.sources() if one.source == name)
+    return any(source.paused for source in ops.sources.find() if source.source == name)
 
 
-def _whole(words: list[str] | None, source: str | None) -> str:
-    names: list[str] = [*(words or ()), *([] if source is None else [source])]
+def _source_name(which: PartitionOptions) -> str:
+    names: list[str] = [*(which.words or ()), *([] if which.source is None else [which.source])]
     if len(names) != 1 or "/" in names[0]:
-        raise ValueError('--whole-source: pass one source, such as `redrive state pause crm --whole-source --because "..."`')
+        example = 'redrive state pause crm --whole-source --because "..."'
+        raise ValueError(f"--whole-source: pass one source, such as `{example}`")
     return names[0]
 
 
-def _steer(
-    verb: Steer, asked: Callable[[], Selection], because: str, yes: bool, most: int | None, dry_run: bool, actor: str | None,
-    where: str | None, as_json: bool, grant: int | None = None,
-) -> None:  # fmt: skip
-    with operator(where, actor, app_first=True) as ops:
-        if not because.strip():
-            raise ValueError("--because: pass a reason")
-        chosen = ops.partitions.chosen(verb, asked())
-        if dry_run or not chosen.count:
-            done = Act(0)
-        else:
-            agreed(chosen, yes=yes, most=most)
-            done = ops.partitions.steer(chosen, because=because, grant=grant)
-        if as_json:
-            print_json(
-                {"act": verb, "matched": chosen.count, "done": done.count, "skipped": dict(done.skipped), "audit": done.audit}
-            )
-        elif dry_run or not chosen.count:
-            some = "" if chosen.changes == chosen.count else f"{chosen.changes:,} of "
-            would = f"Would be {PAST[verb]}: {some}{partitions(chosen.count)}"
-            show(console(), Text(would if chosen.count else "No partition matches."))
-        else:
-            show(console(), Text(f"{partitions(done.count)} {PAST[verb]}"))
-            for name, why in list(done.skipped.items())[:10]:
-                show(console(), Text(f"Skipped {name}: {why}", style="yellow"))
-            if len(done.skipped) > 10:
-                show(console(), Text(f"… {len(done.skipped) - 10:,} more skipped", style="yellow"))
-        raise typer.Exit(0 if dry_run or done.count == chosen.count > 0 else NOT_DONE)
+def _change_markers(
+    act: Steer,
+    which: PartitionOptions,
+    because: str,
+    confirmation: Confirmation,
+    options: WriteOptions,
+    grant: int | None = None,
+) -> NoReturn:
+    """Mark, clear, pause or unpause partitions, print the outcome and end the command."""
+    with open_operator(options, app_first=True) as ops:
+        require_reason(because)
+        plan = ops.partitions.chosen(act, which.selection())
+        is_applied = bool(plan.count) and not confirmation.dry_run
+        outcome = Act(0)
+        if is_applied:
+            confirmation.require_for_many(plan)
+            outcome = ops.partitions.steer(plan, because=because, grant=grant)
+    if options.as_json:
+        counts = {"act": act, "matched": plan.count, "done": outcome.count}
+        print_json({**counts, "skipped": outcome.skipped, "audit": outcome.audit})
+    elif is_applied:
+        show(f"{pluralise(outcome.count, 'partition')} {OUTCOMES[act]}")
+        show_skipped(dict(list(outcome.skipped.items())[:MAX_LISTED]))
+        if len(outcome.skipped) > MAX_LISTED:
+            show(f"… {len(outcome.skipped) - MAX_LISTED:,} more skipped", style="yellow")
+    elif plan.count:
+        part = "" if plan.changes == plan.count else f"{plan.changes:,} of "
+        show(f"Would be {OUTCOMES[act]}: {part}{pluralise(plan.count, 'partition')}")
+    else:
+        show("No partition matches.")
+    is_complete = outcome.count == plan.count > 0
+    raise typer.Exit(0 if confirmation.dry_run or is_complete else NOT_DONE)

@@ -1,4 +1,4 @@
-"""`redrive plan`: plans that were kept: what one has planned, another applies."""
+"""`redrive plan`: show and apply saved plans."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from rich.console import Group
 from rich.text import Text
 
 from ....ops.operator import Operator
-from ....ops.plans.stored import loaded
-from ....ops.render import document
-from ...apply.dead_letters import Canary, Detach, Most, Rate, Yes
-from ...apply.partitions import AcceptDrift, HaltOn, Told, WithoutRaw, carried_out, data, planned
-from ...command import Commands
-from ...options import DRIFTED, Actor, AsJson, Because, Where, operator
-from ...render.details import indented
-from ...render.moments import both
-from ...render.output import console, heading, pairs, print_json, show
+from ....ops.plans.stored import StoredPlan, load_plan
+from ....ops.render import both
+from ...apply.confirm import ApplyOptions, Confirmation, Max, Yes
+from ...apply.dead_letters import Canary, Detach, Rate
+from ...apply.partitions import AcceptDrift, HaltOn, WithoutRaw, apply_plan, plan_data, plan_view
+from ...command import CommandGroup
+from ...errors import DRIFTED
+from ...options import Because, ReadOptions, WriteOptions, open_operator
+from ...render import FieldValue, fields, heading, indent, print_json, show
 
-app = Commands(help="Show and apply saved plans.")
+app = CommandGroup(help="Show and apply saved plans.")
+
 Name = Annotated[str, typer.Argument(metavar="PLAN", help="ID or file of a plan")]
 
 
 @app.command("show")
-def show_(name: Name, where: Where = None, as_json: AsJson = False) -> None:
+def show_(*, name: Name, options: ReadOptions) -> None:
     """Show a saved plan.
 
     Shows its content, its author and its expiry.
@@ -39,39 +40,49 @@ def show_(name: Name, where: Where = None, as_json: AsJson = False) -> None:
         3: ledger not reachable, or its schema is from another version
         4: shown, but expired
     """
-    with operator(where, app_first=True) as ops:
-        stored, now = loaded(name), ops.now()
-        expired = now >= stored.expires_at
-        if as_json:
-            said = {
+    with open_operator(options, app_first=True) as ops:
+        stored, now = load_plan(name), ops.now()
+    is_expired = now >= stored.expires_at
+    if options.as_json:
+        print_json(
+            {
                 "id": stored.id,
-                "plan": data(stored.plan),
+                "plan": plan_data(stored.plan),
                 "actor": stored.actor,
                 "ledger": stored.ledger,
-                "expired": expired,
+                "expired": is_expired,
+                "made_at": stored.made_at,
+                "expires_at": stored.expires_at,
+                "file": stored.path,
             }
-            print_json(
-                said | {"made_at": document(stored.made_at), "expires_at": document(stored.expires_at), "file": stored.path}
-            )
-        else:
-            made = pairs()
-            made.add_row("made", f"by {stored.actor}, {both(stored.made_at, now)}")
-            made.add_row("expires", Text(both(stored.expires_at, now), style="red" if expired else ""))
-            made.add_row("ledger", stored.ledger)
-            made.add_row("digest", stored.plan.digest[:12])
-            show(
-                console(),
-                Group(heading(f"Plan {stored.id}: {stored.plan.act}"), indented(planned(stored.plan)), "", indented(made)),
-            )
-        raise typer.Exit(DRIFTED if expired else 0)
+        )
+    else:
+        values: dict[str, FieldValue] = {
+            "made": f"by {stored.actor}, {both(stored.made_at, now)}",
+            "expires": Text(both(stored.expires_at, now), style="red" if is_expired else ""),
+            "ledger": stored.ledger,
+            "digest": stored.plan.digest[:12],
+        }
+        title = heading(f"Plan {stored.id}: {stored.plan.act}")
+        show(Group(title, indent(plan_view(stored.plan)), "", indent(fields(values))))
+    raise typer.Exit(DRIFTED if is_expired else 0)
 
 
 @app.command()
 def apply(
-    name: Name, because: Because, accept_drift: AcceptDrift = None, without_raw: WithoutRaw = False, rate: Rate = None,
-    canary: Canary = 0, halt_on: HaltOn = None, yes: Yes = False, most: Most = None, detach: Detach = False, actor: Actor = None,
-    where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    name: Name,
+    because: Because,
+    accept_drift: AcceptDrift = None,
+    without_raw: WithoutRaw = False,
+    rate: Rate = None,
+    canary: Canary = 0,
+    halt_on: HaltOn = None,
+    yes: Yes = False,
+    max_count: Max = None,
+    detach: Detach = False,
+    options: WriteOptions,
+) -> None:
     """Apply a saved plan.
 
     The plan is applied exactly, or not at all. Confirmation works as in `redrive state retry`.
@@ -88,18 +99,20 @@ def apply(
         4: the plan has expired, or the partitions changed; nothing was done
         130: interrupted
     """
-    with operator(where, actor, app_first=True) as ops:
-        how = Told(because, yes, most, as_json=as_json, detach=detach)
-        applied(ops, name, how, accept_drift, rate=rate, canary=canary, halt_on=halt_on, without_raw=without_raw)
+    with open_operator(options, app_first=True) as ops:
+        options_ = ApplyOptions(because, Confirmation(yes, max_count), options.as_json, detach)
+        limits = {"rate": rate, "canary": canary, "halt_on": halt_on, "without_raw": without_raw}
+        apply_stored(ops, load_plan(name), options_, accept_drift, **limits)
 
 
-def applied(
-    ops: Operator, name: str, how: Told, accept_drift: str | None, /, *, only: str | None = None, **options: Any
+def apply_stored(
+    ops: Operator,
+    stored: StoredPlan,
+    apply: ApplyOptions,
+    accept_drift: str | None,
+    /,
+    **limits: Any,
 ) -> NoReturn:
-    """Apply it; ends with the exit status. only: plans of this act."""
-    stored = loaded(name)
-    if only is not None and stored.plan.act != only:
-        apply_ = f'`redrive plan apply {name} --because "..."`'
-        raise ValueError(f"plan {stored.id}: not a {only}, but a {stored.plan.act}; use {apply_}")
-    stored.alive(ops.now(), ops.url)
-    carried_out(ops, stored.plan, how, accept_drift=accept_drift == "skip", **options)
+    """Apply a saved plan, and end the command with its exit code."""
+    stored.check_current(ops.now(), ops.url)
+    apply_plan(ops, stored.plan, apply, accept_drift=accept_drift == "skip", **limits)

@@ -1,39 +1,64 @@
-"""Requeue: `redrive state retry | reprocess | revalidate`: planned, confirmed, queued; workers do the rest."""
+"""`redrive state retry`, `reprocess` and `revalidate`: queue partitions for another run."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from ...apply.dead_letters import Canary, Detach, Dry, Most, Rate, Yes
-from ...apply.partitions import BecauseOf, ClearTerminal, HaltOn, Keep, Out, Told, WithoutRaw, carried_out
-from ...options import Actor, AsJson, Where, operator
-from .selection import Customers, Error, First, InLane, Last, MinAttempts, On, Query, Source, Status, Words, which  # fmt: skip
+from ....ops.operator import Operator
+from ....ops.plans.plan import Plan
+from ...apply.confirm import ApplyOptions, Confirmation
+from ...apply.dead_letters import Canary, Detach, Rate
+from ...apply.partitions import (
+    ClearTerminal,
+    HaltOn,
+    OptionalBecause,
+    PlanFile,
+    SavePlan,
+    WithoutRaw,
+    apply_plan,
+)
+from ...options import WriteOptions, open_operator, option
+from .selection import Lane, PartitionOptions
 
 Grant = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--grant",
+        "N",
+        "New attempts for each partition, also for those that gave up (default: the policy's)",
         min=1,
-        metavar="N",
-        help="New attempts for each partition, also for those that gave up (default: the policy's)",
-        show_default=False,
     ),
 ]
-ToLane = Annotated[
-    Literal["fresh", "retry", "backfill"] | None, typer.Option("--to-lane", help="Target lane", show_default=False)
-]
+ToLane = Annotated[Lane | None, typer.Option("--to-lane", help="Target lane", show_default=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueOptions:
+    """How a plan is saved, or its sweep is run."""
+
+    save: SavePlan = False
+    file: PlanFile = None
+    rate: Rate = None
+    canary: Canary = 0
+    halt_on: HaltOn = None
+    detach: Detach = False
 
 
 def retry(
-    words: Words = None, source: Source = None, customer: Customers = None, query: Query = None, since: First = None,
-    until: Last = None, on: On = None, status: Status = None, error: Error = None, min_attempts: MinAttempts = None,
-    lane: InLane = None, because: BecauseOf = None, clear_terminal: ClearTerminal = False, grant: Grant = None,
-    without_raw: WithoutRaw = False, to_lane: ToLane = None, yes: Yes = False, most: Most = None, dry_run: Dry = False,
-    keep: Keep = False, out: Out = None, rate: Rate = None, canary: Canary = 0, halt_on: HaltOn = None, detach: Detach = False,
-    actor: Actor = None, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    which: PartitionOptions,
+    because: OptionalBecause = None,
+    clear_terminal: ClearTerminal = False,
+    grant: Grant = None,
+    without_raw: WithoutRaw = False,
+    to_lane: ToLane = None,
+    confirmation: Confirmation,
+    requeue: RequeueOptions,
+    options: WriteOptions,
+) -> None:
     """Extract failed partitions again.
 
     Each partition gets a new run in a new folder, now. Prints a plan first. More than 20 partitions
@@ -53,20 +78,23 @@ def retry(
         4: the partitions changed since the plan; nothing was done
         130: interrupted; workers continue
     """
-    with operator(where, actor, app_first=True) as ops:
-        asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)
-        plan = ops.partitions.retry(asked, clear_terminal=clear_terminal, grant=grant or 0, lane=to_lane)
-        how = Told(because, yes, most, dry_run, as_json, detach, keep, out)
-        carried_out(ops, plan, how, rate=rate, canary=canary, halt_on=halt_on, without_raw=without_raw)
+    with open_operator(options, app_first=True) as ops:
+        plan = ops.partitions.retry(
+            which.selection(), clear_terminal=clear_terminal, grant=grant or 0, lane=to_lane
+        )
+        apply = _apply_options(because, confirmation, requeue, options)
+        _requeue(ops, plan, apply, requeue, without_raw=without_raw)
 
 
 def reprocess(
-    words: Words = None, source: Source = None, customer: Customers = None, query: Query = None, since: First = None,
-    until: Last = None, on: On = None, status: Status = None, error: Error = None, min_attempts: MinAttempts = None,
-    lane: InLane = None, because: BecauseOf = None, to_lane: ToLane = None, yes: Yes = False, most: Most = None,
-    dry_run: Dry = False, keep: Keep = False, out: Out = None, rate: Rate = None, canary: Canary = 0, halt_on: HaltOn = None,
-    detach: Detach = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    which: PartitionOptions,
+    because: OptionalBecause = None,
+    to_lane: ToLane = None,
+    confirmation: Confirmation,
+    requeue: RequeueOptions,
+    options: WriteOptions,
+) -> None:
     """Extract accepted partitions again.
 
     The current run stays readable until a newer run is accepted. Plan and confirmation work as in
@@ -84,20 +112,20 @@ def reprocess(
         4: the partitions changed since the plan; nothing was done
         130: interrupted; workers continue
     """
-    with operator(where, actor, app_first=True) as ops:
-        asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)
-        plan = ops.partitions.reprocess(asked, lane=to_lane)
-        how = Told(because, yes, most, dry_run, as_json, detach, keep, out)
-        carried_out(ops, plan, how, rate=rate, canary=canary, halt_on=halt_on)
+    with open_operator(options, app_first=True) as ops:
+        plan = ops.partitions.reprocess(which.selection(), lane=to_lane)
+        _requeue(ops, plan, _apply_options(because, confirmation, requeue, options), requeue)
 
 
 def revalidate(
-    words: Words = None, source: Source = None, customer: Customers = None, query: Query = None, since: First = None,
-    until: Last = None, on: On = None, status: Status = None, error: Error = None, min_attempts: MinAttempts = None,
-    lane: InLane = None, because: BecauseOf = None, to_lane: ToLane = None, yes: Yes = False, most: Most = None,
-    dry_run: Dry = False, keep: Keep = False, out: Out = None, rate: Rate = None, canary: Canary = 0, halt_on: HaltOn = None,
-    detach: Detach = False, actor: Actor = None, where: Where = None, as_json: AsJson = False,
-) -> None:  # fmt: skip
+    *,
+    which: PartitionOptions,
+    because: OptionalBecause = None,
+    to_lane: ToLane = None,
+    confirmation: Confirmation,
+    requeue: RequeueOptions,
+    options: WriteOptions,
+) -> None:
     """Validate existing raw data again.
 
     The raw data is validated with the current checks. Nothing is extracted. Partitions without raw
@@ -114,8 +142,26 @@ def revalidate(
         4: the partitions changed since the plan; nothing was done
         130: interrupted; workers continue
     """
-    with operator(where, actor, app_first=True) as ops:
-        asked = which(words, source, customer, query, since, until, on, status, error, min_attempts, lane)
-        plan = ops.partitions.revalidate(asked, lane=to_lane)
-        how = Told(because, yes, most, dry_run, as_json, detach, keep, out)
-        carried_out(ops, plan, how, rate=rate, canary=canary, halt_on=halt_on)
+    with open_operator(options, app_first=True) as ops:
+        plan = ops.partitions.revalidate(which.selection(), lane=to_lane)
+        _requeue(ops, plan, _apply_options(because, confirmation, requeue, options), requeue)
+
+
+def _apply_options(
+    because: str | None, confirmation: Confirmation, requeue: RequeueOptions, options: WriteOptions
+) -> ApplyOptions:
+    return ApplyOptions(
+        because,
+        confirmation,
+        options.as_json,
+        requeue.detach,
+        save=requeue.save,
+        file=requeue.file,
+    )
+
+
+def _requeue(
+    ops: Operator, plan: Plan, apply: ApplyOptions, requeue: RequeueOptions, **limits: Any
+) -> NoReturn:
+    limits |= {"rate": requeue.rate, "canary": requeue.canary, "halt_on": requeue.halt_on}
+    apply_plan(ops, plan, apply, **limits)

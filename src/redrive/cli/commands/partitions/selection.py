@@ -1,71 +1,132 @@
-"""Selectors: which partitions, as every command of them has it."""
+"""The options that select partitions."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from ....ops.partitions.selection import Selection, Standing, day, selected
-from ...choices import PARTITION, state_option
-from ...options import option
+from ....ops.partitions.selection import Selection, day, selected
+from ...options import PARTITION_STATES, argument, option, state_option
 
 FORM = "source, source/query, or source/customer/query/2026-06-01..2026-06-30 (* matches any)"
-Words = Annotated[list[str] | None, typer.Argument(metavar="WHICH", help=f"Partitions, as {FORM}", show_default=False)]
+Words = Annotated[list[str] | None, argument("WHICH", f"Partitions, as {FORM}")]
 Source = Annotated[str | None, option("--source", "NAME", "Only this source")]
 Customers = Annotated[
-    list[str] | None,
-    typer.Option("--customer-id", metavar="ID", help="Only this customer (repeatable)", show_default=False),
+    list[str] | None, option("--customer-id", "ID", "Only this customer (repeatable)")
 ]
 Query = Annotated[str | None, option("--query-name", "NAME", "Only this query")]
-First = Annotated[str | None, option("--since", "DAY", "First day, such as 2026-06-01")]
-Last = Annotated[str | None, option("--until", "DAY", "Last day, inclusive")]
-On = Annotated[str | None, option("--date", "DAY", "Only this day")]
+FirstDay = Annotated[str | None, option("--since", "DAY", "First day, such as 2026-06-01")]
+LastDay = Annotated[str | None, option("--until", "DAY", "Last day, inclusive")]
+OnDay = Annotated[str | None, option("--date", "DAY", "Only this day")]
 Status = Annotated[
     Literal["pending", "success", "failed", "refresh_failed", "terminal"] | None,
     state_option(
         "--status",
-        PARTITION,
-        "Only this state, or its name in JSON, such as terminal for gave up. accepted includes newer run rejected, and "
-        "failed includes gave up",
+        PARTITION_STATES,
+        "Only this state, or its name in JSON, such as terminal for gave up. accepted includes "
+        "newer run rejected, and failed includes gave up",
     ),
 ]
-Error = Annotated[str | None, option("--reason", "NAME", "Only partitions last rejected for this reason, such as row_count")]
+Reason = Annotated[
+    str | None,
+    option("--reason", "NAME", "Only partitions last rejected for this reason, such as row_count"),
+]
 MinAttempts = Annotated[
     int | None,
-    typer.Option(
-        "--min-attempts",
-        min=0,
-        metavar="N",
-        help="Only partitions with at least this many validated attempts",
-        show_default=False,
+    option(
+        "--min-attempts", "N", "Only partitions with at least this many validated attempts", min=0
     ),
 ]
+Lane: TypeAlias = Literal["fresh", "retry", "backfill"]
 InLane = Annotated[
-    Literal["fresh", "retry", "backfill"] | None,
-    typer.Option("--lane", help="Only partitions queued or running in this lane", show_default=False),
+    Lane | None,
+    typer.Option(
+        "--lane", help="Only partitions queued or running in this lane", show_default=False
+    ),
 ]
-Partition = Annotated[
-    str, typer.Argument(metavar="PARTITION", help="source/customer/query/2026-06-01 (%2F for a / inside a name)")
+PartitionArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PARTITION", help="source/customer/query/2026-06-01 (%2F for a / inside a name)"
+    ),
 ]
 
 
-def which(
-    words: list[str] | None, source: str | None, customers: list[str] | None, query: str | None, since: str | None,
-    until: str | None, on: str | None, status: Standing | None, error: str | None, min_attempts: int | None,
-    lane: Literal["fresh", "retry", "backfill"] | None,
-) -> Selection:  # fmt: skip
-    """The selection that these say; ValueError where they say nonsense."""
-    if on is not None and (since is not None or until is not None):
-        raise ValueError("--date: pass either it, or --since and --until")
-    first, last = (dated("--since", since), dated("--until", until)) if on is None else (dated("--date", on),) * 2
-    return selected(
-        words or (), source=source, customers=customers or (), query=query, since=first, until=last, status=status,
-        error=error, min_attempts=min_attempts, lane=lane,
-    )  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class PartitionOptions:
+    """The options that select partitions."""
+
+    words: Words = None
+    source: Source = None
+    customers: Customers = None
+    query: Query = None
+    since: FirstDay = None
+    until: LastDay = None
+    on: OnDay = None
+    status: Status = None
+    reason: Reason = None
+    min_attempts: MinAttempts = None
+    lane: InLane = None
+
+    def selection(self) -> Selection:
+        """Return the selection. ValueError: the options contradict each other."""
+        if self.on is not None and (self.since is not None or self.until is not None):
+            raise ValueError("--date: pass either it, or --since and --until")
+        first, last = _day("--since", self.since), _day("--until", self.until)
+        if self.on is not None:
+            first = last = _day("--date", self.on)
+        return selected(
+            self.words or (),
+            source=self.source,
+            customers=self.customers or (),
+            query=self.query,
+            since=first,
+            until=last,
+            status=self.status,
+            error=self.reason,
+            min_attempts=self.min_attempts,
+            lane=self.lane,
+        )
 
 
-def dated(option_: str, text: str | None, /) -> date | None:
-    """The day that an option says; ValueError names the option."""
-    return None if text is None else day(option_, text)
+@dataclass(frozen=True, slots=True)
+class GivenUpOptions(PartitionOptions):
+    """The same, for partitions that gave up unless --status is passed."""
+
+    status: Status = "terminal"
+
+
+@dataclass(frozen=True, slots=True)
+class FailedOptions:
+    """The options that select failed partitions."""
+
+    words: Words = None
+    source: Source = None
+    customers: Customers = None
+    query: Query = None
+    since: FirstDay = None
+    until: LastDay = None
+    on: OnDay = None
+    reason: Reason = None
+    min_attempts: MinAttempts = None
+
+    def selection(self) -> Selection:
+        """Return the selection. ValueError: the options contradict each other."""
+        return PartitionOptions(
+            self.words,
+            self.source,
+            self.customers,
+            self.query,
+            self.since,
+            self.until,
+            self.on,
+            reason=self.reason,
+            min_attempts=self.min_attempts,
+        ).selection()
+
+
+def _day(option_name: str, text: str | None) -> date | None:
+    return None if text is None else day(option_name, text)

@@ -1,20 +1,23 @@
-"""`redrive state`: partitions: looked at, tried again, steered."""
+"""`redrive state`: the table of its commands."""
 
 from __future__ import annotations
 
-from ...command import Commands
+from ...command import CommandGroup
 from . import inspect, markers, requeue
 
-app = Commands(help="Inspect and control partitions.")
-app.command()(inspect.inspect)
-app.command()(inspect.history)
-app.command()(inspect.explain)
-app.command()(inspect.failures)
-app.command()(requeue.retry)
-app.command()(requeue.reprocess)
-app.command()(requeue.revalidate)
-app.command()(markers.rollback)
-app.command("mark-terminal")(markers.mark_terminal)
-app.command("clear-terminal")(markers.clear_terminal)
-app.command()(markers.pause)
-app.command()(markers.unpause)
+app = CommandGroup(help="Inspect and control partitions.")
+for _function in (
+    inspect.inspect,
+    inspect.history,
+    inspect.explain,
+    inspect.failures,
+    requeue.retry,
+    requeue.reprocess,
+    requeue.revalidate,
+    markers.rollback,
+    markers.mark_terminal,
+    markers.clear_terminal,
+    markers.pause,
+    markers.unpause,
+):
+    app.command(_function.__name__.replace("_", "-"))(_function)

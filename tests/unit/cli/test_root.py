@@ -1,4 +1,4 @@
-"""The command line as a whole: help, examples, exit codes, and one meaning for each name."""
+"""The command line as a whole: help, examples, exit codes, and one meaning for each option."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LEAVES = {leaf.path: leaf for leaf in leaves() if not leaf.path.startswith("dlq"
 
 
 @pytest.mark.req("O-1", "O-3")
-def test_what_the_requirements_name_is_there() -> None:
+def test_every_command_of_the_requirements_exists() -> None:
     wanted = """dead list, dead show, dead replay, dead discard, events replay, backfill plan, backfill apply, backfill status,
     backfill pause, backfill resume, backfill cancel, batch giveups, batch reopen, keys show, journal tail, audit list,
     audit verify,
@@ -125,7 +125,7 @@ def test_one_option_name_has_one_meaning(path: str) -> None:
     assert all(re.fullmatch(r"--[a-z]+(-[a-z]+)*", name) for name in options)
 
 
-def test_what_changes_something_says_why() -> None:
+def test_commands_that_take_a_reason_take_an_actor() -> None:
     acting = {path for path, leaf in LEAVES.items() if "--actor" in leaf.options}
     assert {path for path, leaf in LEAVES.items() if "--because" in leaf.options} <= acting
     assert {"dead replay", "dead discard", "keys release", "batch reopen", "erase"} <= acting
@@ -134,7 +134,7 @@ def test_what_changes_something_says_why() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_table_has_the_summary_of_each_command(name: str) -> None:
     lazy = COMMANDS[name]
-    summary = (lazy.loaded(name).help or "").partition("\n\n")[0]
+    summary = (lazy.load(name).help or "").partition("\n\n")[0]
     assert " ".join(summary.split()).rstrip(".") == lazy.help
     assert len(lazy.help) <= SUMMARY
 
@@ -180,14 +180,14 @@ def test_help_loads_nothing_heavy() -> None:
     assert all(f"\n  {name} " in done.stdout for name in COMMANDS)
 
 
-def test_a_misspelt_command_is_told_its_name() -> None:
+def test_a_misspelt_command_gets_a_suggestion() -> None:
     done = run("wrok")
     assert done.returncode == 2
     assert "No such command 'wrok'. Did you mean 'work'?" in done.stderr
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion(shell: str) -> None:
+def test_completion_lists_commands_and_subcommands(shell: str) -> None:
     script = run(_REDRIVE_COMPLETE=f"source_{shell}")
     assert (script.returncode, script.stderr) == (0, "")
     assert "redrive" in script.stdout

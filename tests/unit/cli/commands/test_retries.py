@@ -1,4 +1,4 @@
-"""`redrive layers` as its user meets it: exit status, widths, colours, JSON."""
+"""`redrive layers`: exit codes, widths, colours and JSON."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from redrive.cli.commands import layers as command
-from redrive.cli.render.timeline import timeline
+from redrive.cli.commands import retries
 from tests.unit.cli.command import call, on_terminal, run
 
 FINE = """
@@ -55,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.req("C-7")
-def test_what_is_printed() -> None:
+def test_layers_prints_the_worst_case() -> None:
     done = run("layers", "fine.toml")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Worst case: 3 attempts in total for one call, in at most 13.2 s.\n")
@@ -66,7 +65,7 @@ def test_what_is_printed() -> None:
 
 
 @pytest.mark.req("C-7")
-def test_multiplication_is_status_1() -> None:
+def test_multiplied_attempts_are_exit_code_1() -> None:
     done = run("layers", "multiplied.toml")
     assert (done.returncode, done.stderr) == (1, "")
     assert "✗ crm retries errors that channel already retried (UNAVAILABLE" in done.stdout
@@ -83,7 +82,7 @@ def test_multiplication_is_status_1() -> None:
         (("layers", "fine.toml", "--colour"), "No such option"),
     ],
 )
-def test_bad_input_is_status_2(arguments: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
@@ -101,7 +100,7 @@ def test_json_is_one_document() -> None:
 
 @pytest.mark.parametrize("source", ["fine.toml", "multiplied.toml"])
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_it_fits_the_terminal(source: str, width: int) -> None:
+def test_output_fits_the_terminal(source: str, width: int) -> None:
     _, printed = call("layers", source, width=width)
     assert max(cell_len(line) for line in printed.splitlines()) <= width
     assert printed.count("┃") > 5
@@ -116,18 +115,18 @@ def test_colours_only_on_a_terminal() -> None:
     assert not any(f"\x1b[{colour}m" in plain for colour in ("31", "1;31", "32", "1;32", "33", "34"))
 
 
-def test_a_terminal_without_the_signs() -> None:
+def test_an_ascii_terminal_is_no_error() -> None:
     done = run("layers", "multiplied.toml", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_an_error_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_internal_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from redrive.cli import main
 
     def broken(source: str) -> None:
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr(command, "read_layers", broken)
+    monkeypatch.setattr(retries, "read_layers", broken)
     monkeypatch.setattr(sys, "argv", ["redrive", "layers", "fine.toml"])
     monkeypatch.delenv("REDRIVE_DEBUG", raising=False)
     with pytest.raises(SystemExit) as left:
@@ -137,19 +136,6 @@ def test_an_error_of_ours_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setenv("REDRIVE_DEBUG", "1")
     with pytest.raises(RuntimeError, match="no such luck"):
         main()
-
-
-def drawn(waits: list[float], limit: float | None = None, width: int = 30, *, more: bool = False) -> list[str]:
-    return [line.plain for line in timeline(waits, limit, width, more=more)]
-
-
-def test_the_picture_of_waits() -> None:
-    assert drawn([1, 2]) == ["┃─────────┃──────────────────┃", "0         1                3 s"]
-    assert drawn([1, 2], 3) == ["┃─────────┃──────────────────✗", "0         1                3 s"]
-    assert drawn([300, 600]) == ["┃─────────┃──────────────────┃", "0         5             15 min"]
-    assert drawn([0, 0]) == ["┃─┃─┃", "0 s"]
-    assert drawn([0.001, 0.002, 100])[0] == "┃─┃─┃────────────────────────┃"
-    assert drawn([1] * 50, width=20, more=True)[0] == "┃" * 18 + " …"
 
 
 SHOP = """
@@ -172,7 +158,7 @@ def orders(partition, out): ...
 """
 
 
-def test_an_app_is_shown_kind_by_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_app_is_shown_by_job_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "layered_shop.py").write_text(SHOP, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     status, printed = call("layers", "layered_shop:app", width=120)

@@ -1,4 +1,4 @@
-"""`redrive serve`: where it stands, what it refuses, and how it ends."""
+"""`redrive serve`: its address, its errors, and how it stops."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_another_address_needs_a_password_or_a_token(url: str, host: str) -> Non
     assert "REDRIVE_CONSOLE_PASSWORD" in printed
 
 
-def test_what_is_wrong_is_said_in_a_line(url: str, tmp_path: Path) -> None:
+def test_a_startup_error_is_one_line(url: str, tmp_path: Path) -> None:
     status, printed = call("serve", url, REDRIVE_CONSOLE_PASSWORD="short")
     assert (status, "at least 8 characters" in printed) == (2, True)
     assert call("serve", f"sqlite:///{tmp_path / 'none.db'}", "--port", "0")[0] == 3
@@ -48,7 +48,7 @@ def test_what_is_wrong_is_said_in_a_line(url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.req("O-4")
-def test_a_hash_is_made_of_what_is_typed_and_serves_as_well(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hashed_password_is_accepted_by_the_console(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = CliRunner().invoke(app, ["serve", "--hash", "password"], input="correct horse\n")
     assert done.exit_code == 0
     hashed = done.stdout.strip()
@@ -68,7 +68,7 @@ def test_a_hash_is_made_of_what_is_typed_and_serves_as_well(url: str, tmp_path: 
     assert "correct horse" not in printed
 
 
-def test_it_says_where_to_look_and_ends_when_told(url: str) -> None:
+def test_serve_prints_its_address_and_ends_on_sigterm(url: str) -> None:
     command = [sys.executable, "-c", PROGRAM, "serve", "--ledger", url, "--port", "0", "--read-only", "--json"]
     environment = os.environ | {"REDRIVE_CONSOLE_TOKEN": "0123456789abcdef"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:

@@ -1,4 +1,4 @@
-"""`redrive layers --native` as its user meets it."""
+"""`redrive layers --native`: a policy in the terms of a client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.req("R-10")
-def test_what_is_printed() -> None:
+def test_a_policy_is_printed_in_the_terms_of_a_client() -> None:
     done = run("layers", "--native", "botocore", "retry.toml")
     assert (done.returncode, done.stderr) == (0, "")
     assert 'max_attempts  5       Config(retries={"total_max_attempts": 5, "mode": "standard"})' in done.stdout
@@ -43,7 +43,7 @@ def test_every_client_as_json(client: str) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_it_fits_the_terminal(client: str, width: int) -> None:
+def test_output_fits_the_terminal(client: str, width: int) -> None:
     _, printed = call("layers", "--native", client, width=width)
     assert "Fields" in printed
     assert all(cell_len(line) <= width for line in printed.splitlines())
@@ -61,7 +61,7 @@ def test_it_fits_the_terminal(client: str, width: int) -> None:
         (("grpc", "mine"), "mine: no such file; pass a TOML file with a [retry] table, or module:object"),
     ],
 )
-def test_bad_input_is_status_2(arguments: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
     done = run("layers", "--native", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr

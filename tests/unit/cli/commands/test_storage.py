@@ -1,4 +1,4 @@
-"""`redrive storage`: what it prints, what it refuses, its exit status."""
+"""`redrive storage`: output, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("config")
-def test_ls() -> None:
+def test_ls_lists_stores_folders_and_files() -> None:
     done = run("storage", "ls", "raw")
     assert done.returncode == 0, done.stderr
     assert [line.split()[-1] for line in done.stdout.splitlines()] == ["path", "2026/", "a.csv", "bin"]
@@ -71,7 +71,7 @@ def test_ls() -> None:
 
 
 @pytest.mark.usefixtures("config")
-def test_cat() -> None:
+def test_cat_prints_a_file() -> None:
     program = [sys.executable, "-c", PROGRAM, "storage", "cat", "raw:bin"]
     assert subprocess.run(program, capture_output=True).stdout == b"\xff\x00"
     assert run("storage", "cat", "raw:a.csv").stdout == "a,b\n"
@@ -80,7 +80,7 @@ def test_cat() -> None:
     assert base64.b64decode(found["base64"]) == b"\xff\x00"
 
 
-def test_put(config: Path, tmp_path: Path) -> None:
+def test_put_writes_a_file(config: Path, tmp_path: Path) -> None:
     (tmp_path / "here.bin").write_bytes(sample_bytes(3_000_000))
     done = run("storage", "put", str(tmp_path / "here.bin"), "other:x/y.bin")
     assert (done.returncode, done.stdout) == (0, "other:x/y.bin: 3,000,000 bytes written\n")
@@ -94,7 +94,7 @@ def test_put(config: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("config")
-def test_cp(tmp_path: Path) -> None:
+def test_cp_copies_between_stores(tmp_path: Path) -> None:
     assert run("storage", "cp", "raw:a.csv", "other:b.csv").stdout == "other:b.csv: 4 bytes written\n"
     assert run("storage", "cp", "raw:a.csv", "other:in/").stdout == "other:in/a.csv: 4 bytes written\n"
     assert run("storage", "cp", "raw:a.csv", "other:").stdout == "other:a.csv: 4 bytes written\n"
@@ -109,7 +109,7 @@ def test_cp(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("config")
-def test_a_copy_of_many_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_copy_is_continued(tmp_path: Path) -> None:
     """One of them is a folder there: the copy ends; where that is mended, the rest is copied and what is there is left."""
     (tmp_path / "other" / "year" / "02.csv").mkdir(parents=True)
     done = run("storage", "cp", "-r", "raw:2026", "other:year")
@@ -127,7 +127,7 @@ def test_a_copy_of_many_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("config")
-def test_a_long_copy_shows_how_far_it_is(tmp_path: Path) -> None:
+def test_a_long_copy_shows_its_progress(tmp_path: Path) -> None:
     (tmp_path / "disk" / "raw" / "large").write_bytes(bytes(40_000_000))
     status, shown = on_terminal("storage", "cp", "raw:large", "other:large")
     assert status == 0
@@ -159,7 +159,7 @@ def test_an_interrupted_copy_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("config")
-def test_check() -> None:
+def test_check_reports_every_store() -> None:
     done = run("storage", "check", "raw", "other", "--write")
     assert done.returncode == 0, done.stdout
     assert "raw (local): ok" in done.stdout
@@ -208,7 +208,7 @@ def test_what_is_refused(arguments: tuple[str, ...], status: int, said: str) -> 
         ("[stores", "is not valid TOML"),
     ],
 )
-def test_a_wrong_configuration(tmp_path: Path, toml: str, said: str) -> None:
+def test_an_invalid_configuration_is_refused(tmp_path: Path, toml: str, said: str) -> None:
     file = tmp_path / "wrong.toml"
     file.write_text(toml)
     done = run("storage", "ls", "--config", str(file))
@@ -218,7 +218,7 @@ def test_a_wrong_configuration(tmp_path: Path, toml: str, said: str) -> None:
 
 
 @pytest.mark.usefixtures("config")
-def test_a_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unset_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWAY_PASSWORD")
     done = run("storage", "ls", "away")
     assert done.returncode == 2
@@ -229,7 +229,7 @@ def test_a_variable_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checked.stdout.count("): ok") == 2  # the others are looked at all the same
 
 
-def test_without_a_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_configuration_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("REDRIVE_STORAGE", raising=False)
     done = run("storage", "ls")

@@ -1,4 +1,4 @@
-"""The operator's commands: what they print, at every width; what they refuse; their exit status; never a secret."""
+"""`redrive dead`, and what all commands share: widths, JSON, exit codes, no secrets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHOWN = [
 
 @pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
 @pytest.mark.usefixtures("busy")
-def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...]) -> None:
+def test_output_fits_the_terminal_and_has_no_secrets(arguments: tuple[str, ...]) -> None:
     for width in (60, 80, 120):
         _, printed = call(*arguments, width=width)
         assert max(cell_len(line) for line in printed.splitlines()) <= width, width
@@ -54,7 +54,7 @@ def test_json_is_one_document_without_secrets(arguments: tuple[str, ...]) -> Non
 
 
 @pytest.mark.usefixtures("busy")
-def test_dead_letters_are_listed_and_narrowed_down() -> None:
+def test_dead_letters_are_listed_and_filtered() -> None:
     status, printed = call("dead", "list", width=180)
     assert status == 0
     assert printed.startswith("9 dead letters: attempts ×7, the customer's credentials have expired ×2\n")
@@ -68,7 +68,7 @@ def test_dead_letters_are_listed_and_narrowed_down() -> None:
     assert [letter["id"] for letter in json.loads(call("dead", "list", "--json", "--status", "discarded")[1])] == [3]
 
 
-def test_empty_states_say_how_it_is(ledger: Ledger) -> None:
+def test_empty_lists_say_so_in_words(ledger: Ledger) -> None:
     assert call("ledger", "status", width=300)[1].splitlines()[1:] == [
         "No jobs.",
         "",
@@ -91,7 +91,7 @@ def test_empty_states_say_how_it_is(ledger: Ledger) -> None:
 
 
 @pytest.mark.usefixtures("busy")
-def test_one_dead_letter_is_shown_with_all_there_is() -> None:
+def test_a_dead_letter_is_shown_with_payload_and_attempts() -> None:
     _, printed = call("dead", "show", "1")
     for said in (
         "Dead letter 1",
@@ -109,7 +109,7 @@ def test_one_dead_letter_is_shown_with_all_there_is() -> None:
     assert call("dead", "show", "99") == (1, "redrive: dead letter 99: not found; `redrive dead list --status all` lists all\n")
 
 
-def test_some_are_replayed_and_discarded_by_number(busy: Ledger) -> None:
+def test_dead_letters_are_replayed_and_discarded_by_id(busy: Ledger) -> None:
     status, printed = call("dead", "replay", "4", "5", "--because", "fixed", "--actor", "carol")
     assert status == 0
     assert printed.splitlines()[0] == "To replay: 2 dead letters (crm.sync ×2; attempts ×2)"
@@ -126,7 +126,7 @@ def test_some_are_replayed_and_discarded_by_number(busy: Ledger) -> None:
     assert busy.imbalance() == []
 
 
-def test_who_it_was_is_the_user_unless_somebody_else_is_named(busy: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_actor_is_the_user_unless_one_is_passed(busy: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "dora")
     assert call("dead", "replay", "4", "--because", "fixed")[0] == 0
     assert busy.audit()[-1].actor == "dora"
@@ -161,14 +161,14 @@ def test_who_it_was_is_the_user_unless_somebody_else_is_named(busy: Ledger, monk
         (("dead", "replay", "4", "--because", "x", "--actor", ""), 2, "actor= must say who"),
     ],
 )
-def test_what_is_refused_changes_nothing(busy: Ledger, arguments: tuple[str, ...], status: int, said: str) -> None:
+def test_a_refused_command_changes_nothing(busy: Ledger, arguments: tuple[str, ...], status: int, said: str) -> None:
     before = busy.dead_letters(), busy.audit()
     found, printed = call(*arguments)
     assert (found, said in printed) == (status, True), printed
     assert (busy.dead_letters(), busy.audit()) == before
 
 
-def test_a_script_says_yes_and_how_many_at_most(busy: Ledger) -> None:
+def test_yes_and_max_replace_the_prompt(busy: Ledger) -> None:
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed")
     assert call(*asked, "--dry-run")[0] == 0
     assert len(busy.audit()) == 4
@@ -179,14 +179,14 @@ def test_a_script_says_yes_and_how_many_at_most(busy: Ledger) -> None:
     assert call(*asked, "--yes", "--max", "0")[0] == 1  # nothing is left to replay
 
 
-def test_a_limit_is_told(busy: Ledger) -> None:
+def test_a_plan_says_that_more_match(busy: Ledger) -> None:
     status, printed = call("dead", "discard", "--reason", "attempts", "--limit", "3", "--because", "old", "--yes", "--max", "3")
     assert status == 0
     assert "More match; use --limit for more." in printed
     assert len(busy.dead_letters(status="pending", reason="attempts")) == 4
 
 
-def test_keys_are_released(busy: Ledger) -> None:
+def test_an_idempotency_record_is_released(busy: Ledger) -> None:
     assert call("keys", "release", KEY, "--because", "wrong answer") == (0, f"Released: {KEY} (was completed)\n")
     assert call("keys", "show", KEY)[0] == 1
     assert busy.audit()[-1].action == "key.release"
@@ -194,7 +194,7 @@ def test_keys_are_released(busy: Ledger) -> None:
 
 
 @pytest.mark.usefixtures("busy")
-def test_a_canary_that_nobody_runs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_canary_without_a_worker_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Operator, "carry_out", lambda *_: iter(()))  # it would wait for a worker
     monkeypatch.setattr(WorkerOperations, "missing", lambda *_: "No worker is online (none seen so far)")
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
@@ -203,7 +203,7 @@ def test_a_canary_that_nobody_runs_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.req("M-4")
-def test_dead_replay_counts_what_a_worker_replayed_at_the_same_time(busy: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_counts_jobs_that_a_worker_replayed(busy: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     def beside_a_worker(self: Operator, sweep_id: int, /) -> Iterator[Applied]:
         busy.sweeps.step(sweep_id)
         return self.sweeps.carry_out(sweep_id)
@@ -212,40 +212,6 @@ def test_dead_replay_counts_what_a_worker_replayed_at_the_same_time(busy: Ledger
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
     status, printed = call(*asked)
     assert (status, printed.count("queued as job")) == (0, 2)
-
-
-@pytest.mark.req("M-4")
-def test_sweeps_show_says_that_the_canary_failed(busy: Ledger) -> None:
-    asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
-    assert call(*asked, "--canary", "1", "--detach")[0] == 0
-    busy.sweeps.step(2)
-    assert "running: 0 of 1 done" in call("sweeps", "show", "2")[1]
-    waiting = busy.claim({"crm.sync": 9}, worker="w")
-    canary = next(one.job_id for one in busy.sweeps.items(2) if one.job_id)
-    busy.settle(next(lease for lease in waiting if lease.job_id == canary).again(600, error="503 again", reason="failed"))
-    printed = " ".join(call("sweeps", "show", "2")[1].split())
-    assert "failed: 1 of 1 (0 done, 0 dead, 1 retrying); 503 again" in printed
-    assert "retry scheduled" in printed
-    busy.sweeps.step(2)
-    assert "halted: canary failed, 1 of the first 1: 503 again" in " ".join(call("sweeps", "show", "2")[1].split())
-
-
-@pytest.mark.req("M-4")
-def test_a_canary_and_a_rate_are_written_down_and_steered(busy: Ledger) -> None:
-    asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
-    status, printed = call(*asked, "--canary", "1", "--rate", "5", "--detach")
-    assert (status, printed.splitlines()[-1]) == (
-        0, "Sweep 2 started; workers process it. Progress: `redrive sweeps show 2`",
-    )  # fmt: skip
-    assert call("sweeps", "list")[1].splitlines()[1].split()[:3] == ["2", "replay", "running"]
-    assert "canary" in call("sweeps", "show", "2")[1]
-    assert call("sweeps", "pause", "2", "--because", "wait")[:2] == (0, "Sweep 2 is paused: 0 of 2 replayed, 2 left\n")
-    assert call("sweeps", "pause", "2", "--because", "wait")[0] == 1
-    assert call("sweeps", "resume", "2", "--because", "go", "--detach")[0] == 0
-    assert call("sweeps", "cancel", "2", "--because", "never mind")[:2] == (0, "Sweep 2 is cancelled: 0 of 2 replayed, 2 left\n")
-    assert call("sweeps", "show", "9")[0] == 1
-    said = [(entry.action, entry.because) for entry in busy.audit()[-4:]]
-    assert said == [("dead.replay", "fixed"), ("sweep.pause", "wait"), ("sweep.resume", "go"), ("sweep.cancel", "never mind")]
 
 
 def test_a_list_that_is_cut_starts_with_the_total(busy: Ledger) -> None:
@@ -275,29 +241,9 @@ def test_an_interrupted_prompt_is_exit_code_130(url: str) -> None:
     assert (status, "interrupted; nothing was changed" in printed) == (130, True), printed
 
 
-def test_a_sweep_that_stopped_prints_how_to_go_on(busy: Ledger) -> None:
-    printed = call("sweeps", "show", "1")[1]
-    assert '→ redrive sweeps resume 1 --detach --because "..."\n→ redrive sweeps cancel 1 --because "..."' in printed
-    assert call("sweeps", "cancel", "1", "--because", "not needed")[0] == 0
-    printed = call("sweeps", "show", "1")[1]
-    assert ("not processed" in printed, "waiting" in printed, "redrive sweeps" in printed) == (True, False, False), printed
-
-
-def test_audit_list_says_that_automatic_entries_are_hidden(ledger: Ledger) -> None:
-    ledger.record(actor="ann", action="dead.replay", because="one", what={})
-    assert "hidden" not in call("audit", "list")[1]
-    ledger.record(actor="redrive", action="kind.park", because="outage", what={"kind": "mail", "signature": "TimeoutError"})
-    ledger.record(actor="ann", action="dead.replay", because="two", what={})
-    _, printed = call("audit", "list")
-    assert "Automatic entries are hidden; `redrive audit list --all` includes them." in printed
-    assert "hidden" not in call("audit", "list", "--limit", "1")[1]  # the newest entry is shown
-    _, printed = call("audit", "list", "--all")
-    assert ("hidden" in printed, "kind.park mail (TimeoutError)" in printed) == (False, True)
-
-
 @pytest.mark.usefixtures("busy")
 @pytest.mark.parametrize("command", [("dead", "list"), ("dead", "export"), ("failures",), ("audit", "list", "--all")])
-def test_until_selects_what_is_older(command: tuple[str, ...]) -> None:
+def test_until_selects_older_entries(command: tuple[str, ...]) -> None:
     assert call(*command, "--since", "1h", "--json")[1].count('"id"' if command[0] == "dead" else "{") > 1
     nothing = call(*command, "--until", "1h", "--json")
     assert nothing[0] == 0
@@ -314,14 +260,7 @@ def test_a_replay_until_a_time_leaves_newer_ones() -> None:
     assert "No pending dead letter matches." in printed
 
 
-def test_sweeps_list_says_when_it_is_cut(ledger: Ledger) -> None:
-    for _ in range(3):
-        ledger.sweeps.begin("replay", [], actor="ann", because="x")
-    assert "Showing 2 of 3; use --limit for more." in call("sweeps", "list", "--limit", "2")[1]
-    assert "Showing" not in call("sweeps", "list", "--limit", "3")[1]
-
-
-def test_values_that_are_not_numbers_are_refused_in_our_words() -> None:
+def test_an_invalid_number_is_refused_with_an_example() -> None:
     for arguments, said in (
         (("jobs", "show", "abc"), "'ID': must be a whole number, such as 42"),
         (("jobs", "list", "--limit", "0"), "'--limit': must be at least 1"),

@@ -1,4 +1,4 @@
-"""Commands that are printed can be typed as they stand: they reach the ledger that was named."""
+"""Suggested commands run as printed, on the same ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from redrive.cli.render.suggestions import given, spelled, then
+from redrive.cli.suggestions import complete_command, expand_commands, remember_ledger
 from tests.conformance.partitions.world import DAY, World
 from tests.unit.cli.command import call
 from tests.unit.cli.lake import BAD
@@ -20,12 +20,12 @@ PRINTED = re.compile(r"`(redrive [^`]+)`|(?:→ +|try +|^ +)(redrive .+)$", re.M
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
     yield
-    given(None)
+    remember_ledger(None)
 
 
-def test_nothing_is_added_where_nothing_was_named() -> None:
-    given(None)
-    assert then("redrive state failures") == "redrive state failures"
+def test_a_suggestion_has_no_ledger_unless_one_was_passed() -> None:
+    remember_ledger(None)
+    assert complete_command("redrive state failures") == "redrive state failures"
 
 
 @pytest.mark.parametrize(
@@ -42,35 +42,38 @@ def test_nothing_is_added_where_nothing_was_named() -> None:
         ("lake:app", "", ""),
     ],
 )
-def test_what_was_named_is_named_again(ledger: str, command: str, typed: str) -> None:
-    given(ledger)
-    assert then(command) == typed
+def test_a_suggestion_repeats_the_ledger(ledger: str, command: str, typed: str) -> None:
+    remember_ledger(ledger)
+    assert complete_command(command) == typed
 
 
 def test_no_password_is_printed() -> None:
-    given("postgresql://ann:hunter2@db.example.com/lake")
-    assert then("redrive doctor") == "redrive doctor --ledger postgresql://ann@db.example.com/lake"
-    given("postgresql://db.example.com/lake?user=ann&password=hunter2&connect_timeout=3")
-    assert then("redrive doctor") == "redrive doctor --ledger 'postgresql://db.example.com/lake?user=ann&connect_timeout=3'"
+    remember_ledger("postgresql://ann:hunter2@db.example.com/lake")
+    assert complete_command("redrive doctor") == "redrive doctor --ledger postgresql://ann@db.example.com/lake"
+    remember_ledger("postgresql://db.example.com/lake?user=ann&password=hunter2&connect_timeout=3")
+    assert (
+        complete_command("redrive doctor")
+        == "redrive doctor --ledger 'postgresql://db.example.com/lake?user=ann&connect_timeout=3'"
+    )
 
 
-def test_a_worker_hint_names_the_app_that_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_hint_names_the_configured_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("REDRIVE_APP", "REDRIVE_LEDGER"):
         monkeypatch.delenv(name, raising=False)
-    given(None)
-    assert then("redrive work module:app") == "start a worker of the app that has these jobs"
-    assert spelled("run `redrive work module:app`") == "run `redrive work module:app`"
+    remember_ledger(None)
+    assert complete_command("redrive work module:app") == "start a worker of the app that has these jobs"
+    assert expand_commands("run `redrive work module:app`") == "run `redrive work module:app`"
     Path("redrive.toml").write_text('app = "shop:app"\n', encoding="utf-8")
-    assert then("redrive work module:app") == "redrive work shop:app"
+    assert complete_command("redrive work module:app") == "redrive work shop:app"
     monkeypatch.setenv("REDRIVE_LEDGER", "lake:app")
-    assert then("redrive work module:app") == "redrive work lake:app"
+    assert complete_command("redrive work module:app") == "redrive work lake:app"
 
 
-def test_in_a_sentence() -> None:
-    given("lake:app")
+def test_commands_between_backticks_are_completed() -> None:
+    remember_ledger("lake:app")
     said = "`redrive state failures`, or `--all`; `redrive doctor`"
-    assert spelled(said) == "`redrive state failures --ledger lake:app`, or `--all`; `redrive doctor --ledger lake:app`"
+    assert expand_commands(said) == "`redrive state failures --ledger lake:app`, or `--all`; `redrive doctor --ledger lake:app`"
 
 
 COMMANDS = [
@@ -91,7 +94,7 @@ COMMANDS = [
 
 
 @pytest.mark.req("O-1")
-def test_every_command_that_is_printed_has_it(lake: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_printed_command_has_the_ledger(lake: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REDRIVE_LEDGER")
     lake.control.pause_source("crm", actor="jane", because="moves house")
     ledger = lake.ledger.url

@@ -1,19 +1,14 @@
-"""`redrive plan`, and plans that are confirmed: kept, applied by another, refused."""
+"""`redrive plan`: plans are saved, applied by another person, and refused after a change."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import typer
 
-from redrive.cli.apply.confirm import agreed
 from redrive.ledger import open_ledger
 from redrive.ops.plans import stored
 from tests.conformance.partitions.world import World
@@ -23,7 +18,7 @@ from tests.unit.cli.lake import BAD, audited
 
 @pytest.mark.req("O-2")
 @pytest.mark.req("O-5")
-def test_a_plan_is_kept_and_applied_by_another(lake: World, tmp_path: Path) -> None:
+def test_a_plan_is_saved_and_applied_by_another_person(lake: World, tmp_path: Path) -> None:
     before = len(lake.ledger.audit())
     file = tmp_path / "plan.json"
     planning = ("state", "retry", "crm/orders", "--error", "row_count", "--out", str(file), "--actor", "ann")
@@ -68,30 +63,3 @@ def test_a_plan_expires_and_is_for_one_ledger(tmp_path: Path, monkeypatch: pytes
     status, printed = call("plan", "apply", str(file), "--because", "x")
     assert (status, "has expired" in printed) == (4, True)
     assert call("plan", "show", str(file))[0] == 4
-
-
-@dataclass
-class Counted:
-    """A plan of so many."""
-
-    count: int
-    act: str = "retry"
-
-
-@pytest.mark.req("O-2")
-def test_some_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def confirm(question: str, *, err: bool) -> bool:
-        asked.append(question)
-        return err and len(asked) > 1
-
-    monkeypatch.setattr(typer, "confirm", confirm)
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    agreed(Counted(20), yes=False, most=None)
-    assert asked == []
-    with pytest.raises(typer.Exit) as left:
-        agreed(Counted(21), yes=False, most=None)
-    assert left.value.exit_code == 1
-    agreed(Counted(100), yes=False, most=None)
-    assert asked == ["Retry 21 partitions?", "Retry 100 partitions?"]

@@ -1,4 +1,4 @@
-"""`redrive overview`, `failures`, `workers`, `schedules`, `journal`: in any width, without secrets, for machines too."""
+"""`redrive overview`, `failures`, `workers`, `schedules` and `journal`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVERY = [
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("arguments", EVERY, ids=" ".join)
 @pytest.mark.usefixtures("busy")
-def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...], width: int) -> None:
+def test_output_fits_the_terminal_and_has_no_secrets(arguments: tuple[str, ...], width: int) -> None:
     status, printed = call(*arguments, width=width)
     assert status in (0, 1), printed
     assert SECRET not in printed
@@ -32,7 +32,7 @@ def test_it_fits_the_terminal_and_tells_no_secret(arguments: tuple[str, ...], wi
 
 
 @pytest.mark.parametrize("arguments", EVERY, ids=" ".join)
-def test_an_empty_ledger_has_words_for_it(ledger: Ledger, arguments: tuple[str, ...]) -> None:
+def test_an_empty_ledger_has_an_empty_state(ledger: Ledger, arguments: tuple[str, ...]) -> None:
     assert ledger.counts() == {}
     status, printed = call(*arguments)
     if "HTTPStatusError" in arguments:
@@ -42,7 +42,7 @@ def test_an_empty_ledger_has_words_for_it(ledger: Ledger, arguments: tuple[str, 
 
 
 @pytest.mark.req("O-4")
-def test_the_overview_says_what_is_wrong(busy: Ledger) -> None:
+def test_the_overview_lists_problems_first(busy: Ledger) -> None:
     status, printed = call("overview", width=80)
     assert status == 0, printed  # a few failures are none worth a word
     assert "1 worker online" in printed
@@ -62,7 +62,7 @@ def test_the_overview_says_what_is_wrong(busy: Ledger) -> None:
 
 
 @pytest.mark.req("O-4")
-def test_failures_and_one_of_them(busy: Ledger) -> None:
+def test_failures_are_grouped_and_one_group_is_shown(busy: Ledger) -> None:
     assert busy.imbalance() == []
     _, printed = call("failures", "--json")
     found = json.loads(printed)
@@ -83,7 +83,7 @@ def test_failures_and_one_of_them(busy: Ledger) -> None:
     assert call("failures", "--since", "yesterday")[0] == 2
 
 
-def test_workers_that_went_are_not_listed_unless_asked_for(busy: Ledger) -> None:
+def test_stopped_workers_are_listed_with_all(busy: Ledger) -> None:
     busy.maintenance.deregister_worker("web-7f9c:1201")
     assert call("workers", "list") == (0, "No worker is online; 1 stopped in the last week (--all).\n")
     status, printed = call("workers", "list", "--all")
@@ -92,7 +92,7 @@ def test_workers_that_went_are_not_listed_unless_asked_for(busy: Ledger) -> None
 
 
 @pytest.mark.req("O-4")
-def test_a_worker_that_was_killed_is_listed_as_lost(busy: Ledger) -> None:
+def test_a_killed_worker_is_listed_as_lost(busy: Ledger) -> None:
     with busy.connections.write.use() as session:
         expire_leases_of_dead_workers(session, ["web-7f9c:1201"])
     status, printed = call("workers", "list")
@@ -101,7 +101,7 @@ def test_a_worker_that_was_killed_is_listed_as_lost(busy: Ledger) -> None:
 
 @pytest.mark.req("O-3", "O-4")
 @pytest.mark.usefixtures("busy", "lake")
-def test_partitions_are_among_the_failures_and_in_the_journal() -> None:
+def test_failures_and_journal_include_partitions() -> None:
     status, printed = call("failures", width=120)
     assert (status, printed.count("crm/orders"), "→ redrive state failures" in printed) == (0, 3, True), printed
     _, printed = call("failures", "--kind", "crm/orders", "--json")
@@ -120,7 +120,7 @@ def test_partitions_are_among_the_failures_and_in_the_journal() -> None:
 
 @pytest.mark.req("O-3")
 @pytest.mark.usefixtures("busy")
-def test_the_journal_as_lines_and_as_documents() -> None:
+def test_the_journal_prints_lines_and_json_lines() -> None:
     status, printed = call("journal", "tail", "--event", "decided", "--event", "dead", "-n", "100")
     assert status == 0
     assert {line.split()[2] for line in printed.splitlines()} >= {"dead", "dead.replay", "dead.discard"}
@@ -133,7 +133,7 @@ def test_the_journal_as_lines_and_as_documents() -> None:
 
 
 @pytest.mark.usefixtures("busy")
-def test_what_is_no_text_is_said_to_be_none() -> None:
+def test_an_argument_that_is_not_utf_8_is_refused() -> None:
     """What a terminal sends in another encoding than UTF-8."""
     for arguments in (("failures", "--kind", "caf\udce9"), ("jobs", "list", "--kind", "caf\udce9")):
         status, printed = call(*arguments)

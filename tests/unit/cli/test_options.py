@@ -1,4 +1,4 @@
-"""States are selected by the words that are printed, and by their stored names."""
+"""Shared options: states by printed words and stored names, and Ctrl+C."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ import json
 import pytest
 import typer
 
-from redrive.cli.choices import DEAD_LETTER, JOB, PARTITION, RECORD, stored_name
 from redrive.cli.commands.partitions.calendar import SIGNS
+from redrive.cli.options import (
+    DEAD_LETTER_STATES,
+    JOB_STATES,
+    KEY_STATES,
+    PARTITION_STATES,
+    ReadOptions,
+    WriteOptions,
+    open_operator,
+    state_parser,
+)
 from redrive.cli.render.details import state_name
 from redrive.console.render.icons import word
 from redrive.ops.partitions.selection import STANDINGS
@@ -16,23 +25,23 @@ from tests.conformance.partitions.world import DAY
 from tests.unit.cli.command import call
 
 
-@pytest.mark.parametrize("states", [PARTITION, JOB, DEAD_LETTER, RECORD])
+@pytest.mark.parametrize("states", [PARTITION_STATES, JOB_STATES, DEAD_LETTER_STATES, KEY_STATES])
 def test_every_word_of_cli_and_console_is_accepted(states: dict[str, str]) -> None:
-    parse = stored_name(states)
+    parse = state_parser(states)
     for printed, stored in states.items():
         assert {parse(each) for each in (printed, stored, word(stored), state_name(stored), printed.upper())} == {stored}
 
 
 def test_partition_states_are_the_words_of_the_tables() -> None:
-    assert {SIGNS[stored].says for stored in PARTITION.values()} == set(PARTITION)
-    assert set(PARTITION.values()) == set(STANDINGS)
-    parse = stored_name(PARTITION)
+    assert {SIGNS[stored].label for stored in PARTITION_STATES.values()} == set(PARTITION_STATES)
+    assert set(PARTITION_STATES.values()) == set(STANDINGS)
+    parse = state_parser(PARTITION_STATES)
     assert {parse(each) for each in ("gave up", "given up", "gave-up", "GIVEN_UP", "terminal")} == {"terminal"}
 
 
 def test_an_unknown_state_is_refused_with_the_words() -> None:
     with pytest.raises(typer.BadParameter, match="unknown state 'odd'; use pending, accepted, 'newer run rejected', failed or"):
-        stored_name(PARTITION)("odd")
+        state_parser(PARTITION_STATES)("odd")
 
 
 @pytest.mark.usefixtures("lake")
@@ -57,7 +66,23 @@ def test_jobs_are_selected_by_the_words_of_the_console() -> None:
     assert call("jobs", "list", "--state", "retry scheduled") == call("jobs", "list", "--state", "retry_wait")
 
 
-@pytest.mark.parametrize("states", [PARTITION, JOB, DEAD_LETTER, RECORD])
+@pytest.mark.parametrize("states", [PARTITION_STATES, JOB_STATES, DEAD_LETTER_STATES, KEY_STATES])
 def test_cli_and_console_have_one_word_for_a_state(states: dict[str, str]) -> None:
     assert {stored: printed for printed, stored in states.items()} == {stored: word(stored) for stored in states.values()}
     assert word("giveup") == "given up"
+
+
+@pytest.mark.usefixtures("ledger")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (ReadOptions(), "redrive: interrupted\n"),
+        (WriteOptions(), "redrive: interrupted; completed steps stay, and are in the audit log\n"),
+    ],
+)
+def test_ctrl_c_mentions_completed_steps_only_in_a_command_that_changes_something(
+    options: ReadOptions | WriteOptions, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, open_operator(options):
+        raise KeyboardInterrupt
+    assert (ended.value.exit_code, capsys.readouterr().err) == (130, message)

@@ -1,4 +1,4 @@
-"""`redrive sweeps show --follow` and `redrive backfill status --watch`: a line for each change, and Ctrl+C."""
+"""`sweeps show --follow` and `backfill status --watch`: a line for each change, and Ctrl+C."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_json_is_one_document_for_each_change(swept: Ledger, meanwhile: Callable
     ]
 
 
-def test_ctrl_c_ends_only_the_watching(swept: Ledger, meanwhile: Callable[..., None]) -> None:
+def test_ctrl_c_ends_only_the_following(swept: Ledger, meanwhile: Callable[..., None]) -> None:
     meanwhile(lambda: swept.sweeps.step(1), interrupt)
     status, printed = call("sweeps", "show", "1", "-f")
     assert status == 130
@@ -97,13 +97,13 @@ def test_ctrl_c_ends_only_the_watching(swept: Ledger, meanwhile: Callable[..., N
     assert "completed steps stay" not in printed
 
 
-def test_an_ended_sweep_is_shown_at_once_at_a_terminal(url: str, swept: Ledger) -> None:
+def test_an_ended_sweep_is_shown_immediately_at_a_terminal(url: str, swept: Ledger) -> None:
     swept.sweeps.move(1, "cancel", **WHY)
     status, printed = on_terminal("sweeps", "show", "1", "--follow", REDRIVE_LEDGER=url)
     assert (status, "cancelled" in printed, " UTC  cancelled" in printed) == (1, True, False)
 
 
-def test_a_backfill_is_watched_in_the_same_way(lake: World, meanwhile: Callable[..., None]) -> None:
+def test_a_backfill_is_followed_in_the_same_way(lake: World, meanwhile: Callable[..., None]) -> None:
     meanwhile(lake.claim, interrupt)
     status, printed = call("backfill", "status", "3", "--watch")
     assert (status, "stopped watching; backfill 3 continues" in printed) == (130, True), printed

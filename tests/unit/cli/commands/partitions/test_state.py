@@ -1,4 +1,4 @@
-"""`redrive state`: what it prints, at every width; what it refuses; its exit status."""
+"""`redrive state`: output at every width, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHOWN = [
 
 
 @pytest.mark.usefixtures("lake")
-def test_it_fits_the_terminal_and_json_is_one_document() -> None:
+def test_output_fits_the_terminal_and_json_is_one_document() -> None:
     for arguments in SHOWN:
         for width in (60, 80):
             _, printed = call(*arguments, width=width)
@@ -48,19 +48,19 @@ def test_it_fits_the_terminal_and_json_is_one_document() -> None:
 
 
 @pytest.mark.usefixtures("lake")
-def test_what_nobody_has_asked_for_yet_is_said() -> None:
+def test_a_partition_that_was_never_queued_is_reported() -> None:
     status, printed = call("state", "revalidate", "crm/c0/orders/2020-01-01", "--because", "x")
     assert (status, "No partition matches." in printed) == (1, True)
 
 
 @pytest.mark.usefixtures("lake")
-def test_a_sweep_counts_failures_of_its_own() -> None:
+def test_a_sweep_counts_its_own_failures() -> None:
     assert json.loads(call("backfill", "status", "2", "--json")[1])["reasons"] == {"row_count": 1}
     assert json.loads(call("backfill", "status", "1", "--json")[1])["reasons"]["TimeoutError"] == 1
 
 
 @pytest.mark.req("O-4")
-def test_the_overview_has_them_too(lake: World) -> None:
+def test_the_overview_counts_partitions_by_dataset(lake: World) -> None:
     printed = call("overview")[1]
     assert "Nothing was submitted" not in printed
     assert ["crm/orders", "3", "1", "1", "3", "1"] in [line.split() for line in printed.splitlines()]
@@ -77,7 +77,7 @@ def test_the_overview_has_them_too(lake: World) -> None:
 
 @pytest.mark.req("O-1")
 @pytest.mark.usefixtures("lake")
-def test_listed_and_narrowed_down() -> None:
+def test_partitions_are_listed_and_filtered() -> None:
     printed = call("state", "inspect")[1]
     assert printed.splitlines()[1].split() == ["crm/orders", "3", "1", "1", "3", "1"]
     status, printed = call("state", "inspect", "crm/orders", "--status", "failed", width=160)
@@ -95,7 +95,7 @@ def test_listed_and_narrowed_down() -> None:
 
 
 @pytest.mark.req("O-1")
-def test_one_is_explained(lake: World) -> None:
+def test_a_partition_is_explained(lake: World) -> None:
     printed = call("state", "explain", BAD, width=140)[1]
     assert re.search(r"not running  Scheduled for 20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ: ", printed)
     assert "rejected" in printed
@@ -158,7 +158,7 @@ NONSENSE: list[tuple[tuple[str, ...], str]] = [
 
 @pytest.mark.req("O-2")
 @pytest.mark.usefixtures("lake")
-def test_nonsense_is_one_line_and_status_2() -> None:
+def test_an_invalid_selection_is_exit_code_2() -> None:
     for arguments, says in NONSENSE:
         status, printed = call(*arguments)
         assert (status, says in printed, len(printed.splitlines())) == (2, True, 1), (arguments, printed)
@@ -166,7 +166,7 @@ def test_nonsense_is_one_line_and_status_2() -> None:
 
 @pytest.mark.req("O-2")
 @pytest.mark.req("P-3")
-def test_retried(lake: World) -> None:
+def test_failed_partitions_are_retried(lake: World) -> None:
     status, printed = call("state", "retry", "crm/orders", "--because", "the CRM is back", "--actor", "ann", width=160)
     assert status == 1, "one was skipped"
     assert "would retry  4 partitions of crm/orders" in printed  # the one whose refresh failed too
@@ -187,7 +187,7 @@ def test_retried(lake: World) -> None:
 
 @pytest.mark.req("O-1")
 @pytest.mark.usefixtures("lake")
-def test_what_is_terminal_is_not_reprocessed_and_what_does_it_is_said() -> None:
+def test_a_reprocess_names_the_command_for_partitions_that_gave_up() -> None:
     status, printed = call("state", "reprocess", f"crm/c6/orders/{DAY}", "--because", "x", width=160)
     assert (status, "No partition to reprocess." in printed) == (1, True)
     assert "skipped          1 terminal (use clear-terminal for it)" in printed
@@ -195,7 +195,7 @@ def test_what_is_terminal_is_not_reprocessed_and_what_does_it_is_said() -> None:
 
 
 @pytest.mark.req("O-2")
-def test_many_are_confirmed(lake: World) -> None:
+def test_a_plan_for_many_partitions_is_confirmed(lake: World) -> None:
     lake.control.move(3, "cancel", actor="ann", because="in the way")
     for many, name in ((15, "some"), (90, "many")):
         lake.backfill([f"{name}-{n}" for n in range(many)])
@@ -216,7 +216,7 @@ def test_many_are_confirmed(lake: World) -> None:
 
 
 @pytest.mark.req("O-1")
-def test_steered(lake: World) -> None:
+def test_partitions_are_marked_cleared_paused_and_rolled_back(lake: World) -> None:
     status, printed = call("state", "mark-terminal", BAD, f"crm/c0/orders/{DAY}", "--because", "gone for good")
     assert (status, printed) == (1, f"1 partition marked as given up\nSkipped crm/c0/orders/{DAY}: accepted already\n")
     assert call("state", "clear-terminal", BAD, "--grant", "2", "--because", "back")[1] == "1 partition cleared\n"
@@ -249,7 +249,7 @@ def test_steered(lake: World) -> None:
 
 @pytest.mark.req("O-1")
 @pytest.mark.req("P-14")
-def test_the_heat_map_reads_without_colours(lake: World) -> None:
+def test_the_heat_map_is_readable_without_colours(lake: World) -> None:
     printed = call("state", "inspect", "--calendar", "--since", "2026-02-25", "--until", "2026-03-08", width=80)[1]
     assert printed == (
         "            Feb Mar 2026\n"

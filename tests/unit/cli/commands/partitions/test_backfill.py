@@ -15,7 +15,7 @@ from tests.unit.cli.command import call
 
 @pytest.mark.req("O-3")
 @pytest.mark.req("P-10")
-def test_a_backfill_on_the_command_line(lake: World) -> None:
+def test_a_backfill_is_planned_applied_and_controlled(lake: World) -> None:
     days = ("--since", "2025-01-01", "--until", "2025-01-31")
     status, printed = call("backfill", "plan", "crm/orders", *days, "--customer-id", "c0", "--share", "0.3")
     assert status == 0
@@ -56,7 +56,7 @@ def test_a_backfill_on_the_command_line(lake: World) -> None:
 
 @pytest.mark.req("P-10")
 @pytest.mark.usefixtures("lake")
-def test_a_customer_without_partitions_is_said() -> None:
+def test_a_customer_without_partitions_is_reported() -> None:
     days = ("--since", "2025-01-01", "--until", "2025-01-31")
     status, printed = call("backfill", "plan", "crm/orders", *days, "--customer-id", "c0", "--customer-id", "nobody", width=160)
     assert (status, "customer nobody: no partition of crm/orders so far; all would be new" in printed) == (0, True)
@@ -79,7 +79,7 @@ def orders(partition, out):
 
 @pytest.mark.req("P-10")
 @pytest.mark.req("O-1")
-def test_an_app_knows_its_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_app_names_datasets_and_customers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lake_of_state.py").write_text(APP.format(folder=tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

@@ -1,4 +1,4 @@
-"""`redrive init`, and the small app that it writes, from the first command to the last."""
+"""`redrive init`, its sample app, and `redrive config`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_writes_both_files_and_never_over_one(here: Path) -> None:
+def test_init_writes_both_files_or_neither(here: Path) -> None:
     done = run("init", "--json")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"folder": ".", "files": ["redrive.toml", "work.py"]})
     Path("work.py").write_text("mine")
@@ -43,7 +43,7 @@ def test_writes_both_files_and_never_over_one(here: Path) -> None:
     assert Path("work.py").read_text() == "mine"
 
 
-def test_what_it_writes_is_what_holds_by_default(here: Path) -> None:
+def test_the_written_settings_are_the_defaults(here: Path) -> None:
     assert run("init", "new/shop").returncode == 0
     text = (here / "new/shop/redrive.toml").read_text()
     every = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
@@ -56,7 +56,7 @@ def test_what_it_writes_is_what_holds_by_default(here: Path) -> None:
 
 
 @pytest.mark.req("O-3")
-def test_the_small_app_works(here: Path) -> None:
+def test_the_sample_app_works(here: Path) -> None:
     assert run("init").returncode == 0
     submitted = subprocess.run([sys.executable, "work.py"], capture_output=True, text=True, check=True)
     assert submitted.stdout == "ann: job 1\nbob: job 2\ncat: job 3\n"
@@ -80,13 +80,13 @@ def test_the_small_app_works(here: Path) -> None:
     assert again.stdout == "ann: job 1 (duplicate)\nbob: job 2 (duplicate)\ncat: job 3 (duplicate)\n"
 
 
-def test_which_app_is_asked_where_none_is_named(here: Path) -> None:
+def test_a_missing_app_is_asked_for(here: Path) -> None:
     done = run("work")
     assert done.returncode == 2
     assert "no app; run `redrive work module:app`, set REDRIVE_APP" in done.stderr
 
 
-def test_config_says_what_holds_and_who_said_so(here: Path) -> None:
+def test_config_shows_values_and_origins(here: Path) -> None:
     Path("redrive.toml").write_text('ledger = "postgresql://ann:s3cret@db/shop"\n[worker]\nthreads = 3\n')
     done = run("config", "--json", REDRIVE_WORKER_THREADS="4", REDRIVE_CONSOLE_TOKEN="s3cret-token-of-mine")
     shown = {one["name"]: one for one in json.loads(done.stdout)}

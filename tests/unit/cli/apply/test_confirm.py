@@ -1,0 +1,61 @@
+"""Plans are confirmed by a yes, by the typed number, or by `--yes --max N`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+import typer
+
+from redrive.cli.apply.confirm import Confirmation
+
+
+@dataclass
+class Plan:
+    """A plan for a number of partitions."""
+
+    count: int
+    act: str = "retry"
+
+
+def exit_code(confirmation: Confirmation, count: int) -> int:
+    with pytest.raises(typer.Exit) as ended:
+        confirmation.require(Plan(count))
+    return int(ended.value.exit_code)
+
+
+@pytest.mark.req("O-2")
+def test_some_partitions_need_a_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    questions: list[str] = []
+
+    def confirm(question: str, *, err: bool) -> bool:
+        questions.append(question)
+        return err and len(questions) > 1
+
+    monkeypatch.setattr(typer, "confirm", confirm)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    Confirmation().require_for_many(Plan(20))
+    assert questions == []
+    with pytest.raises(typer.Exit) as ended:
+        Confirmation().require_for_many(Plan(21))
+    assert ended.value.exit_code == 1
+    Confirmation().require_for_many(Plan(100))
+    assert questions == ["Retry 21 partitions?", "Retry 100 partitions?"]
+
+
+def test_a_script_passes_yes_and_a_maximum(capsys: pytest.CaptureFixture[str]) -> None:
+    Confirmation(yes=True, max_count=5).require(Plan(5))
+    assert exit_code(Confirmation(yes=True), 5) == 2
+    assert exit_code(Confirmation(yes=True, max_count=4), 5) == 1
+    assert "--max 4: 5 match; nothing was done" in capsys.readouterr().err
+
+
+def test_the_number_is_typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    typed = iter(["1,000", "999"])
+    monkeypatch.setattr(typer, "prompt", lambda *_, **__: next(typed))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    Confirmation().require(Plan(1000))
+    assert exit_code(Confirmation(), 1000) == 1
+    assert "not confirmed; nothing was done" in capsys.readouterr().err

@@ -1,0 +1,18 @@
+"""`redrive audit`: list and verify."""
+
+from __future__ import annotations
+
+from redrive.ledger import Ledger
+from tests.unit.cli.command import call
+
+
+def test_audit_list_says_that_automatic_entries_are_hidden(ledger: Ledger) -> None:
+    ledger.record(actor="ann", action="dead.replay", because="one", what={})
+    assert "hidden" not in call("audit", "list")[1]
+    ledger.record(actor="redrive", action="kind.park", because="outage", what={"kind": "mail", "signature": "TimeoutError"})
+    ledger.record(actor="ann", action="dead.replay", because="two", what={})
+    _, printed = call("audit", "list")
+    assert "Automatic entries are hidden; `redrive audit list --all` includes them." in printed
+    assert "hidden" not in call("audit", "list", "--limit", "1")[1]  # the newest entry is shown
+    _, printed = call("audit", "list", "--all")
+    assert ("hidden" in printed, "kind.park mail (TimeoutError)" in printed) == (False, True)

@@ -1,0 +1,57 @@
+"""`redrive sweeps`: progress, canary, control."""
+
+from __future__ import annotations
+
+import pytest
+
+from redrive.ledger import Ledger
+from tests.unit.cli.command import call
+
+
+@pytest.mark.req("M-4")
+def test_a_failed_canary_is_shown_with_its_error(busy: Ledger) -> None:
+    asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
+    assert call(*asked, "--canary", "1", "--detach")[0] == 0
+    busy.sweeps.step(2)
+    assert "running: 0 of 1 done" in call("sweeps", "show", "2")[1]
+    waiting = busy.claim({"crm.sync": 9}, worker="w")
+    canary = next(one.job_id for one in busy.sweeps.items(2) if one.job_id)
+    busy.settle(next(lease for lease in waiting if lease.job_id == canary).again(600, error="503 again", reason="failed"))
+    printed = " ".join(call("sweeps", "show", "2")[1].split())
+    assert "failed: 1 of 1 (0 done, 0 dead, 1 retrying); 503 again" in printed
+    assert "retry scheduled" in printed
+    busy.sweeps.step(2)
+    assert "halted: canary failed, 1 of the first 1: 503 again" in " ".join(call("sweeps", "show", "2")[1].split())
+
+
+@pytest.mark.req("M-4")
+def test_a_sweep_stores_canary_and_rate_and_is_controlled(busy: Ledger) -> None:
+    asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
+    status, printed = call(*asked, "--canary", "1", "--rate", "5", "--detach")
+    assert (status, printed.splitlines()[-1]) == (
+        0, "Sweep 2 started; workers process it. Progress: `redrive sweeps show 2`",
+    )  # fmt: skip
+    assert call("sweeps", "list")[1].splitlines()[1].split()[:3] == ["2", "replay", "running"]
+    assert "canary" in call("sweeps", "show", "2")[1]
+    assert call("sweeps", "pause", "2", "--because", "wait")[:2] == (0, "Sweep 2 is paused: 0 of 2 replayed, 2 left\n")
+    assert call("sweeps", "pause", "2", "--because", "wait")[0] == 1
+    assert call("sweeps", "resume", "2", "--because", "go", "--detach")[0] == 0
+    assert call("sweeps", "cancel", "2", "--because", "never mind")[:2] == (0, "Sweep 2 is cancelled: 0 of 2 replayed, 2 left\n")
+    assert call("sweeps", "show", "9")[0] == 1
+    said = [(entry.action, entry.because) for entry in busy.audit()[-4:]]
+    assert said == [("dead.replay", "fixed"), ("sweep.pause", "wait"), ("sweep.resume", "go"), ("sweep.cancel", "never mind")]
+
+
+def test_a_stopped_sweep_prints_the_next_commands(busy: Ledger) -> None:
+    printed = call("sweeps", "show", "1")[1]
+    assert '→ redrive sweeps resume 1 --detach --because "..."\n→ redrive sweeps cancel 1 --because "..."' in printed
+    assert call("sweeps", "cancel", "1", "--because", "not needed")[0] == 0
+    printed = call("sweeps", "show", "1")[1]
+    assert ("not processed" in printed, "waiting" in printed, "redrive sweeps" in printed) == (True, False, False), printed
+
+
+def test_sweeps_list_says_when_it_is_cut(ledger: Ledger) -> None:
+    for _ in range(3):
+        ledger.sweeps.begin("replay", [], actor="ann", because="x")
+    assert "Showing 2 of 3; use --limit for more." in call("sweeps", "list", "--limit", "2")[1]
+    assert "Showing" not in call("sweeps", "list", "--limit", "3")[1]
