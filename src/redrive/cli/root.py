@@ -71,14 +71,13 @@ def _show_version(is_requested: bool) -> None:
         raise typer.Exit
 
 
-Version = Annotated[
-    bool,
-    typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version"),
-]
-
-
 @app.callback()
-def redrive(_version: Version = False) -> None:
+def redrive(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version"),
+    ] = False,
+) -> None:
     """Run and operate durable jobs and data.
 
     Retries, idempotency keys and background jobs, with dead letters, backfills and a web console.

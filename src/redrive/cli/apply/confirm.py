@@ -24,7 +24,6 @@ Max = Annotated[
     int | None,
     option("--max", "N", "Upper bound with --yes, above which nothing is done", min=0),
 ]
-DryRun = Annotated[bool, flag("--dry-run", "Plan only, without any change")]
 
 
 class Countable(Protocol):
@@ -57,7 +56,7 @@ class Confirmation:
 
     yes: Yes = False
     max_count: Max = None
-    dry_run: DryRun = False
+    dry_run: Annotated[bool, flag("--dry-run", "Plan only, without any change")] = False
 
     def require(self, plan: Countable, /) -> None:
         """End the command unless the number of items is typed, or `--yes --max N` allows it."""

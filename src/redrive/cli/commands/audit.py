@@ -29,13 +29,6 @@ from ..suggestions import expand_commands
 
 app = CommandGroup(help="List and verify the audit log.")
 
-Action = Annotated[
-    str | None,
-    option("--action", "NAME", "Only this action, such as dead.replay, or dead for all of them"),
-]
-Anchor = Annotated[
-    str | None, option("--anchor", "N:HASH", "Anchor that an earlier verify printed")
-]
 HIDDEN = "Automatic entries are hidden; `redrive audit list --all` includes them."
 MAX_SUBJECTS = 3
 
@@ -44,7 +37,12 @@ MAX_SUBJECTS = 3
 def list_(
     *,
     by: Annotated[str | None, option("--by", "ACTOR", "Only decisions of this name")] = None,
-    action: Action = None,
+    action: Annotated[
+        str | None,
+        option(
+            "--action", "NAME", "Only this action, such as dead.replay, or dead for all of them"
+        ),
+    ] = None,
     since: Since = None,
     until: Until = None,
     include_automatic: Annotated[
@@ -138,7 +136,13 @@ def _subject(detail: Mapping[str, Any]) -> str:
 
 
 @app.command()
-def verify(*, anchor: Anchor = None, options: ReadOptions) -> None:
+def verify(
+    *,
+    anchor: Annotated[
+        str | None, option("--anchor", "N:HASH", "Anchor that an earlier verify printed")
+    ] = None,
+    options: ReadOptions,
+) -> None:
     """Verify the audit log.
 
     Follows the chain of hashes through all entries and reports the first entry that was changed.

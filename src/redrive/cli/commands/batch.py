@@ -37,13 +37,6 @@ from ..suggestions import expand_commands
 
 app = CommandGroup(help="List and reopen rejected batch items.")
 
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="BATCH", help="Name passed to app.items(), or with --items the name of the table"
-    ),
-]
-BatchName = Annotated[str | None, option("--batch", "NAME", "Only this batch")]
 Store = Annotated[
     str | None,
     option(
@@ -103,7 +96,7 @@ def _given_up_count(batch: Batch) -> Text:
 @app.command()
 def giveups(
     *,
-    batch: BatchName = None,
+    batch: Annotated[str | None, option("--batch", "NAME", "Only this batch")] = None,
     reason: Reason = None,
     since: Since = None,
     limit: Limit = 50,
@@ -200,7 +193,13 @@ def _open_operator(options: ReadOptions | WriteOptions) -> Iterator[Operator]:
 @app.command()
 def reopen(
     *,
-    batch: Name,
+    batch: Annotated[
+        str,
+        typer.Argument(
+            metavar="BATCH",
+            help="Name passed to app.items(), or with --items the name of the table",
+        ),
+    ],
     because: Because,
     items: Annotated[list[str] | None, argument("ITEM", "IDs of items")] = None,
     reason: Reason = None,

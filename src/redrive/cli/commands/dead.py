@@ -69,14 +69,6 @@ app = CommandGroup(help="List, replay and discard dead letters.")
 
 Ids = Annotated[list[int] | None, argument("ID", "IDs of dead letters")]
 Limit = Annotated[int, limit_option("dead letters")]
-ExportLimit = Annotated[
-    int | None, option("--limit", "N", "Maximum number of dead letters (default: all)")
-]
-Edit = Annotated[
-    str | None,
-    option("--edit", "FILE", "File with a new payload for one dead letter (-: standard input)"),
-]
-Payload = Annotated[str | None, option("--payload", "TEXT", "New payload for one dead letter")]
 StoredStatus: TypeAlias = Literal["pending", "replaying", "replayed", "discarded"]
 Status = Annotated[
     Literal["pending", "replaying", "replayed", "discarded", "all"],
@@ -302,8 +294,13 @@ def replay(
     canary: Canary = 0,
     max_replays: MaxReplays = MAX_REPLAYS,
     detach: Detach = False,
-    edit: Edit = None,
-    payload: Payload = None,
+    edit: Annotated[
+        str | None,
+        option("--edit", "FILE", "File with a new payload for one dead letter (-: standard input)"),
+    ] = None,
+    payload: Annotated[
+        str | None, option("--payload", "TEXT", "New payload for one dead letter")
+    ] = None,
     options: WriteOptions,
 ) -> None:
     """Replay dead letters.
@@ -370,7 +367,9 @@ def export(
     *,
     ids: Ids = None,
     which: AnyStatusOptions,
-    limit: ExportLimit = None,
+    limit: Annotated[
+        int | None, option("--limit", "N", "Maximum number of dead letters (default: all)")
+    ] = None,
     raw: Annotated[bool, flag("--raw", "Include secrets (needs --because)")] = False,
     because: RawBecause = None,
     options: WriteOptions,

@@ -49,17 +49,16 @@ from ..render import (
 app = CommandGroup(help="List, show and replay events.")
 
 Source = Annotated[str | None, option("--source", "NAME", "Only this source")]
-Type = Annotated[str | None, option("--type", "NAME", "Only this event type")]
-Handlers = Annotated[
-    str | None,
-    option("--handlers", "A,B", "Handlers, with --event-id (default: all that had the event)"),
-]
 Limit = Annotated[int, limit_option("events")]
 
 
 @app.command("list")
 def list_(
-    *, source: Source = None, type_: Type = None, limit: Limit = 50, options: ReadOptions
+    *,
+    source: Source = None,
+    type_: Annotated[str | None, option("--type", "NAME", "Only this event type")] = None,
+    limit: Limit = 50,
+    options: ReadOptions,
 ) -> None:
     """List received events.
 
@@ -154,7 +153,10 @@ def replay(
     *,
     because: Because,
     event_id: Annotated[str | None, option("--event-id", "ID", "ID of one event")] = None,
-    handlers: Handlers = None,
+    handlers: Annotated[
+        str | None,
+        option("--handlers", "A,B", "Handlers, with --event-id (default: all that had the event)"),
+    ] = None,
     status: Annotated[
         Literal["failed"],
         state_option(

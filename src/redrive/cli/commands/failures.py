@@ -43,7 +43,6 @@ from ..render import (
 from ..render.charts import pair_sums, sparkline
 from ..suggestions import complete_command, expand_commands
 
-Words = Annotated[str | None, argument("WORDS", "Text of the error of one group")]
 MAX_SEARCHED = 500
 """Groups that are searched for WORDS."""
 MAX_LETTERS = 20
@@ -51,7 +50,7 @@ MAX_LETTERS = 20
 
 def failures(
     *,
-    words: Words = None,
+    words: Annotated[str | None, argument("WORDS", "Text of the error of one group")] = None,
     kind: Kind = None,
     since: Since = None,
     until: Until = None,

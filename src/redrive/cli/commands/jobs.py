@@ -44,19 +44,19 @@ from ..suggestions import expand_commands
 
 app = CommandGroup(help="List and show jobs.")
 
-State = Annotated[
-    Literal["queued", "running", "retry_wait", "done", "blocked", "dlq", "replaying", "discarded"]
-    | None,
-    state_option(
-        "--state", JOB_STATES, "Only this state, or its name in JSON, such as dlq for dead"
-    ),
-]
-
 
 @app.command("list")
 def list_(
     *,
-    state: State = None,
+    state: Annotated[
+        Literal[
+            "queued", "running", "retry_wait", "done", "blocked", "dlq", "replaying", "discarded"
+        ]
+        | None,
+        state_option(
+            "--state", JOB_STATES, "Only this state, or its name in JSON, such as dlq for dead"
+        ),
+    ] = None,
     kind: Kind = None,
     limit: Annotated[int, limit_option("jobs")] = 50,
     options: ReadOptions,

@@ -28,30 +28,29 @@ STYLES = {
     "submitted": "dim",
     "returned": "dim",
 }
-Event = Annotated[
-    list[str] | None,
-    option(
-        "--event",
-        "NAME",
-        "Only submitted, failed, lost, returned, done, dead, rejected or decided (repeatable)",
-    ),
-]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="New records until Ctrl+C")]
-Limit = Annotated[
-    int,
-    typer.Option(
-        "--limit", "-n", min=1, max=500, metavar="N", help="Maximum number of past records"
-    ),
-]
 
 
 @app.command()
 def tail(
     *,
-    follow: Follow = False,
-    event: Event = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="New records until Ctrl+C")
+    ] = False,
+    event: Annotated[
+        list[str] | None,
+        option(
+            "--event",
+            "NAME",
+            "Only submitted, failed, lost, returned, done, dead, rejected or decided (repeatable)",
+        ),
+    ] = None,
     kind: Kind = None,
-    limit: Limit = 20,
+    limit: Annotated[
+        int,
+        typer.Option(
+            "--limit", "-n", min=1, max=500, metavar="N", help="Maximum number of past records"
+        ),
+    ] = 20,
     options: ReadOptions,
 ) -> None:
     """Show the latest log records.

@@ -281,8 +281,7 @@ def _duration(seconds: float | None) -> str:
 
 def _backoff_table(layers: Sequence[WorstCaseLayer], width: int) -> Table:
     width = min(width, MAX_TIMELINE_COLUMNS)
-    longest_name = max(len(layer.name) for layer in layers)
-    name_width = min(longest_name, max(8, width // 4))
+    name_width = min(max(len(layer.name) for layer in layers), max(8, width // 4))
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=name_width, overflow="ellipsis", no_wrap=True)
     table.add_column()

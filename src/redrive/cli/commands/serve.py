@@ -19,30 +19,29 @@ from ..options import AppArgument, LedgerAddress, flag, option
 from ..render import print_json, show
 
 CONSOLE_PACKAGES = frozenset(("fastapi", "jinja2", "uvicorn", "starlette"))
-Port = Annotated[
-    int | None,
-    option("--port", "N", "Port to listen on (0: any free port, default: 8321)", min=0, max=65535),
-]
-Host = Annotated[
-    str | None, option("--host", "ADDRESS", "Address to listen on (default: 127.0.0.1)")
-]
-Secret = Annotated[
-    Literal["password", "token"] | None,
-    typer.Option(
-        "--hash",
-        help="Hash of a typed password, or a new token with its hash, instead of serving",
-        show_default=False,
-    ),
-]
 
 
 def serve(
     *,
     app: AppArgument = None,
-    host: Host = None,
-    port: Port = None,
+    host: Annotated[
+        str | None, option("--host", "ADDRESS", "Address to listen on (default: 127.0.0.1)")
+    ] = None,
+    port: Annotated[
+        int | None,
+        option(
+            "--port", "N", "Port to listen on (0: any free port, default: 8321)", min=0, max=65535
+        ),
+    ] = None,
     read_only: Annotated[bool, flag("--read-only", "Read access only, for all users")] = False,
-    secret: Secret = None,
+    secret: Annotated[
+        Literal["password", "token"] | None,
+        typer.Option(
+            "--hash",
+            help="Hash of a typed password, or a new token with its hash, instead of serving",
+            show_default=False,
+        ),
+    ] = None,
     target: LedgerAddress = None,
     as_json: Annotated[bool, flag("--json", "Output as one JSON document at the start")] = False,
 ) -> None:
@@ -115,8 +114,7 @@ def serve(
                 proxies=proxies,
             )
     except Exposed as error:
-        hint = "set REDRIVE_CONSOLE_PASSWORD or REDRIVE_CONSOLE_TOKEN"
-        fail(BAD_INPUT, str(error), hint)
+        fail(BAD_INPUT, str(error), "set REDRIVE_CONSOLE_PASSWORD or REDRIVE_CONSOLE_TOKEN")
     except LedgerError as error:
         fail_without_ledger(error)
     except OSError as error:

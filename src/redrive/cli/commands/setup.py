@@ -14,20 +14,14 @@ from ..errors import NOT_DONE, complain, exit_on_error, fail
 from ..options import AsJson, argument, flag, option
 from ..render import Column, print_json, print_table, show
 
-Folder = Annotated[str | None, argument("FOLDER", "Target folder (default: the current directory)")]
-Port = Annotated[
-    int | None,
-    option(
-        "--port", "N", "Port of the console (0: any free port, default: 8321)", min=0, max=65535
-    ),
-]
-Seconds = Annotated[
-    float | None,
-    option("--seconds", "N", "Seconds after which the demo ends (default: none)", min=0),
-]
 
-
-def init(*, folder: Folder = None, as_json: AsJson = False) -> None:
+def init(
+    *,
+    folder: Annotated[
+        str | None, argument("FOLDER", "Target folder (default: the current directory)")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Create redrive.toml and a sample app.
 
     Writes a commented redrive.toml and a working app into FOLDER. Both files are written, or
@@ -64,8 +58,16 @@ def demo(
     once: Annotated[
         bool, flag("--once", "Every scene to its end without the console, then a summary")
     ] = False,
-    port: Port = None,
-    seconds: Seconds = None,
+    port: Annotated[
+        int | None,
+        option(
+            "--port", "N", "Port of the console (0: any free port, default: 8321)", min=0, max=65535
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        option("--seconds", "N", "Seconds after which the demo ends (default: none)", min=0),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a demo shop with a worker and console.

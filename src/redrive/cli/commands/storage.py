@@ -36,12 +36,7 @@ Config = Annotated[
         "--config", "FILE", f"TOML file or module:app (default: ${ops.VARIABLE}, {ops.DEFAULT})"
     ),
 ]
-Folder = Annotated[str | None, argument("STORE[:FOLDER]", "Store or folder (default: all stores)")]
 FilePath = Annotated[str, typer.Argument(metavar="STORE:PATH", help="File in a store")]
-TargetPath = Annotated[
-    str, typer.Argument(metavar="STORE:PATH", help="Target file, or folder if it ends with /")
-]
-LocalFile = Annotated[str, typer.Argument(metavar="FILE", help="Local file (-: standard input)")]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Include all subfolders")]
 IfAbsent = Annotated[bool, flag("--if-absent", "Only if the file does not exist")]
 
@@ -65,7 +60,9 @@ def open_stores(config: str | None) -> Iterator[Any]:
 @app.command()
 def ls(
     *,
-    folder: Folder = None,
+    folder: Annotated[
+        str | None, argument("STORE[:FOLDER]", "Store or folder (default: all stores)")
+    ] = None,
     recursive: Recursive = False,
     config: Config = None,
     as_json: AsJson = False,
@@ -164,7 +161,7 @@ def cat(*, path: FilePath, config: Config = None, as_json: AsJson = False) -> No
 @app.command()
 def put(
     *,
-    file: LocalFile,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Local file (-: standard input)")],
     path: FilePath,
     if_absent: IfAbsent = False,
     config: Config = None,
@@ -218,7 +215,9 @@ def _open_local(file: str) -> Iterator[tuple[BinaryIO, int | None]]:
 def cp(
     *,
     source: FilePath,
-    target: TargetPath,
+    target: Annotated[
+        str, typer.Argument(metavar="STORE:PATH", help="Target file, or folder if it ends with /")
+    ],
     recursive: Recursive = False,
     if_absent: IfAbsent = False,
     config: Config = None,

@@ -40,7 +40,6 @@ app = CommandGroup(help="Control bulk replays and discards.")
 
 SweepId = Annotated[int, typer.Argument(metavar="ID", help="ID of the sweep")]
 Limit = Annotated[int, limit_option("sweeps, or of outcomes of one sweep")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Progress until the sweep ends")]
 DEAD_LETTER_ACTS = ("replay", "discard")
 """Sweeps over dead letters. Others are over partitions, and workers process them."""
 
@@ -99,7 +98,13 @@ def sweep_columns(now: datetime) -> list[Column[Sweep]]:
 
 @app.command("show")
 def show_(
-    *, sweep_id: SweepId, follow: Follow = False, limit: Limit = 20, options: ReadOptions
+    *,
+    sweep_id: SweepId,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Progress until the sweep ends")
+    ] = False,
+    limit: Limit = 20,
+    options: ReadOptions,
 ) -> None:
     """Show the progress of a sweep.
 
@@ -256,8 +261,7 @@ def _canary(report: SweepReport) -> Text:
         retried = canary.failed - canary.dead
         counts = f"{canary.done:,} done, {canary.dead:,} dead, {retried:,} retrying"
         error = f"; {canary.error}" if canary.error else ""
-        text = f"failed: {canary.failed:,} of {canary.size:,} ({counts}){error}"
-        return Text(text, style="red")
+        return Text(f"failed: {canary.failed:,} of {canary.size:,} ({counts}){error}", style="red")
     all_done = f"{canary.size:,} of {canary.size:,}"
     if canary.verdict == "passed" and report.sweep.state == "halted":
         return Text(f"failed at first; by now {all_done} are done", style="yellow")

@@ -31,42 +31,6 @@ REMOVED_PREFIX = "LedgerRemoved: "
 """Begins a problem that ends the worker. Only the error message at the end reports it."""
 PARTITION_OUTCOMES = {"terminal": "gave up", "returned": "returned", "late": "too late"}
 
-Threads = Annotated[
-    int | None,
-    option(
-        "--threads", "N", "Number of sync functions that run at the same time (default: 8)", min=1
-    ),
-]
-Only = Annotated[
-    list[str] | None,
-    option("--only", "NAME", "Only this command, handler or dataset (repeatable)"),
-]
-Drain = Annotated[
-    float | None,
-    option(
-        "--drain",
-        "SECONDS",
-        "Seconds that running jobs have to finish after a stop signal (default: 30)",
-        min=0,
-    ),
-]
-Name = Annotated[
-    str | None, option("--name", "NAME", "Name of the worker (default: host and process ID)")
-]
-MetricsPort = Annotated[
-    int | None,
-    option(
-        "--metrics-port", "PORT", "Port for /metrics and /health (default: none)", min=0, max=65535
-    ),
-]
-MetricsHost = Annotated[
-    str | None,
-    option("--metrics-host", "ADDRESS", "Address for /metrics and /health (default: 127.0.0.1)"),
-]
-LogFormat = Annotated[
-    Literal["text", "json"], typer.Option("--log-format", help="Format of the output")
-]
-
 
 def work(
     *,
@@ -78,13 +42,50 @@ def work(
             "(default: $REDRIVE_APP, redrive.toml)",
         ),
     ] = None,
-    threads: Threads = None,
-    only: Only = None,
-    drain: Drain = None,
-    name: Name = None,
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = None,
-    log_format: LogFormat = "text",
+    threads: Annotated[
+        int | None,
+        option(
+            "--threads",
+            "N",
+            "Number of sync functions that run at the same time (default: 8)",
+            min=1,
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        option("--only", "NAME", "Only this command, handler or dataset (repeatable)"),
+    ] = None,
+    drain: Annotated[
+        float | None,
+        option(
+            "--drain",
+            "SECONDS",
+            "Seconds that running jobs have to finish after a stop signal (default: 30)",
+            min=0,
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, option("--name", "NAME", "Name of the worker (default: host and process ID)")
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        option(
+            "--metrics-port",
+            "PORT",
+            "Port for /metrics and /health (default: none)",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str | None,
+        option(
+            "--metrics-host", "ADDRESS", "Address for /metrics and /health (default: 127.0.0.1)"
+        ),
+    ] = None,
+    log_format: Annotated[
+        Literal["text", "json"], typer.Option("--log-format", help="Format of the output")
+    ] = "text",
     as_json: Annotated[
         bool, flag("--json", "Output as JSON lines, same as --log-format json")
     ] = False,

@@ -88,8 +88,7 @@ def bullets(items: Sequence[tuple[RenderableType, RenderableType]], /) -> Table:
 
 def suggestion(*commands: str) -> Text:
     """Return commands for the next step, one on each line."""
-    lines = [f"→ {complete_command(command)}" for command in commands]
-    return Text("\n".join(lines), style="dim")
+    return Text("\n".join([f"→ {complete_command(command)}" for command in commands]), style="dim")
 
 
 # --- Parts of jobs, dead letters and events

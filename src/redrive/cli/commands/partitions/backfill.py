@@ -38,29 +38,7 @@ BAR_COLUMNS = 40
 NO_BACKFILLS = (
     "No backfills. Plan one with `redrive backfill plan DATASET --since DAY --until DAY`."
 )
-Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="source/query, such as crm/orders")]
-PlanOrDataset = Annotated[
-    str,
-    typer.Argument(
-        metavar="PLAN", help="ID or file of a plan, or a dataset with --since and --until"
-    ),
-]
-FirstDay = Annotated[str, option("--since", "DAY", "First day, such as 2026-06-01")]
-LastDay = Annotated[str, option("--until", "DAY", "Last day, inclusive (at most today)")]
-OptionalFirstDay = Annotated[str | None, option("--since", "DAY", "With a dataset")]
-OptionalLastDay = Annotated[str | None, option("--until", "DAY", "With a dataset")]
-Share = Annotated[
-    float | None,
-    option(
-        "--share", "PART", "Share of worker capacity while other work is queued (default: 0.15)"
-    ),
-]
-Order = Annotated[Literal["newest", "oldest"], typer.Option("--order", help="Day to start with")]
-IncludeAccepted = Annotated[
-    bool, flag("--again", "Include accepted partitions, which stay readable")
-]
 SweepId = Annotated[int, typer.Argument(metavar="ID", help="ID of the backfill")]
-NewShare = Annotated[float, typer.Argument(metavar="PART", help="Share of capacity, such as 0.3")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +46,18 @@ class BackfillOptions:
     """The options of a new backfill."""
 
     customers: Customers = None
-    share: Share = None
-    order: Order = "newest"
-    include_accepted: IncludeAccepted = False
+    share: Annotated[
+        float | None,
+        option(
+            "--share", "PART", "Share of worker capacity while other work is queued (default: 0.15)"
+        ),
+    ] = None
+    order: Annotated[
+        Literal["newest", "oldest"], typer.Option("--order", help="Day to start with")
+    ] = "newest"
+    include_accepted: Annotated[
+        bool, flag("--again", "Include accepted partitions, which stay readable")
+    ] = False
     clear_terminal: ClearTerminal = False
 
     def plan(self, ops: Operator, dataset: str, since: str, until: str) -> Plan:
@@ -90,9 +77,11 @@ class BackfillOptions:
 @app.command()
 def plan(
     *,
-    dataset: Dataset,
-    since: FirstDay,
-    until: LastDay,
+    dataset: Annotated[
+        str, typer.Argument(metavar="DATASET", help="source/query, such as crm/orders")
+    ],
+    since: Annotated[str, option("--since", "DAY", "First day, such as 2026-06-01")],
+    until: Annotated[str, option("--until", "DAY", "Last day, inclusive (at most today)")],
     backfill: BackfillOptions,
     file: Annotated[
         str | None,
@@ -124,10 +113,15 @@ def plan(
 @app.command()
 def apply(
     *,
-    name: PlanOrDataset,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="PLAN", help="ID or file of a plan, or a dataset with --since and --until"
+        ),
+    ],
     because: Because,
-    since: OptionalFirstDay = None,
-    until: OptionalLastDay = None,
+    since: Annotated[str | None, option("--since", "DAY", "With a dataset")] = None,
+    until: Annotated[str | None, option("--until", "DAY", "With a dataset")] = None,
     backfill: BackfillOptions,
     rate: Rate = None,
     canary: Canary = 0,
@@ -368,7 +362,13 @@ def cancel(*, sweep_id: SweepId, because: Because, options: WriteOptions) -> Non
 
 @app.command()
 def share(
-    *, sweep_id: SweepId, new_share: NewShare, because: Because, options: WriteOptions
+    *,
+    sweep_id: SweepId,
+    new_share: Annotated[
+        float, typer.Argument(metavar="PART", help="Share of capacity, such as 0.3")
+    ],
+    because: Because,
+    options: WriteOptions,
 ) -> None:
     """Change a backfill's share of capacity.
 

@@ -152,8 +152,7 @@ def _labels(columns: Sequence[Span | None], names: Callable[[date, bool], list[s
         end = max(start + 8, len(columns))
         if number + 1 < len(starts):
             end = starts[number + 1][0] - 1
-        fitting = (name for name in names(first, has_year) if len(name) <= end - start)
-        label = next(fitting, "")
+        label = next((name for name in names(first, has_year) if len(name) <= end - start), "")
         has_year = has_year or str(first.year) in label
         line = line.ljust(start) + label
     return line

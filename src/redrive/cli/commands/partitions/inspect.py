@@ -41,22 +41,6 @@ NO_MATCH = "No partition matches. Partitions are stored when they are first queu
 CALENDAR_FILTERS = ("customers", "shades", "reason", "min_attempts", "lane", "keys")
 """Parts of a selection that a calendar cannot show."""
 Limit = Annotated[int, limit_option("partitions")]
-After = Annotated[
-    int,
-    typer.Option(
-        "--after",
-        min=0,
-        metavar="N",
-        help="Number of the last partition on the previous page",
-        show_default=False,
-    ),
-]
-By = Annotated[
-    Unit | None,
-    typer.Option(
-        "--by", help="Unit of a calendar column (default: the finest that fits)", show_default=False
-    ),
-]
 
 
 def inspect(
@@ -65,13 +49,29 @@ def inspect(
     calendar: Annotated[
         bool, flag("--calendar", "Heat map of datasets by day (default: the last 8 weeks)")
     ] = False,
-    by: By = None,
+    by: Annotated[
+        Unit | None,
+        typer.Option(
+            "--by",
+            help="Unit of a calendar column (default: the finest that fits)",
+            show_default=False,
+        ),
+    ] = None,
     lost: Annotated[
         bool,
         flag("--lost", "Only accepted partitions whose raw data is missing or of another size"),
     ] = False,
     limit: Limit = 50,
-    after: After = 0,
+    after: Annotated[
+        int,
+        typer.Option(
+            "--after",
+            min=0,
+            metavar="N",
+            help="Number of the last partition on the previous page",
+            show_default=False,
+        ),
+    ] = 0,
     options: ReadOptions,
 ) -> None:
     """Show the state of partitions.

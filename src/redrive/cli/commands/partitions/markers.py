@@ -18,16 +18,7 @@ from ...render import print_json, show
 from .requeue import Grant
 from .selection import GivenUpOptions, PartitionArgument, PartitionOptions
 
-RunId = Annotated[
-    str | None, option("--to", "RUN", "ID of the accepted run (default: the previous one)")
-]
 WholeSource = Annotated[bool, flag("--whole-source", "Whole source, future partitions included")]
-UntilTime = Annotated[
-    str | None,
-    option(
-        "--until-time", "WHEN", "End of the pause with --whole-source, such as 2026-06-01T06:00"
-    ),
-]
 OUTCOMES = {
     "mark_terminal": "marked as given up",
     "clear_terminal": "cleared",
@@ -45,7 +36,9 @@ def rollback(
     *,
     partition: PartitionArgument,
     because: Because,
-    run_id: RunId = None,
+    run_id: Annotated[
+        str | None, option("--to", "RUN", "ID of the accepted run (default: the previous one)")
+    ] = None,
     options: WriteOptions,
 ) -> None:
     """Restore an earlier accepted run.
@@ -127,7 +120,12 @@ def pause(
     because: Because,
     which: PartitionOptions,
     whole_source: WholeSource = False,
-    until_time: UntilTime = None,
+    until_time: Annotated[
+        str | None,
+        option(
+            "--until-time", "WHEN", "End of the pause with --whole-source, such as 2026-06-01T06:00"
+        ),
+    ] = None,
     confirmation: Confirmation,
     options: WriteOptions,
 ) -> None:

@@ -119,8 +119,7 @@ def _run_fields(run: Run) -> RenderableType:
         time = f"{utc(run.verdict_at)} UTC"
         values["verdict"] = f"{verdict.decision} by {validator}, {time}{rows}"
         if verdict.decision == "rejected":
-            reason = rejection_text(verdict.reason, verdict.message)
-            values["because"] = Text(reason, style="red")
+            values["because"] = Text(rejection_text(verdict.reason, verdict.message), style="red")
         values["check"] = _checks(verdict.checks)
     return fields(values, repeat_labels=True)
 
