@@ -52,6 +52,10 @@ MAX_TIMELINE_COLUMNS = 120
 MIN_FULL_COLUMNS = 76
 """Width below which the tables leave out what the findings say."""
 MAX_PRINTED_WAITS = 8
+UNDECLARED = (
+    "Retries of clients that a function calls are not included. To see those of a client, pass it: "
+    "module:client."
+)
 VERDICT_STYLES = {"transient": "bold green", "permanent": "bold red", "unknown": "bold yellow"}
 
 
@@ -189,7 +193,7 @@ def _show_stacks(source: str, stacks: Sequence[Stack], as_json: bool) -> NoRetur
         print_json({"source": source, "kinds": [_stack_data(stack) for stack in stacks]})
     else:
         parts = [part for stack in stacks for part in _stack_parts(stack)]
-        show(Group(*parts[:-1]))
+        show(Group(*parts, dim(UNDECLARED)))
     multiplies = any(stack.inside is not None and stack.inside.multiplies for stack in stacks)
     raise typer.Exit(MULTIPLIES_ATTEMPTS if multiplies else 0)
 
@@ -205,7 +209,9 @@ def _stack_parts(stack: Stack) -> list[RenderableType]:
         fields(
             {
                 "by workers": _worker_attempts(stack.durable.layers[0]),
-                "in process": "one attempt, no retries" if inside is None else _worst_case(inside),
+                "in process": "one attempt, as declared by the app"
+                if inside is None
+                else _worst_case(inside),
             }
         )
     ]
