@@ -94,7 +94,7 @@ class CliCommand(TyperCommand):
         }
         words = [_replace_option_name(word, renamed) for word in args]
         if not ctx.resilient_parsing:
-            self._refuse_repeated(ctx, words)
+            self._check_values(ctx, words)
         try:
             return list(super().parse_args(ctx, words))
         except typer.BadParameter as error:
@@ -102,15 +102,21 @@ class CliCommand(TyperCommand):
                 error.message = re.sub(pattern, replacement, error.message)
             raise
 
-    def _refuse_repeated(self, ctx: Any, words: list[str]) -> None:
-        # The parser would silently take the last value, and the command would act on another
-        # selection than the user expects.
+    def _check_values(self, ctx: Any, words: list[str]) -> None:
+        """Refuse repeated options and empty values.
+
+        The parser would take the last value. An empty value comes from a shell variable that is not
+        set. Either way the command would act on another selection than the user expects.
+        """
         parser: Any = self.make_parser(ctx)
-        _, _, passed = parser.parse_args(args=list(words))
+        values, _, passed = parser.parse_args(args=list(words))
         for param, times in Counter(passed).items():
-            if times == 1 or param.param_type_name != "option":
-                continue
-            if not (param.multiple or param.is_flag or param.count):
+            value = values.get(param.name)
+            if "" in (value if isinstance(value, (list, tuple)) else [value]):
+                message = "empty value; leave it out, or check the shell variable"
+                raise typer.BadParameter(message, ctx=ctx, param=param)
+            is_option = times > 1 and param.param_type_name == "option"
+            if is_option and not (param.multiple or param.is_flag or param.count):
                 message = f"passed {times} times; pass it once"
                 raise typer.BadParameter(message, ctx=ctx, param=param)
 
