@@ -385,7 +385,7 @@ class Figure(NamedTuple):
 FIGURES = {
     "modules": Figure("modules", count_modules, 595, 480),
     "lines": Figure("lines", count_lines, 85_000, 47_000),
-    "statements": Figure("statements", count_statements, 41_600, 28_000),
+    "statements": Figure("statements", count_statements, 42_400, 28_000),
     "longest": Figure("lines of the longest module", count_longest, 600, 600),
     "folder": Figure("modules in the largest folder", count_largest_folder, 69, 20),
     "crumbs": Figure("modules of at most 60 lines with one importer", count_crumbs, 19, 0),

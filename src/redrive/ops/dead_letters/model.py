@@ -68,7 +68,10 @@ class DeadLetterFilter:
         return not self.ids and all(value is None for value in narrowing)
 
     def require_narrow(self) -> None:
-        """Raise ValueError if it selects everything."""
+        """Raise ValueError if it selects everything. An empty text is in every error."""
+        for name in ("kind", "reason", "error", "source"):
+            if getattr(self, name) == "":
+                raise ValueError(f"{name}: empty text; leave it out, or pass a text")
         if self.selects_all:
             raise ValueError(
                 "no dead letters selected; pass ids, kind, error, reason, since or until, "
