@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.batch import ItemStatus, Report, Settings, retrying
+from redrive.errors import BadReport
 from redrive.testing import instant
 
 IDS = [f"t{n}" for n in range(14)]
@@ -261,3 +262,31 @@ def test_a_split_finds_exactly_the_bad_items(many: int, bad: set[int], sends: in
     assert (arrived, store.gone) == (set(ids) - poison, poison)
     assert set(store.counts) == poison
     assert all(received[item] <= store.spared[item] + 2 for item in ids)
+
+
+STATUS_LISTS = st.lists(st.sampled_from(("acknowledged", "rejected", "pending", "giveup")), min_size=1, max_size=6)
+
+
+@pytest.mark.req("B-6", "B-15")
+@given(
+    passes=st.lists(st.tuples(st.sampled_from(("success", "partial", "failure")), STATUS_LISTS), min_size=1, max_size=5),
+    gone=st.sets(st.integers(0, 5)),
+    retries=st.integers(0, 4),
+)
+def test_a_report_with_pending_items_has_a_time_to_send_again(
+    passes: list[tuple[Any, list[Any]]], gone: set[int], retries: int
+) -> None:
+    """Any reports of a sender: a call that leaves items pending says when to send them, or rejects the report."""
+    store = Counted()
+    store.gone = {f"t{n}" for n in gone}
+    script = list(passes)
+
+    class Scripted:
+        def send_pending(self) -> Report:
+            outcome, statuses = script.pop(0) if len(script) > 1 else script[0]
+            return Report(outcome, [ItemStatus(f"t{n}", status, "no") for n, status in enumerate(statuses)])
+
+    with instant() as clock, contextlib.suppress(BadReport):
+        report = retrying(Scripted(), items=store, settings=Settings(retries)).send_pending()
+        assert (report.next_retry_at is not None) is bool(report.count("pending"))
+        assert len(clock.slept) == report.retry_count

@@ -95,10 +95,14 @@ class BatchState:
         return [item.id for item in self.items.values() if item.status not in SETTLED]
 
 
-def has_items_to_settle(report: Report, /) -> bool:
-    """Return False for a success, and for a failure that reports on no item."""
+def has_items_to_settle(report: Report, /, *, was_split: bool = False) -> bool:
+    """Return False for a success, and for a failure without a rejected item.
+
+    A split began with a rejection of all items, so items that it left pending count too.
+    """
     if report.outcome == "failure":
-        return any(item.status == "rejected" for item in report.items)
+        unsettled = ("rejected", "pending") if was_split else ("rejected",)
+        return any(item.status in unsettled for item in report.items)
     return report.outcome == "partial"
 
 

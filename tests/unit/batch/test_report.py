@@ -36,6 +36,10 @@ NONSENSE: list[tuple[Any, str]] = [
     (Report("partial", [YES, NO, YES]), "item 'a' reported twice"),
     (Report("success", [YES, NO]), "the outcome is success, and not all items are acknowledged"),
     (Report("failure", [YES, NO]), "the outcome is failure, and some items are acknowledged"),
+    (
+        Report("failure", [ItemStatus("b", "pending"), ItemStatus("c", "pending")]),
+        "the outcome is failure, 2 items are pending and none is rejected; report partial, or raise the error",
+    ),
     (Report("partial", [YES]), "the outcome is partial, and no item is rejected, pending or given up"),
 ]
 

@@ -33,8 +33,9 @@ def test_a_failure_without_items_is_returned_unchanged(redrive_clock: FakeClock)
     failure, store = Report("failure", []), Store()
     sender = Script(failure)
     assert retrying(sender, items=store).send_pending() is failure
-    waiting = Report("failure", [ItemStatus("a", "pending", "not sent")])
-    assert retrying(Script(waiting), items=store).send_pending() is waiting
+    gone = Report("failure", [ItemStatus("a", "giveup", "given up before")])
+    store.gone["a"] = "given up before"
+    assert retrying(Script(gone), items=store).send_pending() is gone
     assert (sender.calls, store.increments, redrive_clock.slept) == (1, [], [])
 
 
@@ -210,6 +211,13 @@ def test_a_report_subclass_keeps_its_fields(redrive_clock: FakeClock) -> None:
 def test_items_that_arrive_between_passes_are_reported(redrive_clock: FakeClock) -> None:
     report = retrying(Script(partial(a="", b="no"), success("b", "new")), items=Store()).send_pending()
     assert [item.id for item in report.items] == ["a", "b", "new"]
+
+
+def test_a_failure_with_pending_items_in_a_later_pass_ends_the_call(redrive_clock: FakeClock) -> None:
+    unsent = Report("failure", [ItemStatus("b", "pending", "no route")])
+    report = retrying(Script(partial(a="", b="no"), unsent), items=Store()).send_pending()
+    assert (report.outcome, report.retry_count, report.count("pending")) == ("partial", 1, 1)
+    assert report.next_retry_at is not None
 
 
 def test_a_failure_without_items_in_a_later_pass_ends_the_call(redrive_clock: FakeClock) -> None:

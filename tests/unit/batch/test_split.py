@@ -241,3 +241,19 @@ def test_invalid_split_options_are_rejected() -> None:
     with pytest.raises(TypeError, match="split= is the name"):
         retrying(receiver, items=Store(), split=True)  # type: ignore[arg-type]
     retrying(Script(), items=Store(), split="any")  # it takes **kwargs
+
+
+@pytest.mark.req("B-6", "B-16")
+def test_items_that_a_split_left_unsent_are_sent_in_the_next_pass(redrive_clock: FakeClock) -> None:
+    """The connection is lost after the batch was rejected as a whole: its halves are reported as pending."""
+    whole = Report("failure", [ItemStatus(item, "rejected", "400 invalid") for item in "ab"])
+    unsent = [Report("partial", [ItemStatus(item, "pending", "no route")]) for item in "ab"]
+
+    reports = [whole, *unsent, Report("success", [ItemStatus(item, "acknowledged") for item in "ab"])]
+
+    class Lost:
+        def send_pending(self, only: Any = None) -> Report:
+            return reports.pop(0)
+
+    report = retrying(Lost(), items=Store(), split="only").send_pending()
+    assert (report.outcome, report.retry_count, report.count("acknowledged")) == ("success", 1, 2)
