@@ -74,7 +74,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "cli": frozenset(("typer", "rich")),
     "console": frozenset(("fastapi", "jinja2", "markupsafe", "pydantic", "starlette", "uvicorn")),
     "demo": frozenset(("rich",)),
-    "demo.incident": frozenset(("grpc",)),
+    "demo.scenarios.grpc_incident": frozenset(("grpc",)),
     "testing": frozenset(("pytest",)),
     "testing.grpc_server": frozenset(("grpc",)),
     "testing.stepwise_runner": frozenset(("sqlalchemy",)),

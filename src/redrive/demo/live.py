@@ -1,4 +1,4 @@
-"""Live: the shop at work, with the console beside it, until somebody has seen enough."""
+"""The live demo: the shop with traffic, a worker and the console, until Ctrl+C."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -21,16 +21,16 @@ from rich.text import Text
 from redrive.ops import DeadLetterFilter, Operator
 
 from . import shop, traffic
-from .world import WORLD
+from .services import SERVICES
 
-BURST = 40
-"""Orders at once, to begin with: there is something to see at once."""
-EVERY = 0.7
-DAYS = 92
-SLOWLY = 2.0
-"""Partitions of the backfill in a second: it can be watched for two minutes, and paused, and given another share."""
-PATIENCE = 30.0
-LOOK = (
+FIRST_ORDERS = 40
+"""Orders placed before the console is announced, so that every page has content."""
+ORDER_INTERVAL_SECONDS = 0.7
+BACKFILL_DAYS = 92
+BACKFILL_RATE = 2.0
+"""Partitions in a second. The backfill runs for two minutes, so that it can be watched."""
+STOP_SECONDS = 30.0
+PAGES = (
     ("/", "Overview: running work and problems"),
     ("/failures", "Failures grouped by cause: a bug of the printer, errors of the warehouse"),
     ("/dead", "Dead letters to inspect and replay; the printer is fixed after a minute"),
@@ -40,126 +40,144 @@ LOOK = (
 )
 
 
-class NotThere(Exception):
-    """The console did not start; says what it said."""
+class ConsoleNotStarted(Exception):
+    """The console did not start. The message is its error output."""
 
 
-def play(out: Console | None, *, port: int, seconds: float | None) -> None:
-    """Until Ctrl+C, or for so many seconds. Without a console to print on: one JSON document when it is there."""
+def run_live(*, as_json: bool, port: int, seconds: float | None) -> None:
+    """Run the shop until Ctrl+C.
+
+    Args:
+        as_json: Print only one JSON document, once the console is started.
+        port: Port of the console.
+        seconds: Stop after this many seconds. None: run until Ctrl+C.
+    """
+    out = None if as_json else Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="redrive-demo-") as folder:
         os.environ["REDRIVE_LEDGER"] = f"sqlite:///{Path(folder) / 'shop.db'}"
-        over = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: over.set())  # in order: the console is a process of its own, and would stay
+        stop = threading.Event()
+        # Stop in order: the console is a separate process and would stay behind.
+        signal.signal(signal.SIGTERM, lambda *_: stop.set())
         with shop.app:
-            traffic.prepared()
-            with _console(port) as (url, token), shop.app.worker(threads=4), _traffic(over):
-                _said(out, url, token)
-                try:
-                    _watch(out, over, seconds)
-                except KeyboardInterrupt:
-                    pass
-                finally:
-                    over.set()
-            _summed(out)
+            shop.create_tables()
+            with (
+                _console_process(port) as (url, token),
+                shop.app.worker(threads=4),
+                _traffic_thread(stop),
+            ):
+                _announce(out, url, token)
+                with suppress(KeyboardInterrupt):
+                    _act_as_operator(out, stop, seconds)
+            if out is not None:
+                _print_totals(out)
 
 
 @contextmanager
-def _console(port: int) -> Iterator[tuple[str, str]]:
-    """Run the console as a process of its own. Yields its address and its token."""
-    command = [sys.executable, "-m", "redrive", "serve", "redrive.demo.shop:app", "--port", str(port), "--json"]
-    served = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # noqa: S603  # our own
-    assert served.stdout is not None
-    assert served.stderr is not None
+def _console_process(port: int) -> Iterator[tuple[str, str]]:
+    """Run the console in a process. Yields its URL and its token."""
+    command = [sys.executable, "-m", "redrive", "serve", "redrive.demo.shop:app"]
+    process = subprocess.Popen(  # noqa: S603  # our own command
+        [*command, "--port", str(port), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
     try:
-        line = served.stdout.readline()
+        line = process.stdout.readline()
         if not line:
-            raise NotThere(served.stderr.read().strip() or "the console ended immediately")
+            error = process.stderr.read().strip()
+            raise ConsoleNotStarted(error or "the console ended immediately")
         started = json.loads(line)
         yield started["url"], started["token"]
     finally:
-        served.terminate()
-        served.wait(PATIENCE)
-        served.stdout.close()
-        served.stderr.close()
+        process.terminate()
+        process.wait(STOP_SECONDS)
+        process.stdout.close()
+        process.stderr.close()
 
 
 @contextmanager
-def _traffic(over: threading.Event) -> Iterator[None]:
-    for number in range(BURST):
-        traffic.order(number)
-    traffic.tiles(0)
-    traffic.backfill(Operator(shop.app, actor="demo"), DAYS, SLOWLY)
+def _traffic_thread(stop: threading.Event) -> Iterator[None]:
+    for number in range(FIRST_ORDERS):
+        traffic.place_order(number)
+    traffic.send_batch(0)
+    traffic.start_backfill(Operator(shop.app, actor="demo"), BACKFILL_DAYS, BACKFILL_RATE)
+    options = {"first": FIRST_ORDERS, "interval": ORDER_INTERVAL_SECONDS}
     thread = threading.Thread(
-        target=traffic.flow, args=(over,), kwargs={"first": BURST, "every": EVERY}, name="traffic", daemon=True
+        target=traffic.place_orders, args=(stop,), kwargs=options, name="traffic", daemon=True
     )
     thread.start()
     try:
         yield
     finally:
-        over.set()
-        thread.join(PATIENCE)
+        stop.set()
+        thread.join(STOP_SECONDS)
 
 
-def _said(out: Console | None, url: str, token: str) -> None:
+def _announce(out: Console | None, url: str, token: str) -> None:
     if out is None:
         print(json.dumps({"event": "started", "url": url, "token": token}), flush=True)
         return
-    out.print(Text("A shop with all kinds of jobs, on one SQLite file. Its services fail now and then.", style="bold"))
+    summary = "A shop with all kinds of jobs, on one SQLite file. Its services fail now and then."
+    out.print(Text(summary, style="bold"))
     out.print()
     out.print(Text("  Open ").append(f"{url}?token={token}", style="cyan"), soft_wrap=True)
     out.print()
-    places = Table.grid(padding=(0, 2))
-    for path, what in LOOK:
-        places.add_row("", Text(path, style="cyan"), what)
-    out.print(places)
+    pages = Table.grid(padding=(0, 2))
+    for path, description in PAGES:
+        pages.add_row("", Text(path, style="cyan"), description)
+    out.print(pages)
     out.print()
-    out.print(Text(f"  REDRIVE_LEDGER={os.environ['REDRIVE_LEDGER']} redrive overview", style="dim"))
+    ledger = os.environ["REDRIVE_LEDGER"]
+    out.print(Text(f"  REDRIVE_LEDGER={ledger} redrive overview", style="dim"))
     out.print(Text("  Press Ctrl+C to stop.\n", style="dim"))
 
 
-def _watch(out: Console | None, over: threading.Event, seconds: float | None) -> None:
-    """Do now and then what an operator would, so that there is something to see of that too."""
+def _act_as_operator(out: Console | None, stop: threading.Event, seconds: float | None) -> None:
+    """Replay, discard and fix at fixed times, so that the pages show operator actions too."""
     operator = Operator(shop.app, actor="demo")
-    began = time.monotonic()
-    acts = [(8.0, _replay_some), (14.0, _discard_one), (60.0, _mend)]
-    while not over.wait(0.25):
-        now = time.monotonic() - began
-        while acts and now >= acts[0][0]:
-            said = acts.pop(0)[1](operator)
-            if out is not None and said:
-                out.print(Text(f"  {now:3.0f} s  {said}"))
-        if seconds is not None and now >= seconds:
+    started = time.monotonic()
+    actions = [(8.0, _replay_analytics), (14.0, _discard_label), (60.0, _fix_printer)]
+    while not stop.wait(0.25):
+        elapsed = time.monotonic() - started
+        while actions and elapsed >= actions[0][0]:
+            message = actions.pop(0)[1](operator)
+            if out is not None and message:
+                out.print(Text(f"  {elapsed:3.0f} s  {message}"))
+        if seconds is not None and elapsed >= seconds:
             return
 
 
-def _replay_some(operator: Operator) -> str | None:
+def _replay_analytics(operator: Operator) -> str | None:
     letters = operator.dead_letters.find(DeadLetterFilter(kind="analytics", limit=5))
     if not letters:
         return None
-    plan = operator.dead_letters.replay(DeadLetterFilter(ids=tuple([letter.id for letter in letters])))
+    ids = tuple(letter.id for letter in letters)
+    plan = operator.dead_letters.replay(DeadLetterFilter(ids=ids))
     operator.begin(plan, because="the warehouse is up again", canary=1)
     return f"demo replays {plan.count} dead letters of analytics, one of them first: /sweeps"
 
 
-def _discard_one(operator: Operator) -> str | None:
+def _discard_label(operator: Operator) -> str | None:
     letters = operator.dead_letters.find(DeadLetterFilter(kind="labels.print", limit=1))
     if not letters:
         return None
-    operator.apply(operator.dead_letters.discard(DeadLetterFilter(ids=(letters[0].id,))), because="the customer picked it up")
+    plan = operator.dead_letters.discard(DeadLetterFilter(ids=(letters[0].id,)))
+    operator.apply(plan, because="the customer picked it up")
     return "demo discards a dead letter of labels.print: /audit"
 
 
-def _mend(operator: Operator) -> str:
-    WORLD.mended.add("printer")
+def _fix_printer(_operator: Operator) -> str:
+    SERVICES.fixed.add("printer")
     return "the printer is fixed: replay its dead letters at /dead?kind=labels.print"
 
 
-def _summed(out: Console | None) -> None:
-    if out is None:
-        return
+def _print_totals(out: Console) -> None:
     counts = shop.app.ledger.counts().values()
-    wrong = shop.app.ledger.imbalance()
-    out.print(
-        Text(f"\n{sum(one.submitted for one in counts):,} jobs, {sum(one.done for one in counts):,} done, ")
-        + Text(f"{sum(one.dead for one in counts):,} dead letters; " + ("; ".join(wrong) if wrong else "totals are consistent."))
+    submitted, done, dead = (
+        sum(getattr(kind, name) for kind in counts) for name in ("submitted", "done", "dead")
     )
+    problems = "; ".join(shop.app.ledger.imbalance()) or "totals are consistent."
+    out.print(Text(f"\n{submitted:,} jobs, {done:,} done, {dead:,} dead letters; {problems}"))

@@ -56,7 +56,7 @@ def init(
 def demo(
     *,
     once: Annotated[
-        bool, flag("--once", "Every scene to its end without the console, then a summary")
+        bool, flag("--once", "Every scenario to its end without the console, then a summary")
     ] = False,
     port: Annotated[
         int | None,
@@ -73,7 +73,7 @@ def demo(
     """Run a demo shop with a worker and console.
 
     The demo uses one SQLite file, unreliable services, a worker and the console. It prints the
-    console's address and runs until Ctrl+C. With --once every scene runs to its end without the
+    console's address and runs until Ctrl+C. With --once every scenario runs to its end without the
     console. The demo then checks that no work was lost or done twice, and prints a summary.
 
     Examples:
