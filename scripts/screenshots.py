@@ -18,10 +18,10 @@ from playwright.sync_api import BrowserContext, sync_playwright
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from redrive.console.render.navigation import NAV  # noqa: E402
+from redrive.console.render.navigation import NAVIGATION  # noqa: E402
 from tests.conformance.partitions.world import DAY, World  # noqa: E402
-from tests.console.serving import let_in, served  # noqa: E402
-from tests.console.world import in_trouble, shop  # noqa: E402
+from tests.console.sample_shop import add_problems, shop  # noqa: E402
+from tests.console.serving import let_in, serve_console  # noqa: E402
 from tests.servers.chromium import options  # noqa: E402
 
 DAYS = 45
@@ -36,7 +36,7 @@ PICTURES = {
     "partitions": f"/partitions?{RANGE}&{PICKED}",
 }
 EVERY = {
-    **{page.path.strip("/") or "overview": page.path for _, pages in NAV for page in pages}, **PICTURES,
+    **{page.path.strip("/") or "overview": page.path for _, pages in NAVIGATION for page in pages}, **PICTURES,
     "letter": "/dead/18", "job": "/jobs/2", "retrying": "/jobs/21", "event": "/events/show?id=ev-0",
     "key": "/keys/show?key=billing:ann:o-1:charge:v1", "verified": "/audit?verify=1", "missing": "/jobs/999",
     "group": "/failures?kind=crm.sync&signature=TimeoutError:+read+timed+out+after+%23+s",
@@ -51,7 +51,7 @@ EVERY = {
 def main() -> int:
     everywhere = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), shop("sqlite:///redrive.db") as app:
-        in_trouble(app, "the total is -3")
+        add_problems(app, "the total is -3")
         letters = [one.id for one in app.ledger.dead_letters(status="pending", error="CrmRejected", limit=9)]
         begun = app.ledger.sweeps.begin("replay", letters, actor="ann", because="INC-42: addresses are there now", canary=1)
         app.ledger.sweeps.step(begun.id)
@@ -59,7 +59,7 @@ def main() -> int:
         items.increment_many([f"t-{number}" for number in range(5)])
         items.give_up_many({f"t-{number}": "corrupt blob" for number in range(3)})
         lake(World(app.ledger))
-        with served(app) as url, sync_playwright() as playwright:
+        with serve_console(app) as url, sync_playwright() as playwright:
             told: dict[str, Any] = options()
             context = playwright.chromium.launch(**told).new_context()
             let_in(context, url)

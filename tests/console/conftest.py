@@ -1,6 +1,6 @@
-"""A browser, and a console to look at with it.
+"""A browser and a console for each module.
 
-A module has its own: Playwright keeps an event loop running in the main thread, and other tests want theirs.
+Playwright keeps an event loop running in the main thread, which other tests must not inherit.
 """
 
 from __future__ import annotations
@@ -12,42 +12,42 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, expect, sync_playwright
 
 from redrive import App
-from tests.console.serving import let_in, served
-from tests.console.world import in_trouble, shop
+from tests.console.sample_shop import add_problems, shop
+from tests.console.serving import let_in, serve_console
 
-PATIENCE = 120_000
-"""Milliseconds for what should be there at once, on a machine that may be very busy."""
-expect.set_options(timeout=PATIENCE)
+TIMEOUT_MILLISECONDS = 120_000
+"""Long, because the machine may be very busy."""
+expect.set_options(timeout=TIMEOUT_MILLISECONDS)
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """A shop in trouble. A module's tests share it: act on what is yours."""
-    with shop(f"sqlite:///{tmp_path_factory.mktemp('console') / 'ledger.db'}") as made:
-        in_trouble(made)
-        yield made
+    """A sample shop with problems, shared by the tests of a module."""
+    with shop(f"sqlite:///{tmp_path_factory.mktemp('console') / 'ledger.db'}") as sample:
+        add_problems(sample)
+        yield sample
 
 
 @pytest.fixture(scope="module")
 def console(app: App) -> Iterator[str]:
-    """Its console's address."""
-    with served(app) as url:
+    """The URL of its console."""
+    with serve_console(app) as url:
         yield url
 
 
 @pytest.fixture(scope="module")
 def browser(chromium_options: dict[str, Any]) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(**chromium_options)
-        yield made
-        made.close()
+        chromium = playwright.chromium.launch(**chromium_options)
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture(scope="module")
 def tab(browser: Browser, console: str) -> Iterator[Page]:
-    """One for a module: to open a new one costs more than most tests."""
+    """One tab for a module, because opening a tab takes longer than most tests."""
     context = browser.new_context(base_url=console)
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT_MILLISECONDS)
     let_in(context, console)
     yield context.new_page()
     context.close()
@@ -55,29 +55,29 @@ def tab(browser: Browser, console: str) -> Iterator[Page]:
 
 @pytest.fixture
 def page(tab: Page, console: str) -> Iterator[Page]:
-    """The console in a browser of 1280 by 900. What it complains of fails the test."""
+    """The console in a window of 1280 by 900. Errors of the browser fail the test."""
     complaints: list[str] = []
 
-    def said(message: ConsoleMessage) -> None:
+    def on_message(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             complaints.append(message.text)
 
-    def asked(dialog: Dialog) -> None:
+    def on_dialog(dialog: Dialog) -> None:
         complaints.append(f"a dialog: {dialog.message}")
         dialog.dismiss()
 
-    def failed(error: Exception) -> None:
+    def on_error(error: Exception) -> None:
         complaints.append(str(error))
 
     tab.context.clear_cookies()
     let_in(tab.context, console)
     tab.set_viewport_size({"width": 1280, "height": 900})
-    tab.on("console", said)
-    tab.on("dialog", asked)
-    tab.on("pageerror", failed)
+    tab.on("console", on_message)
+    tab.on("dialog", on_dialog)
+    tab.on("pageerror", on_error)
     yield tab
-    tab.goto("about:blank")  # nothing of this one's is still on its way when the next one begins
-    tab.remove_listener("console", said)
-    tab.remove_listener("dialog", asked)
-    tab.remove_listener("pageerror", failed)
+    tab.goto("about:blank")  # end pending requests before the next test
+    tab.remove_listener("console", on_message)
+    tab.remove_listener("dialog", on_dialog)
+    tab.remove_listener("pageerror", on_error)
     assert complaints == []

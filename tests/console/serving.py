@@ -1,4 +1,4 @@
-"""The console of an app, served by uvicorn in a thread: real HTTP on a real port, in the test's own process."""
+"""The console of an app, served by uvicorn in a thread of the test process."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from playwright.sync_api import BrowserContext
 
 from redrive import App
 from redrive.console import asgi
-from redrive.console.server import bound
+from redrive.console.server import bind
 
 START_SECONDS = 60
-LET_IN: dict[str, str] = {}
-"""By address of a console without a password: the value of the cookie that lets a browser in."""
+LOCAL_COOKIES: dict[str, str] = {}
+"""The cookie that lets a browser in, by URL of a console without a password."""
 
 
 def let_in(context: BrowserContext, url: str) -> None:
-    """What opening the printed address, with its token, does for a browser."""
-    if url in LET_IN:
+    """Set the cookie that the printed URL with its token sets."""
+    if url in LOCAL_COOKIES:
         port = url.rpartition(":")[2]
-        context.add_cookies([{"name": f"redrive_local_{port}", "value": LET_IN[url], "url": url}])
+        context.add_cookies([{"name": f"redrive_local_{port}", "value": LOCAL_COOKIES[url], "url": url}])
 
 
 @contextmanager
-def served(app: App, **access: Any) -> Iterator[str]:
-    """Its address, as long as the block lasts."""
-    with bound("127.0.0.1", 0) as listening:
+def serve_console(app: App, **access: Any) -> Iterator[str]:
+    """Serve the console for the block, and yield its URL."""
+    with bind("127.0.0.1", 0) as listening:
         console = asgi(app, **access)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        if not console.access.guarded:
-            LET_IN[url] = console.access.local_cookie()
+        if not console.access.is_protected:
+            LOCAL_COOKIES[url] = console.access.local_cookie()
         config = uvicorn.Config(console, log_level="warning", lifespan="off", ws="none", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="console")

@@ -1,4 +1,4 @@
-"""Whatever is sent to the API, it answers as it says it does: schemathesis, on a seeded ledger."""
+"""The API responds to any request as its description says (schemathesis)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemathesis import Case
 
 from redrive.console import asgi
 from tests.conformance.partitions.world import World
-from tests.console.world import SECRET, in_trouble, shop
+from tests.console.sample_shop import SECRET, add_problems, shop
 
 HEADERS = {"authorization": "Bearer 0123456789abcdef-token"}
 EXAMPLES = 100 if os.environ.get("REDRIVE_FULL") == "1" else 2
@@ -23,7 +23,7 @@ EXAMPLES = 100 if os.environ.get("REDRIVE_FULL") == "1" else 2
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Any]:
     with shop(f"sqlite:///{tmp_path / 'ledger.db'}") as app:
-        in_trouble(app)
+        add_problems(app)
         lake = World(app.ledger)
         lake.backfill(3, 4)
         lake.reject(*lake.claim(5))
@@ -32,9 +32,9 @@ def api(tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.req("O-4")
-def test_it_answers_as_it_says(api: Any) -> None:
-    # Not by its plugin for pytest, which would be loaded in every run of any test.
-    operations = [found.ok() for found in api.get_all_operations()]
+def test_responses_match_the_description(api: Any) -> None:
+    # Without the pytest plugin, which every test run would load.
+    operations = [result.ok() for result in api.get_all_operations()]
     assert len(operations) > 20
     for operation in operations:
 
@@ -43,12 +43,12 @@ def test_it_answers_as_it_says(api: Any) -> None:
             suppress_health_check=list(HealthCheck),
         )  # fmt: skip
         @given(case=operation.as_strategy())
-        def answers(case: Case[Any]) -> None:
-            answer = case.call(headers=HEADERS)
-            assert answer.status_code < 500, f"{case.as_curl_command()}: {answer.text}"
+        def check(case: Case[Any]) -> None:
+            response = case.call(headers=HEADERS)
+            assert response.status_code < 500, f"{case.as_curl_command()}: {response.text}"
             if not case.path.endswith("/reveal"):
-                assert SECRET not in answer.text
-            # What fits the schema may still make no sense: no selection at all, an empty reason.
-            case.validate_response(answer, excluded_checks=[schemathesis.checks.positive_data_acceptance])
+                assert SECRET not in response.text
+            # A request that fits the schema may still be invalid, such as one without a selection.
+            case.validate_response(response, excluded_checks=[schemathesis.checks.positive_data_acceptance])
 
-        answers()
+        check()

@@ -1,4 +1,4 @@
-"""A browser takes the walk of docs/how-to/operate/incident.md beside a real worker: each bold text is on the screen."""
+"""The steps of docs/how-to/operate/incident.md in a browser: every bold text is on the page."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from redrive import App, retry
 from redrive.core.outage import Parking
-from tests.console.conftest import PATIENCE
-from tests.console.serving import let_in, served
+from tests.console.conftest import TIMEOUT_MILLISECONDS
+from tests.console.serving import let_in, serve_console
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "operate" / "incident.md"
 ORDERS = 12
@@ -39,30 +39,30 @@ def mail() -> Mail:
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory, mail: Mail) -> Iterator[App]:
-    """A shop whose mail service is down, with a worker that has tried."""
+    """A shop whose mail service is down, after all attempts of the worker."""
     url = f"sqlite:///{tmp_path_factory.mktemp('incident') / 'ledger.db'}"
-    with App(url, migrate=True, parking=Parking.disabled()) as made:
+    with App(url, migrate=True, parking=Parking.disabled()) as shop:
 
-        @made.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1", retry=retry(max_attempts=2, backoff_base=0.01))
+        @shop.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1", retry=retry(max_attempts=2, backoff_base=0.01))
         def send_receipt(order_id: str, user: str) -> None:
             mail.send(order_id)
 
-        with made.worker(threads=2):
+        with shop.worker(threads=2):
             for number in range(ORDERS):
                 send_receipt.submit(f"o-{number}", user="ann")
-            while made.ledger.counts()["receipts.send"].dead < ORDERS:
+            while shop.ledger.counts()["receipts.send"].dead < ORDERS:
                 time.sleep(0.01)
-            yield made
+            yield shop
 
 
 @pytest.fixture
 def console(app: App) -> Iterator[str]:
-    with served(app) as url:
+    with serve_console(app) as url:
         yield url
 
 
 def chapters() -> list[tuple[str, list[str]]]:
-    """The headings of the walk, and what is bold under each."""
+    """Return the headings of the page, and the bold texts under each."""
     parts = re.split(r"^## (\d\. .+)$", DOCUMENT.read_text(encoding="utf-8").partition("## Defaults")[0], flags=re.MULTILINE)
     return [(title, re.findall(r"\*\*(.+?)\*\*", text)) for title, text in zip(parts[1::2], parts[2::2], strict=True)]
 
@@ -78,7 +78,7 @@ def failures(page: Page, _mail: Mail) -> Iterator[None]:
     yield
 
 
-def one(page: Page, _mail: Mail) -> Iterator[None]:
+def failure(page: Page, _mail: Mail) -> Iterator[None]:
     page.get_by_role("link", name=re.compile("ConnectionError: no answer from")).click()
     expect(page.get_by_text("first seen")).to_be_visible()
     yield
@@ -88,7 +88,7 @@ def one(page: Page, _mail: Mail) -> Iterator[None]:
     yield
 
 
-def mended(page: Page, mail: Mail) -> Iterator[None]:
+def plan_replay(page: Page, mail: Mail) -> Iterator[None]:
     mail.down = False
     page.goto("/failures?kind=receipts.send")
     page.get_by_role("link", name=re.compile("ConnectionError: no answer from")).click()
@@ -105,7 +105,7 @@ def mended(page: Page, mail: Mail) -> Iterator[None]:
     yield
 
 
-def swept(page: Page, mail: Mail) -> Iterator[None]:
+def replay(page: Page, mail: Mail) -> Iterator[None]:
     page.get_by_role("button", name=f"Replay {ORDERS}").click()
     page.wait_for_url("**/sweeps/1")
     expect(page.locator(".state").get_by_text(f"done {ORDERS}")).to_be_visible()
@@ -113,32 +113,40 @@ def swept(page: Page, mail: Mail) -> Iterator[None]:
     yield
 
 
-def over(page: Page, _mail: Mail) -> Iterator[None]:
+def check_overview(page: Page, _mail: Mail) -> Iterator[None]:
     page.goto("/")
     expect(page.get_by_text("No problems found")).to_be_visible()
     yield
 
 
-def audited(page: Page, _mail: Mail) -> Iterator[None]:
+def audit_log(page: Page, _mail: Mail) -> Iterator[None]:
     page.get_by_role("link", name="Audit log", exact=True).click()
     expect(page.get_by_text("INC-42: mail is back").first).to_be_visible()
     yield
 
 
-STEPS: tuple[Callable[[Page, Mail], Iterator[None]], ...] = (overview, failures, one, mended, swept, over, audited)
+STEPS: tuple[Callable[[Page, Mail], Iterator[None]], ...] = (
+    overview,
+    failures,
+    failure,
+    plan_replay,
+    replay,
+    check_overview,
+    audit_log,
+)
 
 
 @pytest.mark.req("O-3", "O-4", "O-5")
-def test_the_walk_through_an_incident(browser: Browser, console: str, mail: Mail) -> None:
+def test_every_step_of_the_incident_guide_is_on_a_page(browser: Browser, console: str, mail: Mail) -> None:
     context = browser.new_context(base_url=console, viewport={"width": 1280, "height": 900})
     let_in(context, console)
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT_MILLISECONDS)
     page = context.new_page()
     try:
         for (title, bold), step in zip(chapters(), STEPS, strict=True):
-            seen = "".join(page.content() for _ in step(page, mail))
-            shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", seen)).casefold()
-            missing = [words for words in bold if words.casefold() not in shown]
+            html = "".join(page.content() for _ in step(page, mail))
+            text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", html)).casefold()
+            missing = [words for words in bold if words.casefold() not in text]
             assert missing == [], f"{title}: {missing}"
     finally:
         context.close()

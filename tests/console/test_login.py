@@ -1,4 +1,4 @@
-"""Signing in, as a person does; and a console that may only be looked at."""
+"""Login in a browser: an operator acts under a name, and a viewer cannot act."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from redrive import App
-from tests.console.conftest import PATIENCE
-from tests.console.looks import faint, sideways, unlabelled
-from tests.console.serving import served
+from tests.console.conftest import TIMEOUT_MILLISECONDS
+from tests.console.page_checks import low_contrast_texts, overflow_pixels, unlabelled_controls
+from tests.console.serving import serve_console
 
-PASSWORD, LOOKING = "correct horse", "only looking"
+PASSWORD, VIEWER_PASSWORD = "correct horse", "only looking"
 
 
 @pytest.mark.req("O-4")
-def test_a_person_signs_in_acts_under_their_name_and_leaves(browser: Browser, app: App) -> None:
-    with served(app, password=PASSWORD, viewer_password=LOOKING) as url:
+def test_an_operator_and_a_viewer_sign_in_and_out(browser: Browser, app: App) -> None:
+    with serve_console(app, password=PASSWORD, viewer_password=VIEWER_PASSWORD) as url:
         context = browser.new_context(base_url=url, viewport={"width": 400, "height": 800})
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT_MILLISECONDS)
         page = context.new_page()
         page.goto("/dead?kind=crm.sync")
         expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
-        assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+        assert (overflow_pixels(page), unlabelled_controls(page), low_contrast_texts(page)) == (0, [], [])
         page.get_by_label("Name").fill("ann")
         page.get_by_label("Password").fill("a guess of mine")
         page.get_by_role("button", name="Sign in").click()
@@ -29,7 +29,7 @@ def test_a_person_signs_in_acts_under_their_name_and_leaves(browser: Browser, ap
         page.get_by_label("Password").fill(PASSWORD)
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Dead letters")
-        assert page.url.endswith("/dead?kind=crm.sync"), "where they wanted to go"
+        assert page.url.endswith("/dead?kind=crm.sync"), "the login returns to the requested page"
         page.goto("/dead/plan?act=discard&ids=5")
         page.get_by_label("Because").fill("a test order")
         page.get_by_role("button", name="Discard 1").click()
@@ -38,9 +38,9 @@ def test_a_person_signs_in_acts_under_their_name_and_leaves(browser: Browser, ap
         expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
 
         page.get_by_label("Name").fill("ben")
-        page.get_by_label("Password").fill(LOOKING)
+        page.get_by_label("Password").fill(VIEWER_PASSWORD)
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("heading", level=1)).not_to_have_text("Sign in")  # else the next would end it half-way
+        expect(page.get_by_role("heading", level=1)).not_to_have_text("Sign in")  # wait for the login
         page.goto("/dead/6")
         expect(page.locator("header")).to_contain_text("read-only")
         expect(page.get_by_role("link", name="Replay")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""Partitions in the browser: the heat map is what the rollup says; a day, one partition, a plan, and what was decided."""
+"""Partitions in a browser: the heat map, one day, one partition, selections and plans."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from redrive import App
-from redrive.console.render.heat_map import NOTHING, Square, square
+from redrive.console.render.heat_map import NO_PARTITIONS, DayCell, day_cell
 from redrive.ops.operator import Operator
 from redrive.partitions.control.plane import Control
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.control.verdicts import Authority
 from redrive.partitions.model import Decision, Verdict
 from redrive.partitions.retry_schedule import Terms
-from tests.console.looks import faint, sideways, unlabelled
+from tests.console.page_checks import low_contrast_texts, overflow_pixels, unlabelled_controls
 
 TODAY = date(2026, 1, 31)
 CUSTOMERS = tuple(f"c-{number}" for number in range(4))
@@ -27,7 +27,7 @@ NASTY = "<script>alert('xss')</script>"
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """Two datasets, ten days, four customers; two partitions of orders were rejected, one of them for good."""
+    """Two datasets of ten days and four customers. Two partitions of orders are rejected, one of them finally."""
     with App(f"sqlite:///{tmp_path_factory.mktemp('heat') / 'ledger.db'}", migrate=True) as made:
         terms = [Terms("crm", name, concurrency=100) for name in ("orders", "visits")]
         control, authority = Control(made.ledger, terms), Authority(made.ledger, terms)
@@ -53,12 +53,12 @@ RANGE = f"since={TODAY - timedelta(days=9)}&until={TODAY}"
 
 
 @pytest.mark.req("O-4")
-def test_the_heat_map_is_what_the_rollup_says(page: Page, app: App) -> None:
+def test_the_heat_map_shows_the_stored_counts(page: Page, app: App) -> None:
     for scheme, width in (("dark", 1600), ("light", 400)):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         page.set_viewport_size({"width": width, "height": 900})
         page.goto(f"/partitions?{RANGE}")
-        assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+        assert (overflow_pixels(page), unlabelled_controls(page), low_contrast_texts(page)) == (0, [], [])
         assert page.locator("tr[data-query=orders] td").count() == 10
         assert page.locator("tr[data-query=visits] td.s").count() == 10
         assert page.locator("tr[data-query=orders] td.s").count() == 8
@@ -79,7 +79,7 @@ COVERED = """(selector) => {
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_number_of_problems_stays_in_sight(page: Page, width: int) -> None:
+def test_the_number_of_problems_stays_visible(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(f"/partitions?since={TODAY - timedelta(days=120)}&until={TODAY}")
     page.wait_for_function("() => document.querySelector('#heat').scrollLeft > 0")  # the newest days are in sight
@@ -88,7 +88,7 @@ def test_the_number_of_problems_stays_in_sight(page: Page, width: int) -> None:
 
 
 @pytest.mark.req("O-4", "O-1")
-def test_a_day_one_partition_and_why(page: Page) -> None:
+def test_a_day_leads_to_a_partition_with_its_explanation(page: Page) -> None:
     page.goto(f"/partitions?{RANGE}")
     page.locator("tr[data-query=orders] td.f").click()
     page.wait_for_url("**/partitions/day?**")
@@ -98,7 +98,7 @@ def test_a_day_one_partition_and_why(page: Page) -> None:
     expect(drawer.get_by_text(f"row_count: 48 rows {NASTY}")).to_be_visible()
     expect(drawer.get_by_text("limit 120")).to_be_visible()
     expect(drawer.get_by_text(re.compile("attempts left"))).to_be_visible()
-    assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+    assert (overflow_pixels(page), unlabelled_controls(page), low_contrast_texts(page)) == (0, [], [])
 
 
 def _cell(page: Page, query: str, day: date) -> Locator:
@@ -107,7 +107,7 @@ def _cell(page: Page, query: str, day: date) -> Locator:
 
 
 @pytest.mark.req("O-2", "O-4")
-def test_days_are_picked_by_dragging_and_become_a_plan(page: Page) -> None:
+def test_days_are_selected_by_dragging_and_become_a_plan(page: Page) -> None:
     page.goto(f"/partitions?{RANGE}")
     first, last = TODAY - timedelta(days=4), TODAY - timedelta(days=1)
     _cell(page, "orders", last).hover()
@@ -123,7 +123,7 @@ def test_days_are_picked_by_dragging_and_become_a_plan(page: Page) -> None:
     expect(bar.locator("code")).to_have_text(
         f'redrive state retry --source crm --query-name orders --since {first} --until {last} --because "..."'
     )
-    assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+    assert (overflow_pixels(page), unlabelled_controls(page), low_contrast_texts(page)) == (0, [], [])
     page.reload()
     assert page.locator("tr[data-query=orders] td.k").count() == 4, "the address holds it"
     # A third day more, by Shift and a click.
@@ -136,7 +136,7 @@ def test_days_are_picked_by_dragging_and_become_a_plan(page: Page) -> None:
 
 
 @pytest.mark.req("O-4")
-def test_days_are_picked_by_keys_and_a_date_picks_all_datasets(page: Page) -> None:
+def test_days_are_selected_by_keys_and_a_date_selects_all_datasets(page: Page) -> None:
     page.goto(f"/partitions?{RANGE}")
     heat = page.get_by_role("group", name=re.compile("Heat map"))
     heat.focus()
@@ -157,7 +157,7 @@ def test_days_are_picked_by_keys_and_a_date_picks_all_datasets(page: Page) -> No
 
 
 @pytest.mark.req("O-4")
-def test_a_day_shows_what_is_queued_and_what_could_not_be_refreshed(page: Page, app: App) -> None:
+def test_a_day_shows_queued_partitions_and_rejected_refreshes(page: Page, app: App) -> None:
     terms = [Terms("erp", "stock")]
     control, authority = Control(app.ledger, terms), Authority(app.ledger, terms)
     days = [TODAY - timedelta(days=back) for back in range(3)]
@@ -176,7 +176,7 @@ def test_a_day_shows_what_is_queued_and_what_could_not_be_refreshed(page: Page, 
     expect(hatched).to_have_css("background-image", re.compile("gradient"))  # again and again: a live page may be replaced
     expect(queued).to_have_count(1)
     assert re.search(r"1 in lane \w+$", queued.get_attribute("title") or "")
-    assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+    assert (overflow_pixels(page), unlabelled_controls(page), low_contrast_texts(page)) == (0, [], [])
 
 
 @pytest.mark.req("O-2", "O-4")
@@ -194,7 +194,7 @@ def test_a_selection_becomes_a_plan_and_a_sweep(page: Page, app: App) -> None:
 
 
 @pytest.mark.req("O-4", "O-5")
-def test_one_is_paused_and_a_share_is_changed_each_for_a_reason(page: Page, app: App) -> None:
+def test_a_partition_is_paused_with_a_reason(page: Page, app: App) -> None:
     key = f"crm/c-1/orders/{TODAY}"
     page.goto(f"/partitions/day?source=crm&query=orders&key={key}")
     drawer = page.get_by_role("complementary", name="Partition details")
@@ -206,13 +206,13 @@ def test_one_is_paused_and_a_share_is_changed_each_for_a_reason(page: Page, app:
     assert [one.because for one in Operator(app, actor="ann").audit.find(limit=1)] == ["it is odd"]
 
 
-def test_squares() -> None:
-    assert square(None) is NOTHING
-    assert square({"success": 3}).css == "s"
-    assert square({"success": 3}, None, 2) == Square("m", "3 accepted, 2 never requested")
-    assert square({"success": 3, "failed": 1}, None, 2).css == "f n3"
-    assert square({"success": 99, "failed": 1}).css == "f n1"
-    assert square({"success": 9, "failed": 1}) == square({"success": 9, "failed": 1})
-    assert square({"success": 9, "failed": 1}).css == "f n2"
-    assert square({"pending": 1, "terminal": 1}).css == "t n3"
-    assert square({"success": 1, "refresh_failed": 1}).said == "1 accepted, 1 newer run rejected"
+def test_a_day_cell_shows_the_worst_status_and_its_share() -> None:
+    assert day_cell(None) is NO_PARTITIONS
+    assert day_cell({"success": 3}).css == "s"
+    assert day_cell({"success": 3}, None, 2) == DayCell("m", "3 accepted, 2 never requested")
+    assert day_cell({"success": 3, "failed": 1}, None, 2).css == "f n3"
+    assert day_cell({"success": 99, "failed": 1}).css == "f n1"
+    assert day_cell({"success": 9, "failed": 1}) == day_cell({"success": 9, "failed": 1})
+    assert day_cell({"success": 9, "failed": 1}).css == "f n2"
+    assert day_cell({"pending": 1, "terminal": 1}).css == "t n3"
+    assert day_cell({"success": 1, "refresh_failed": 1}).title == "1 accepted, 1 newer run rejected"

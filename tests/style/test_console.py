@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive.console.render.icons import SIGNS, word
-from redrive.console.render.navigation import NAV
+from redrive.console.render.navigation import NAVIGATION
+from redrive.console.render.states import ICONS, state_name
 from tests.style.prose import MAX_JOINED, WORD, measure, template
 
 CONSOLE = Path(__file__).parents[2] / "src" / "redrive" / "console"
@@ -112,7 +112,7 @@ def test_the_reader_finds_labels_and_buttons() -> None:
 
 
 def test_the_menu_has_nouns_of_at_most_three_words() -> None:
-    titles = [page.title for _, pages in NAV for page in pages]
+    titles = [page.title for _, pages in NAVIGATION for page in pages]
     assert len(set(titles)) == len(titles)
     assert [title for title in titles if len(_words(title)) > MAX_LABEL] == []
 
@@ -123,5 +123,5 @@ def test_messages_of_the_console_have_plain_words(path: Path) -> None:
 
 
 def test_no_state_is_shown_by_an_internal_name() -> None:
-    shown = {word(state) for state in SIGNS}
+    shown = {state_name(state) for state in ICONS}
     assert [state for state in shown if "_" in state or state in ("dlq", "giveup", "terminal", "alive")] == []

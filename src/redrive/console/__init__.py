@@ -1,4 +1,4 @@
-"""The web console as an ASGI application: `api.mount("/redrive", redrive.console.asgi(app))`. Extra: `console`."""
+"""The web console as an ASGI application. Extra: `console`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ __all__ = ["asgi"]
 
 
 def asgi(
-    app: Operated, /, *, password: str | None = None, token: str | None = None, viewer_password: str | None = None,
-    viewer_token: str | None = None, secret: str | None = None, read_only: bool = False,
-) -> Any:  # fmt: skip
+    app: Operated,
+    /,
+    *,
+    password: str | None = None,
+    token: str | None = None,
+    viewer_password: str | None = None,
+    viewer_token: str | None = None,
+    secret: str | None = None,
+    read_only: bool = False,
+) -> Any:
     """Return the web console as an ASGI application.
 
     Mount it in your service, or serve it with any ASGI server. Without a password and a token it
@@ -24,19 +31,23 @@ def asgi(
         app: The app or the open ledger to show.
         password: Password for people. They enter their name with it.
         token: Token for programs, as `Authorization: Bearer ...`.
-        viewer_password: Password for people who may look but not act.
-        viewer_token: Token for programs that may look but not act.
+        viewer_password: Password for people with read access.
+        viewer_token: Token for programs with read access.
         secret: Key that signs sessions. Set it if several processes serve the console.
         read_only: If True, no operator may act.
 
     Returns:
         The ASGI application. Creating it opens nothing.
     """
-    from .security.credentials import Access  # noqa: PLC0415  # the extra may be missing
-    from .site import site  # noqa: PLC0415  # the same
+    from .application import create_application  # noqa: PLC0415  # the same
+    from .security.credentials import AccessControl  # noqa: PLC0415  # the extra may be missing
 
-    access = Access(
-        password=password, token=token, viewer_password=viewer_password, viewer_token=viewer_token, secret=secret,
+    access = AccessControl(
+        password=password,
+        token=token,
+        viewer_password=viewer_password,
+        viewer_token=viewer_token,
+        secret=secret,
         read_only=read_only,
-    )  # fmt: skip
-    return site(app, access)
+    )
+    return create_application(app, access)

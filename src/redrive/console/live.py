@@ -1,4 +1,7 @@
-"""Live: tells open pages that something has changed. One poller for all of them, on the read side; none while nobody looks."""
+"""Live updates: tell open pages that the ledger has changed.
+
+One task polls for all pages, and none polls while no page is open.
+"""
 
 from __future__ import annotations
 
@@ -7,72 +10,69 @@ from collections.abc import AsyncGenerator, Callable
 
 from starlette.concurrency import run_in_threadpool
 
-SOONEST, LATEST = 1.0, 8.0
-"""Seconds between looks: each that finds nothing new doubles the wait."""
-MOST = 500
-"""Who may listen at once: each keeps a connection."""
-SIGN_OF_LIFE = 15.0
-"""Seconds after which a silent stream says that it is there, so that proxies keep it."""
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 8.0
+"""Time between two polls. Each poll without a change doubles it."""
+MAX_LISTENERS = 500
+"""Pages that may listen at the same time. Each keeps a connection."""
+KEEP_ALIVE_SECONDS = 15.0
+"""Time after which an idle stream sends a comment, so that proxies keep the connection."""
 
 
-class Live:
-    """Who listens, and the one task that looks for them. Belongs to one event loop at a time."""
+class LiveUpdates:
+    """The open pages, and the task that polls for them. Belongs to one event loop at a time."""
 
-    def __init__(self, look: Callable[[], str]) -> None:
-        self._look = look
-        self._ears: set[asyncio.Queue[str]] = set()
+    def __init__(self, read_version: Callable[[], str]) -> None:
+        """Poll with a function that returns another text after every change of the ledger."""
+        self._read_version = read_version
+        self._listeners: set[asyncio.Queue[str]] = set()
         self._new: set[asyncio.Queue[str]] = set()
-        """Who has come since the last look: what changed between their page and that look, nobody would tell them."""
+        """Listeners since the last poll. They may have missed a change before it."""
         self._task: asyncio.Task[None] | None = None
-        self.looks = 0
-        """How often it has looked, ever."""
+        self.polls = 0
+        """Number of polls."""
 
     @property
-    def full(self) -> bool:
-        """Whether nobody more can listen."""
-        return len(self._ears) >= MOST
+    def is_full(self) -> bool:
+        """Whether no more pages can listen."""
+        return len(self._listeners) >= MAX_LISTENERS
 
     async def stream(self) -> AsyncGenerator[str, None]:
-        """Server-sent events: `change` with a name for what is there now; comments between."""
-        ear: asyncio.Queue[str] = asyncio.Queue(1)
-        self._ears.add(ear)
-        self._new.add(ear)
+        """Yield server-sent events: `change` with the current version, and comments in between."""
+        listener: asyncio.Queue[str] = asyncio.Queue(1)
+        self._listeners.add(listener)
+        self._new.add(listener)
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._looking())
+            self._task = asyncio.create_task(self._poll())
         try:
             yield "retry: 3000\n\n"
             while True:
                 try:
-                    told = await asyncio.wait_for(ear.get(), SIGN_OF_LIFE)
-                    yield f"event: change\ndata: {told}\n\n"
+                    version = await asyncio.wait_for(listener.get(), KEEP_ALIVE_SECONDS)
+                    yield f"event: change\ndata: {version}\n\n"
                 except TimeoutError:
                     yield ": here\n\n"
         finally:
-            self._ears.discard(ear)
-            self._new.discard(ear)
-            if not self._ears and self._task is not None:
+            self._listeners.discard(listener)
+            self._new.discard(listener)
+            if not self._listeners and self._task is not None:
                 self._task.cancel()
                 self._task = None
 
-    async def _looking(self) -> None:
+    async def _poll(self) -> None:
         before: str | None = None
-        wait = SOONEST
+        wait = MIN_POLL_SECONDS
         while True:
-            fresh, self._new = self._new, set()
+            new, self._new = self._new, set()
             try:
-                now = await run_in_threadpool(self._look)
-            except Exception:  # the ledger is away: pages are told when it is back
-                now = "away"
-            self.looks += 1
-            wait = SOONEST if now != before else min(2 * wait, LATEST)
-            changed = before is not None and now != before
-            self._tell(now, self._ears if changed else fresh & self._ears)
-            before = now
+                version = await run_in_threadpool(self._read_version)
+            except Exception:  # the ledger is unreachable; its return is a change
+                version = "away"
+            self.polls += 1
+            has_changed = before is not None and version != before
+            wait = MIN_POLL_SECONDS if version != before else min(2 * wait, MAX_POLL_SECONDS)
+            for listener in self._listeners if has_changed else new & self._listeners:
+                if listener.full():
+                    listener.get_nowait()  # the newer version replaces an unread one
+                listener.put_nowait(version)
+            before = version
             await asyncio.sleep(wait)
-
-    @staticmethod
-    def _tell(now: str, ears: set[asyncio.Queue[str]]) -> None:
-        for ear in ears:
-            if ear.full():
-                ear.get_nowait()  # it has not read the last one yet: this one says all
-            ear.put_nowait(now)

@@ -1,4 +1,4 @@
-"""Server: the console as a process of its own, on loopback unless a password or a token is asked for."""
+"""The console as a process: bind an address, and serve it with uvicorn."""
 
 from __future__ import annotations
 
@@ -14,85 +14,99 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..ops.target import Operated
-from .security.credentials import Access
-from .site import site
+from .application import create_application
+from .security.credentials import AccessControl
 
-PATIENCE = 2
-"""Seconds that a request may take to end, when the server is told to stop; streams of events never end by themselves."""
-
-
+SHUTDOWN_SECONDS = 2
+"""Time for running requests to end at a shutdown. Event streams never end on their own."""
 HEAD_SECONDS = 10.0
-"""Seconds within which the head of a request has to arrive."""
+"""Time within which the head of a request must arrive."""
 
 
 class Exposed(ValueError):
     """The address is reachable from other machines, and no password or token is set."""
 
 
-def checked(host: str, access: Access, /) -> None:
-    """Exposed: this address is not this machine's alone, and neither a password nor a token was set."""
-    if access.guarded or host == "localhost":
+def check_exposure(host: str, access: AccessControl, /) -> None:
+    """Raise Exposed if other machines could reach a console without a password or a token."""
+    if access.is_protected or host == "localhost":
         return
     try:
-        alone = ipaddress.ip_address(host).is_loopback
+        is_loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:
-        alone = False
-    if not alone:
-        raise Exposed(f"{host} is reachable from other machines; set a password or a token, or use 127.0.0.1")
+        is_loopback = False
+    if not is_loopback:
+        raise Exposed(
+            f"{host} is reachable from other machines; set a password or a token, or use 127.0.0.1"
+        )
 
 
-def bound(host: str, port: int, /) -> socket.socket:
-    """The socket to be served. OSError: the address is not to be had."""
+def bind(host: str, port: int, /) -> socket.socket:
+    """Return a listening socket. OSError: the address is not available."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family, backlog=128)
 
 
-def address_of(listening: socket.socket, /) -> str:
-    """Where to look, for a browser on this machine."""
+def url_of(listening: socket.socket, /) -> str:
+    """Return the URL of the console for a browser on this machine."""
     host, port = listening.getsockname()[:2]
-    shown = "127.0.0.1" if host == "0.0.0.0" else "[::1]" if host == "::" else f"[{host}]" if ":" in host else host  # noqa: S104
-    return f"http://{shown}:{port}/"
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 class HeadTimeout(H11Protocol):
-    """uvicorn's protocol with a limit for the head of a request: it waits for one without end."""
+    """uvicorn's protocol with a time limit for the head of a request. uvicorn has none."""
 
-    _late: asyncio.TimerHandle | None = None
+    _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the limit of the first head."""
+        """Start the timer of the first head."""
         super().connection_made(transport)
-        self._limit_head()
+        self._start_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the limit."""
-        self._forget_limit()
+        """Stop the timer."""
+        self._stop_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Drop the limit once a head is complete; limit the next one from its first byte."""
+        """Stop the timer when a head is complete. Start it with the first byte of the next one."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
-            self._forget_limit()
-        elif self._late is None and not self.transport.is_closing():
-            self._limit_head()
+            self._stop_timer()
+        elif self._timer is None and not self.transport.is_closing():
+            self._start_timer()
 
-    def _limit_head(self) -> None:
-        self._late = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+    def _start_timer(self) -> None:
+        self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
-    def _forget_limit(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
-def serve(app: Operated, access: Access, listening: socket.socket, /, *, begun: Callable[[], Any], proxies: str = "") -> None:
-    """Serve it until SIGINT or SIGTERM. Belongs to the main thread.
+def serve(
+    target: Operated,
+    access: AccessControl,
+    listening: socket.socket,
+    /,
+    *,
+    on_start: Callable[[], Any],
+    proxies: str = "",
+) -> None:
+    """Serve the console until SIGINT or SIGTERM. Call it in the main thread.
 
-    proxies: addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed, separated by commas.
+    Args:
+        target: The app or the ledger to show.
+        access: The passwords, tokens and roles.
+        listening: The socket to serve.
+        on_start: Called before the first request is accepted.
+        proxies: Addresses of trusted proxies, separated by commas. The console uses their
+            X-Forwarded-For and X-Forwarded-Proto headers.
     """
     config = uvicorn.Config(
-        site(app, access),
+        create_application(target, access),
         http=HeadTimeout,
         log_level="warning",
         access_log=False,
@@ -100,17 +114,20 @@ def serve(app: Operated, access: Access, listening: socket.socket, /, *, begun: 
         lifespan="off",
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies or None,
-        timeout_graceful_shutdown=PATIENCE,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
+    # Imported modules stay forever. Without a freeze, full garbage collections scan them and delay
+    # a page by 200 ms.
     gc.collect()
-    gc.freeze()  # all that was imported stays: a collector that looks it through again and again holds a page up by 200 ms
+    gc.freeze()
     server = uvicorn.Server(config)
-    # A signal before uvicorn has its own handlers stops the server too. When it has stopped, uvicorn raises the signal
-    # again: that is not a failure.
-    before = {each: signal.signal(each, server.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
-    begun()
+    # Handle signals that arrive before uvicorn installs its handlers. After it has stopped, uvicorn
+    # raises the signal again, which is not a failure.
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, server.handle_exit) for number in signals}
+    on_start()
     try:
         server.run(sockets=[listening])
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

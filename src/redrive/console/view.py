@@ -1,9 +1,8 @@
-"""View: what a page gets: who asks, the operator that does it in their name, the form they sent; and how it answers."""
+"""The view of one request: its identity, its operator, its query or form, and its responses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Annotated, Any
 from urllib.parse import quote_plus
@@ -14,121 +13,181 @@ from starlette.datastructures import QueryParams
 
 from ..core.clock import SYSTEM
 from ..ops.operator import Operator
-from ..ops.render import moment
+from ..ops.plans.plan import is_confirmed
 from ..ops.target import Operated
-from .render.navigation import NAV
+from .queries import ListQueryT
+from .render.navigation import NAVIGATION
 from .render.templates import TEMPLATES
-from .security.credentials import Access, Who
-from .security.middleware import path_of
+from .security.credentials import AccessControl, Identity
+from .security.middleware import console_path
 
-THEME = "redrive_theme"
+THEME_COOKIE = "redrive_theme"
+FLASH, FLASH_SIGNATURE = "said", "ok"
+"""Query parameters of the message that a page shows after a redirect."""
 
 
 class View:
-    """One request to a page. Belongs to that request."""
+    """One request to a page or the API. Belongs to that request."""
 
-    def __init__(self, request: Request, app: Operated, access: Access) -> None:
+    def __init__(self, request: Request, target: Operated, access: AccessControl) -> None:
         self.request = request
-        self.app = app
+        self.target = target
         self.access = access
-        self.who: Who | None = request.state.who
+        self.identity: Identity | None = request.state.identity
         self.form: Mapping[str, str] = request.state.form
-        # Postgres has no NUL in its texts.
-        self.query = QueryParams([(name, value.replace("\0", "")) for name, value in request.query_params.multi_items()])
+        # Postgres cannot store NUL.
+        self.query = QueryParams(
+            [(name, text.replace("\0", "")) for name, text in request.query_params.multi_items()]
+        )
         self.root: str = request.scope.get("root_path", "")
-        self.path = path_of(request.scope)
+        self.path = console_path(request.scope)
         self.now = SYSTEM.now()
+        self.query_error: str | None = None
+        """The problem of the query that `read_query` has read."""
 
     @cached_property
-    def ops(self) -> Operator:
-        """Acts in the name of whoever asks."""
-        assert self.who is not None  # the gate lets nobody else in
-        return Operator(self.app, actor=self.who.name)
+    def operator(self) -> Operator:
+        """The operator that acts in the name of this identity."""
+        assert self.identity is not None  # the middleware refuses other requests
+        return Operator(self.target, actor=self.identity.name)
 
     @property
     def may_act(self) -> bool:
-        """Whether buttons are shown; that they are pressed is for the gate to refuse."""
-        return self.who is not None and self.who.may_act
+        """Whether buttons are shown. The middleware refuses actions of others."""
+        return self.identity is not None and self.identity.may_act
 
-    # ---- what was asked ----
+    # ---- the request ----
 
     def text(self, name: str, /) -> str | None:
-        """A word of the query; None where it is missing or empty."""
+        """Return a parameter of the query, or None if it is missing or blank."""
         return self.query.get(name, "").strip() or None
 
-    def number(self, name: str, default: int, /, *, least: int = 1, most: int = 1_000_000) -> int:
-        """A number of the query, within its bounds; the default where it is none."""
-        text = self.query.get(name, "").strip().replace(",", "")
-        return min(max(int(text), least), most) if text.isdecimal() and text.isascii() else default
+    def number(self, name: str, default: int, /, *, maximum: int = 1_000_000) -> int:
+        """Return a number of the query between 1 and the maximum, or the default."""
+        number = read_number(self.query.get(name, ""))
+        return default if number is None else min(max(number, 1), maximum)
 
-    def since(self, name: str = "since", /) -> datetime | None:
-        """A moment of the query, written as on the command line: 30min, 12h, 7d, 2026-01-31T12:30. ValueError says how."""
-        text = self.text(name)
-        return None if text is None else moment(text)
+    def read_query(
+        self, query_type: type[ListQueryT], /, *, limit: int = 50, max_limit: int = 500
+    ) -> ListQueryT:
+        """Read the parameters of a list. The limit is the default length of the page.
 
-    @staticmethod
-    def moment(text: str, /) -> datetime:
-        """What somebody wrote as a moment. ValueError says how to write one."""
-        return moment(text)
-
-    # ---- what is answered ----
-
-    def url(self, path: str, /, **query: Any) -> str:
-        """The address of a page of ours, wherever the console is mounted; what is None or empty is left out."""
-        said = [_said(name, value) for name, value in query.items() if value not in (None, "", ())]
-        return f"{self.root}{path}?{'&'.join(said)}" if said else f"{self.root}{path}"
-
-    def with_(self, **changed: Any) -> str:
-        """The address of this page with some of its query changed."""
-        return self.url(self.path, **{**self._kept, **changed})
+        Invalid values are ignored. The page then shows `query_error`.
+        """
+        fields = {**self.query, "limit": str(self.number("limit", limit, maximum=max_limit))}
+        query, self.query_error = query_type.read_valid(fields)
+        return query
 
     @cached_property
-    def _kept(self) -> dict[str, str]:
-        return {name: value for name, value in self.query.items() if name not in ("said", "ok")}
+    def fields(self) -> Mapping[str, str]:
+        """The form of a POST request, otherwise the query. Repeated values are lines."""
+        if self.request.method == "POST":
+            return self.form
+        return {name: "\n".join(self.query.getlist(name)) for name in self.query}
 
-    def page(self, template: str, /, *, code: int = 200, **facts: Any) -> HTMLResponse:
-        """The page, rendered."""
-        known = {
-            "view": self, "url": self.url, "nav": NAV, "csrf": self.access.csrf(self.who.session) if self.who else "",
-            "who": self.who,
-            "may_act": self.may_act, "theme": self.request.cookies.get(THEME),
-        }  # fmt: skip
-        return HTMLResponse(TEMPLATES.get_template(template).render(known | facts), code)
+    def field(self, name: str, /) -> str:
+        """Return a field of the form or the query without surrounding space."""
+        return self.fields.get(name, "").strip()
 
-    def to(self, path: str, /, **query: Any) -> RedirectResponse:
-        """Go there next, after something was done. said: what to say there; signed, so that no link can put words here."""
-        if "said" in query and self.who is not None:
-            query["ok"] = self.access.csrf(self.who.session, f"said:{query['said']}")
+    def reason(self) -> str:
+        """Return the reason that the operator entered. ValueError: it is blank."""
+        reason = self.form.get("because", "")
+        if not reason.strip():
+            raise ValueError("enter a reason for the audit log; nothing was changed")
+        return reason
+
+    def check_typed(self, count: int, /) -> None:
+        """Raise ValueError unless the operator has typed the number of items to confirm."""
+        if not is_confirmed(count, self.field("typed")):
+            raise ValueError(f"type {count} to confirm; nothing was changed")
+
+    # ---- the response ----
+
+    def url(self, path: str, /, **query: Any) -> str:
+        """Return the URL of a page, wherever the console is mounted.
+
+        Parameters that are None or empty are left out.
+        """
+        pairs = [
+            _encode_pair(name, value)
+            for name, value in query.items()
+            if value not in (None, "", ())
+        ]
+        return f"{self.root}{path}?{'&'.join(pairs)}" if pairs else f"{self.root}{path}"
+
+    def url_with(self, **changes: Any) -> str:
+        """Return the URL of this page with another query."""
+        return self.url(self.path, **{**self._query_without_flash, **changes})
+
+    @cached_property
+    def _query_without_flash(self) -> dict[str, str]:
+        hidden = (FLASH, FLASH_SIGNATURE)
+        return {name: value for name, value in self.query.items() if name not in hidden}
+
+    def render(self, template: str, /, *, status: int = 200, **context: Any) -> HTMLResponse:
+        """Return a rendered page."""
+        identity = self.identity
+        common = {
+            "view": self,
+            "url": self.url,
+            "navigation": NAVIGATION,
+            "csrf_token": self.access.csrf_token(identity.session) if identity else "",
+            "identity": identity,
+            "may_act": self.may_act,
+            "theme": self.request.cookies.get(THEME_COOKIE),
+        }
+        return HTMLResponse(TEMPLATES.get_template(template).render(common | context), status)
+
+    def redirect(self, path: str, /, *, flash: str | None = None, **query: Any) -> RedirectResponse:
+        """Redirect to a page after an action.
+
+        Args:
+            path: The page.
+            flash: A message to show there. It is signed, so that a link cannot forge one.
+            query: The query of the page.
+        """
+        if flash is not None and self.identity is not None:
+            signature = self.access.csrf_token(self.identity.session, f"said:{flash}")
+            query |= {FLASH: flash, FLASH_SIGNATURE: signature}
         return RedirectResponse(self.url(path, **query), 303)
 
     @property
-    def said(self) -> str | None:
-        """What the page before has to say."""
-        text = self.query.get("said", "")
-        known = text and self.who and self.access.is_csrf(self.who.session, self.query.get("ok", ""), f"said:{text}")
-        return text if known else None
+    def flash(self) -> str | None:
+        """The message of the previous page."""
+        text, signature = self.query.get(FLASH, ""), self.query.get(FLASH_SIGNATURE, "")
+        if not text or self.identity is None:
+            return None
+        is_ours = self.access.is_csrf_token(self.identity.session, signature, f"said:{text}")
+        return text if is_ours else None
 
 
-_quoted = lru_cache(maxsize=1000)(quote_plus)
-"""The links of a page have nearly all of their words in common."""
+def read_number(text: str, /) -> int | None:
+    """Return a whole number that may have thousands separators, or None if it is invalid."""
+    digits = text.strip().replace(",", "")
+    is_number = digits.isdecimal() and digits.isascii() and len(digits) < 19
+    return int(digits) if is_number else None
 
 
-def _said(name: str, value: Any) -> str:
-    """As `urlencode` has it, which takes three times as long; a page has hundreds of them."""
-    if not (name.isascii() and name.isidentifier()):  # somebody's own: `with_` keeps what it was asked with
+_quote = lru_cache(maxsize=1000)(quote_plus)
+"""Cached, because the links of a page share most of their words."""
+
+
+def _encode_pair(name: str, value: Any) -> str:
+    """Encode like `urlencode`, but three times as fast. A page has hundreds of links."""
+    if not (name.isascii() and name.isidentifier()):  # `url_with` keeps unknown parameters
         name = quote_plus(name)
     if isinstance(value, (list, tuple)):
-        return "&".join(f"{name}={quote_plus(str(each))}" for each in value)
-    return f"{name}={_quoted(value if isinstance(value, str) else str(value))}"
+        return "&".join(f"{name}={quote_plus(str(item))}" for item in value)
+    return f"{name}={_quote(value if isinstance(value, str) else str(value))}"
 
 
-def view(request: Request) -> View:
-    """The view of a request, for `Here`."""
+def view_of(request: Request) -> View:
+    """Return the view of a request."""
     state = request.app.state
-    return View(request, state.operated, state.access)
+    return View(request, state.target, state.access)
 
 
-Id = Annotated[int, Path(ge=1, le=2**63 - 1)]
-"""The number of a job, a dead letter, a sweep, in a path."""
-Here = Annotated[View, Depends(view)]
-"""What a page declares as its parameter: `def dead(view: Here) -> Response`."""
+RowId = Annotated[int, Path(ge=1, le=2**63 - 1, description="Its id.")]
+"""The id of a job, a dead letter or a sweep, in a path."""
+CurrentView = Annotated[View, Depends(view_of)]
+"""The parameter of every page: `def dead(view: CurrentView) -> Response`."""

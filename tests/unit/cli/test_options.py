@@ -19,7 +19,7 @@ from redrive.cli.options import (
     state_parser,
 )
 from redrive.cli.render.details import state_name
-from redrive.console.render.icons import word
+from redrive.console.render.states import state_name as console_name
 from redrive.ops.partitions.selection import STANDINGS
 from tests.conformance.partitions.world import DAY
 from tests.unit.cli.command import call
@@ -29,7 +29,7 @@ from tests.unit.cli.command import call
 def test_every_word_of_cli_and_console_is_accepted(states: dict[str, str]) -> None:
     parse = state_parser(states)
     for printed, stored in states.items():
-        assert {parse(each) for each in (printed, stored, word(stored), state_name(stored), printed.upper())} == {stored}
+        assert {parse(each) for each in (printed, stored, console_name(stored), state_name(stored), printed.upper())} == {stored}
 
 
 def test_partition_states_are_the_words_of_the_tables() -> None:
@@ -68,8 +68,8 @@ def test_jobs_are_selected_by_the_words_of_the_console() -> None:
 
 @pytest.mark.parametrize("states", [PARTITION_STATES, JOB_STATES, DEAD_LETTER_STATES, KEY_STATES])
 def test_cli_and_console_have_one_word_for_a_state(states: dict[str, str]) -> None:
-    assert {stored: printed for printed, stored in states.items()} == {stored: word(stored) for stored in states.values()}
-    assert word("giveup") == "given up"
+    assert {stored: printed for printed, stored in states.items()} == {stored: console_name(stored) for stored in states.values()}
+    assert console_name("giveup") == "given up"
 
 
 @pytest.mark.usefixtures("ledger")

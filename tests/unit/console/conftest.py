@@ -13,8 +13,8 @@ from redrive.ledger import NewJob
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ledger with one dead letter. Made once: most of the time goes into its tables."""
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ledger with one dead letter. It is created once, because creating its tables is slow."""
     path = tmp_path_factory.mktemp("gate") / "ledger.db"
     with App(f"sqlite:///{path}") as app:
         app.ledger.submit(NewJob("crm.sync", "shop:ann:c-1:sync:v1", b'{"password": "hunter2"}'))
@@ -23,6 +23,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def app(made: Path, tmp_path: Path) -> Iterator[App]:
-    with App(f"sqlite:///{shutil.copy(made, tmp_path / 'ledger.db')}") as copied:
+def app(template: Path, tmp_path: Path) -> Iterator[App]:
+    with App(f"sqlite:///{shutil.copy(template, tmp_path / 'ledger.db')}") as copied:
         yield copied

@@ -1,4 +1,4 @@
-"""The REST API: described by its own document, and kept to it whatever is sent."""
+"""The REST API: reading, acting, and its description."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from redrive import App
 from redrive.console import asgi
-from tests.console.world import SECRET, in_trouble, shop
+from tests.console.sample_shop import SECRET, add_problems, shop
 
 TOKEN = "0123456789abcdef-token"
 HEADERS = {"authorization": f"Bearer {TOKEN}", "redrive-actor": "bot"}
@@ -21,7 +21,7 @@ HEADERS = {"authorization": f"Bearer {TOKEN}", "redrive-actor": "bot"}
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     with shop(f"sqlite:///{tmp_path_factory.mktemp('api') / 'ledger.db'}") as made:
-        in_trouble(made)
+        add_problems(made)
         yield made
 
 
@@ -40,14 +40,14 @@ READS = [
 
 @pytest.mark.req("O-4", "J-4")
 @pytest.mark.parametrize("path", READS)
-def test_what_can_be_read_has_no_secrets_in_it(api: TestClient, path: str) -> None:
+def test_reads_contain_no_secrets(api: TestClient, path: str) -> None:
     answer = api.get(path)
     assert answer.status_code == 200
     assert answer.json()
     assert SECRET not in answer.text
 
 
-def test_an_act_keeps_to_the_same_rails(api: TestClient, app: App) -> None:
+def test_an_action_needs_a_selection_a_reason_and_a_maximum(api: TestClient, app: App) -> None:
     body: dict[str, Any] = {"kind": "crm.sync", "error": "CrmRejected", "because": "the address is there now"}
     refused = api.post("/api/dead/replay", json=body)
     assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
@@ -64,7 +64,7 @@ def test_an_act_keeps_to_the_same_rails(api: TestClient, app: App) -> None:
     assert api.post(f"/api/sweeps/{done['id']}/pause", json={"because": "too late"}).status_code == 409
 
 
-def test_items_are_opened_again_and_partitions_have_their_place(api: TestClient) -> None:
+def test_batches_and_partitions_refuse_an_empty_selection(api: TestClient) -> None:
     nothing = api.post("/api/batches/reopen", json={"batch": "tiles", "reason": "corrupt", "max": 5, "because": "mended"})
     assert nothing.json() == {"opened": [], "skipped": {}}
     assert api.post("/api/batches/reopen", json={"batch": "tiles", "because": "everything"}).status_code == 422
@@ -73,7 +73,7 @@ def test_items_are_opened_again_and_partitions_have_their_place(api: TestClient)
     assert api.post("/api/partitions/retry", json={"because": "everything", "max": 5}).status_code == 422
 
 
-def test_one_users_data_is_erased_for_a_reason_and_not_more_than_was_said(api: TestClient) -> None:
+def test_erasing_needs_a_reason_and_respects_the_maximum(api: TestClient) -> None:
     planned = api.post("/api/erase/plan", json={"user": "flo"}).json()
     assert (planned["count"], planned["jobs"]) == (12, 12)
     assert api.post("/api/erase", json={"user": "flo", "because": "request 4711"}).status_code == 422
@@ -85,7 +85,7 @@ def test_one_users_data_is_erased_for_a_reason_and_not_more_than_was_said(api: T
     assert "flo" not in json.dumps(newest["what"])
 
 
-def test_what_people_decided_is_told_from_what_policies_did(api: TestClient, app: App) -> None:
+def test_the_audit_log_can_omit_decisions_of_policies(api: TestClient, app: App) -> None:
     app.ledger.record(actor="redrive", action="kind.park", because="all of it fails alike", what={"kind": "crm.sync"})
     app.ledger.record(actor="ann", action="key.release", because="charged by hand", what={})
     assert [one["actor"] for one in api.get("/api/audit?limit=2").json()] == ["ann", "redrive"]
@@ -95,14 +95,14 @@ def test_what_people_decided_is_told_from_what_policies_did(api: TestClient, app
     assert "kind.park" in api.get("/audit?action=kind.park").text
 
 
-def test_a_payload_is_revealed_for_a_reason(api: TestClient) -> None:
+def test_revealing_a_payload_needs_a_reason(api: TestClient) -> None:
     assert api.post("/api/jobs/1/reveal", json={}).status_code == 422
     assert SECRET in api.post("/api/jobs/1/reveal", json={"because": "the customer asks"}).json()["text"]
     newest = api.get("/api/audit?limit=1").json()[0]
     assert (newest["actor"], newest["action"]) == ("bot", "payload.reveal")
 
 
-def test_a_payload_that_json_cannot_say_is_no_error(api: TestClient, app: App, tmp_path: Path) -> None:
+def test_a_payload_that_is_not_json_is_shown(api: TestClient, app: App, tmp_path: Path) -> None:
     from redrive.ledger import NewJob
 
     for number, payload in enumerate((b'{"x": NaN}', b"\xff\xfe", b'"\\ud800"', b"")):
@@ -111,7 +111,7 @@ def test_a_payload_that_json_cannot_say_is_no_error(api: TestClient, app: App, t
         assert api.get(f"/jobs/{made.id}").status_code == 200
 
 
-def test_it_describes_itself(api: TestClient) -> None:
+def test_openapi_describes_every_route(api: TestClient) -> None:
     described = api.get("/api/openapi.json").json()
     assert described["openapi"].startswith("3.")
     assert {path.partition("{")[0].rstrip("/") for path in described["paths"]} >= {"/api/jobs", "/api/dead", "/api/sweeps"}
@@ -123,6 +123,6 @@ def test_it_describes_itself(api: TestClient) -> None:
     "query",
     ["until=0001-01-01", "since=9999-12-31", "until=9999-12-31", "since=0001-01-01", "since=0001-01-01&until=0001-01-02"],
 )
-def test_the_calendar_takes_any_date(api: TestClient, query: str) -> None:
+def test_the_calendar_accepts_any_date(api: TestClient, query: str) -> None:
     answer = api.get(f"/api/partitions/calendar?{query}")
     assert answer.status_code in (200, 422), answer.text

@@ -1,4 +1,4 @@
-"""Backfills by the console: planned, begun, and the line that does the same."""
+"""Backfills: planned and started on a page and by the API."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def browser(tmp_path: Path) -> Iterator[TestClient]:
 
 
 @pytest.mark.req("O-2", "O-4")
-def test_a_backfill_is_planned_on_a_page_and_begun_for_a_reason(browser: TestClient) -> None:
-    told = {**RANGE, "act": "backfill", "customer": "c-1", "share": "40"}
-    page = browser.get("/partitions/plan", params=told)
+def test_a_backfill_is_planned_on_a_page_and_started_with_a_reason(browser: TestClient) -> None:
+    query = {**RANGE, "act": "backfill", "customer": "c-1", "share": "40"}
+    page = browser.get("/partitions/plan", params=query)
     assert page.status_code == 200
     assert "Backfill 3 partitions?" in page.text
     line = "redrive backfill apply crm/orders --since 2026-01-01 --until 2026-01-03 --customer-id c-1 --share 0.4 --because"
@@ -47,10 +47,10 @@ def test_a_backfill_is_planned_on_a_page_and_begun_for_a_reason(browser: TestCli
     shown = browser.get("/sweeps/2").text
     assert "40% of worker capacity" in shown
     assert "no worker online" in shown
-    assert "has some of these partitions" in browser.get("/partitions/plan", params=told).text
+    assert "has some of these partitions" in browser.get("/partitions/plan", params=query).text
 
 
-def test_the_api_keeps_to_the_same_rails(browser: TestClient) -> None:
+def test_the_api_checks_customers_maximum_and_digest(browser: TestClient) -> None:
     csrf = re.search(r'name="csrf" content="([^"]+)"', browser.get("/partitions").text)
     assert csrf is not None
     browser.headers["x-csrf-token"] = csrf[1]
@@ -61,12 +61,12 @@ def test_the_api_keeps_to_the_same_rails(browser: TestClient) -> None:
     assert (planned["act"], planned["count"]) == ("backfill", 3)
     because = {"because": "history", "seen": planned["digest"]}
     assert browser.post("/api/backfills", json=body | because | {"max": 2}).status_code == 409
-    assert browser.post("/api/backfills", json=body | because | {"max": 3, "share": 0.3}).status_code == 409, "it is another plan"
+    assert browser.post("/api/backfills", json=body | because | {"max": 3, "share": 0.3}).status_code == 409, "the plan differs"
     assert browser.post("/api/backfills", json=body | because | {"max": 3}).json()["total"] == 3
 
 
 @pytest.mark.parametrize("wrong", [{"since": ""}, {"query": ""}, {"share": "much"}])
-def test_what_is_missing_is_said(browser: TestClient, wrong: dict[str, str]) -> None:
+def test_an_incomplete_backfill_is_an_invalid_request(browser: TestClient, wrong: dict[str, str]) -> None:
     answer = browser.get("/partitions/plan", params={**RANGE, "act": "backfill", "customer": "c-1", **wrong})
     assert answer.status_code == 422
     assert "incomplete range" in answer.text or "nvalid share" in answer.text
@@ -75,9 +75,9 @@ def test_what_is_missing_is_said(browser: TestClient, wrong: dict[str, str]) -> 
 @pytest.mark.req("O-4", "P-14")
 def test_pages_show_schedules_and_missing_customers_of_a_dataset(tmp_path: Path) -> None:
     with App(f"sqlite:///{tmp_path / 'ledger.db'}", migrate=True, stores={"raw": {"type": "memory"}}) as app:
-        told: Any = {"raw": "raw", "customers": ["c-1", "c-2", "c-3"], "checks": []}
+        options: Any = {"raw": "raw", "customers": ["c-1", "c-2", "c-3"], "checks": []}
 
-        @app.dataset("crm", "orders", cron="0 2 * * *", timezone="Europe/Prague", **told)
+        @app.dataset("crm", "orders", cron="0 2 * * *", timezone="Europe/Prague", **options)
         def orders(partition: Any, out: Any) -> None: ...
 
         first = day("since", "2025-12-31")
@@ -92,5 +92,5 @@ def test_pages_show_schedules_and_missing_customers_of_a_dataset(tmp_path: Path)
         page = browser.get("/partitions", params={"since": str(first), "until": str(first)}).text
         assert f'class="m" title="{first}: 1 accepted, 2 never requested"' in page
         assert "accepted, some customers never requested" in page
-        (found,) = browser.get("/api/schedules").json()
-        assert (found["kind"], found["of"], found["source"]) == ("crm/orders", "dataset", "crm")
+        (schedule,) = browser.get("/api/schedules").json()
+        assert (schedule["kind"], schedule["of"], schedule["source"]) == ("crm/orders", "dataset", "crm")

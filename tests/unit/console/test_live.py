@@ -1,4 +1,4 @@
-"""Live: one look for all who listen, none for nobody, and fewer when nothing happens."""
+"""Live updates: one poller for all open pages, and none without one."""
 
 from __future__ import annotations
 
@@ -8,95 +8,95 @@ from collections.abc import AsyncIterator
 import pytest
 
 from redrive.console import live as module
-from redrive.console.live import Live
+from redrive.console.live import LiveUpdates
 
 
-class Ledger:
-    """What is looked at."""
+class FakeLedger:
+    """A ledger whose version the test changes."""
 
     def __init__(self) -> None:
-        self.now = "a"
-        self.looks = 0
+        self.version = "a"
 
-    def look(self) -> str:
-        self.looks += 1
-        if self.now == "broken":
+    def read_version(self) -> str:
+        if self.version == "broken":
             raise OSError("away")
-        return self.now
+        return self.version
 
 
-async def told(stream: AsyncIterator[str]) -> str:
+async def next_change(stream: AsyncIterator[str]) -> str:
     while True:
         line = await anext(stream)
         if line.startswith("event"):
             return line
 
 
-async def looked(live: Live, more: int = 2) -> None:
-    """Until it has looked so often again: what was changed before is known then."""
-    enough = live.looks + more
-    while live.looks < enough:  # noqa: ASYNC110  # nobody is told of a look
+async def wait_for_polls(live: LiveUpdates, count: int = 2) -> None:
+    """Wait until later polls have seen every earlier change."""
+    end = live.polls + count
+    while live.polls < end:  # noqa: ASYNC110  # a poll triggers no event
         await asyncio.sleep(0)
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SOONEST", 0.001)
-    monkeypatch.setattr(module, "LATEST", 0.002)
+    monkeypatch.setattr(module, "MIN_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(module, "MAX_POLL_SECONDS", 0.002)
 
 
-def test_all_who_listen_are_told_by_one_poller() -> None:
-    ledger = Ledger()
+def test_one_poller_tells_all_listeners() -> None:
+    ledger = FakeLedger()
 
     async def listen() -> None:
-        live = Live(ledger.look)
+        live = LiveUpdates(ledger.read_version)
         streams = [live.stream() for _ in range(5)]
         for each in streams:
             assert await anext(each) == "retry: 3000\n\n"
-        assert len([task for task in asyncio.all_tasks() if "_looking" in repr(task)]) == 1
+        assert len([task for task in asyncio.all_tasks() if "LiveUpdates._poll" in repr(task)]) == 1
         first = ["event: change\ndata: a\n\n"] * 5
-        assert [await told(each) for each in streams] == first, "what changed since their pages were made is not missed"
-        ledger.now = "b"
-        assert [await told(each) for each in streams] == ["event: change\ndata: b\n\n"] * 5
-        ledger.now = "broken"
-        assert await told(streams[0]) == "event: change\ndata: away\n\n"
+        assert [await next_change(each) for each in streams] == first, "a change before the first poll is not missed"
+        ledger.version = "b"
+        assert [await next_change(each) for each in streams] == ["event: change\ndata: b\n\n"] * 5
+        ledger.version = "broken"
+        assert await next_change(streams[0]) == "event: change\ndata: away\n\n"
         for each in streams:
             await each.aclose()
         await asyncio.sleep(0)
-        assert not [task for task in asyncio.all_tasks() if "_looking" in repr(task)], "nobody listens: nobody looks"
+        assert not [task for task in asyncio.all_tasks() if "LiveUpdates._poll" in repr(task)], (
+            "without a listener there is no poller"
+        )
 
     asyncio.run(listen())
 
 
-def test_who_is_slow_hears_the_last_word_only() -> None:
-    ledger = Ledger()
+def test_a_slow_listener_only_gets_the_newest_version() -> None:
+    ledger = FakeLedger()
 
     async def listen() -> None:
-        live = Live(ledger.look)
+        live = LiveUpdates(ledger.read_version)
         stream = live.stream()
         await anext(stream)
         for name in "bcd":
-            await looked(live)
-            ledger.now = name
-        await looked(live)
-        assert await told(stream) == "event: change\ndata: d\n\n"
+            await wait_for_polls(live)
+            ledger.version = name
+        await wait_for_polls(live)
+        assert await next_change(stream) == "event: change\ndata: d\n\n"
         await stream.aclose()
 
     asyncio.run(listen())
 
 
-def test_there_is_an_end_to_how_many_listen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST", 2)
+def test_the_number_of_listeners_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LISTENERS", 2)
 
     async def listen() -> None:
-        live = Live(Ledger().look)
+        live = LiveUpdates(FakeLedger().read_version)
         streams = [live.stream() for _ in range(2)]
         for each in streams:
-            assert not live.full
+            assert not live.is_full
             await anext(each)
-        assert live.full
+        assert live.is_full
         await streams[0].aclose()
-        assert not live.full
+        assert not live.is_full
         await streams[1].aclose()
 
     asyncio.run(listen())

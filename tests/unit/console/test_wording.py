@@ -11,13 +11,13 @@ import pytest
 from fastapi.testclient import TestClient
 
 from redrive import App
+from redrive.console.render.errors import TITLES
 from redrive.console.render.fragments import inline, sentence, status
-from redrive.console.render.problem import TITLES
 from redrive.ledger import NewJob
 from tests.conformance.partitions.world import World
 from tests.style.prose import measure
 from tests.unit.console.browser import client
-from tests.unit.console.test_lines import PAGES
+from tests.unit.console.test_command_lines import PAGES
 
 PLURAL = re.compile(r"(?<![\d.,/:#-])1 (?:[a-z-]+ )?(?:jobs|letters|items|rows|partitions|workers|attempts|entries|days|bytes)\b")
 INTERNAL = re.compile(r"\b(?:dlq|retry_wait|refresh_failed)\b")

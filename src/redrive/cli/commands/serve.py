@@ -70,8 +70,8 @@ def serve(
         return
     try:
         # The extra may be missing.
-        from ...console.security.credentials import Access  # noqa: PLC0415
-        from ...console.server import Exposed, address_of, bound, checked  # noqa: PLC0415
+        from ...console.security.credentials import AccessControl  # noqa: PLC0415
+        from ...console.server import Exposed, bind, check_exposure, url_of  # noqa: PLC0415
         from ...console.server import serve as run  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name not in CONSOLE_PACKAGES:
@@ -82,7 +82,7 @@ def serve(
         console = settings.console
         for name, warning in warnings(settings).items():
             complain(f"{name} {warning}")
-        access = Access(
+        access = AccessControl(
             password=console.password,
             token=console.token,
             viewer_password=console.viewer_password,
@@ -91,26 +91,26 @@ def serve(
             read_only=read_only or console.read_only,
         )
         address = host or console.host
-        checked(address, access)
+        check_exposure(address, access)
         with (
             open_served(app or target) as opened,
-            bound(address, console.port if port is None else port) as listening,
+            bind(address, console.port if port is None else port) as listening,
         ):
             facts = {
                 "event": "started",
-                "url": address_of(listening),
+                "url": url_of(listening),
                 "ledger": Operator(opened, actor="console").url,
-                "guarded": access.guarded,
+                "guarded": access.is_protected,
                 "read_only": access.read_only,
             }
-            if not access.guarded:
+            if not access.is_protected:
                 facts["token"] = access.local_token
             proxies = ",".join(console.proxies)
             run(
                 opened,
                 access,
                 listening,
-                begun=lambda: _show_start(facts, as_json),
+                on_start=lambda: _show_start(facts, as_json),
                 proxies=proxies,
             )
     except Exposed as error:

@@ -1,10 +1,33 @@
-"""The REST API, one file for each noun, over the same functions as the pages. Described at /api/openapi.json."""
+"""The REST API, one module for each noun, over the same operations as the pages.
+
+`/api/openapi.json` describes it.
+"""
 
 from __future__ import annotations
 
-from . import audit, backfills, batches, dead, erase, events, jobs, keys, layers, partitions, status, sweeps, watching
+from . import (
+    audit,
+    batches,
+    dead_letters,
+    erase,
+    events,
+    jobs,
+    keys,
+    monitoring,
+    partitions,
+    sweeps,
+)
 
-API = tuple(
-    noun.router
-    for noun in (status, watching, jobs, dead, sweeps, events, keys, batches, partitions, backfills, audit, layers, erase)
-)  # fmt: skip
+ROUTERS = (
+    monitoring.router,
+    jobs.router,
+    dead_letters.router,
+    sweeps.router,
+    events.router,
+    keys.router,
+    batches.router,
+    partitions.router,
+    partitions.backfills,
+    audit.router,
+    erase.router,
+)

@@ -1,51 +1,63 @@
-"""Batches: reopen given-up items."""
+"""Batches: count items, list given-up items and reopen them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter
-from pydantic import AwareDatetime, Field
+from fastapi import APIRouter, Query
+from pydantic import Field
 
-from ...errors import NotAllowed
-from .word import Because, Here, Said, problems
+from ...ops.batches import Batch, GivenUp
+from ..queries import BatchItemQuery, Since, Text
+from ..view import CurrentView
+from .schema import Because, Maximum, Words, check_maximum, problems
 
 router = APIRouter(prefix="/api/batches", tags=["batches"], responses=problems())
 
 
-class Again(Because):
+class ReopenBody(Because):
     """The items of a batch to reopen."""
 
-    batch: Said
-    items: Annotated[list[Said], Field(max_length=10_000)] = Field(default_factory=list)
-    reason: Said | None = None
-    since: AwareDatetime | None = None
+    batch: Words
+    items: Annotated[list[Words], Field(max_length=10_000)] = Field(default_factory=list)
+    reason: Text = None
+    since: Since = None
     limit: Annotated[int, Field(ge=1, le=100_000)] = 100
-    max: Annotated[int, Field(ge=0)] | None = None
+    max: Maximum | None = None
     """Change nothing if more items match. Required unless `items` names them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ReopenResult:
     """Reopened items, and skipped items with the reason."""
 
     opened: tuple[str, ...]
     skipped: dict[str, str]
 
 
+@router.get("")
+def batches(view: CurrentView) -> list[Batch]:
+    """Count the items of every batch by state."""
+    return view.operator.batches.find()
+
+
+@router.get("/giveups", responses=problems(422))
+def giveups(view: CurrentView, query: Annotated[BatchItemQuery, Query()]) -> list[GivenUp]:
+    """List given-up items, newest first."""
+    return view.operator.batches.given_up(**dict(query))
+
+
 @router.post("/reopen", responses=problems(409, 422))
-def reopen(view: Here, body: Again) -> Opened:
+def reopen(view: CurrentView, body: ReopenBody) -> ReopenResult:
     """Reopen given-up items, so that they are sent again."""
-    plan = view.ops.batches.plan_reopen(body.batch, items=body.items, reason=body.reason, since=body.since, limit=body.limit)
-    if not body.items:
-        if body.max is None:
-            raise ValueError(f"max: missing; {plan.count:,} match, so set max to the number you expect; nothing was changed")
-        if plan.count > body.max:
-            raise NotAllowed(f"{plan.count:,} match, more than max={body.max:,}; nothing was changed")
+    plan = view.operator.batches.plan_reopen(
+        body.batch, items=body.items, reason=body.reason, since=body.since, limit=body.limit
+    )
+    check_maximum(plan.count, body.max, named=body.items)
     opened: list[str] = []
     skipped = dict(plan.skipped)
-    for step in view.ops.batches.reopen(plan, because=body.because):
+    for step in view.operator.batches.reopen(plan, because=body.because):
         opened += step.done
         skipped |= step.skipped
-    return Opened(tuple(opened), skipped)
+    return ReopenResult(tuple(opened), skipped)

@@ -1,36 +1,33 @@
-"""Erase: erase the data of one user."""
+"""Data erasure: erase the data of one user."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, fields
 
 from fastapi import APIRouter
-from pydantic import Field
 
-from ...errors import NotAllowed
 from ...ops.user_data import Erasure
-from .word import Because, Body, Here, Said, problems
+from ..view import CurrentView
+from .schema import Because, Maximum, RequestBody, Words, check_maximum, problems
 
 router = APIRouter(prefix="/api/erase", tags=["data erasure"], responses=problems())
 
 
-class Whose(Body):
+class UserBody(RequestBody):
     """The user, in the body because URLs are logged."""
 
-    user: Said
+    user: Words
 
 
-class Erased(Because):
+class EraseBody(Because, UserBody):
     """The user and the reason. The reason stays in the audit log, so leave the name out of it."""
 
-    user: Said
-    max: Annotated[int, Field(ge=0)]
+    max: Maximum
     """Change nothing if there are more rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ErasedRows:
     """The stored rows of the user."""
 
     count: int
@@ -48,25 +45,22 @@ class Rows:
     """Data that erasing does not cover."""
 
     @classmethod
-    def of(cls, found: Erasure) -> Rows:
+    def of(cls, erasure: Erasure) -> ErasedRows:
         """Make the summary without the ids."""
-        return cls(
-            found.count, found.jobs, found.letters, found.events, found.keys, found.busy, found.held, found.mentions, found.stays
-        )
+        return cls(**{field.name: getattr(erasure, field.name) for field in fields(cls)})
 
 
 @router.post("/plan", responses=problems(422))
-def plan(view: Here, body: Whose) -> Rows:
+def plan(view: CurrentView, body: UserBody) -> ErasedRows:
     """Preview what would be erased. Changes nothing."""
-    return Rows.of(view.ops.user_data.plan_erasure(body.user))
+    return ErasedRows.of(view.operator.user_data.plan_erasure(body.user))
 
 
 @router.post("", responses=problems(409, 422))
-def erase(view: Here, body: Erased) -> Rows:
+def erase(view: CurrentView, body: EraseBody) -> ErasedRows:
     """Erase the data permanently. Recorded in the audit log without the name."""
-    found = view.ops.user_data.plan_erasure(body.user)
-    if found.count > body.max:
-        raise NotAllowed(f"{found.count:,} rows match, more than max={body.max:,}; nothing was changed")
-    if found.count:
-        view.ops.user_data.erase(found, because=body.because)
-    return Rows.of(found)
+    erasure = view.operator.user_data.plan_erasure(body.user)
+    check_maximum(erasure.count, body.max, noun="rows match")
+    if erasure.count:
+        view.operator.user_data.erase(erasure, because=body.because)
+    return ErasedRows.of(erasure)

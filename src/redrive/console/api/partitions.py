@@ -1,117 +1,189 @@
-"""Partitions: status, scheduling, and extracting them again."""
+"""Partitions and backfills: status, explanation, and plans to extract partitions again."""
 
 from __future__ import annotations
 
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from ...errors import NotAllowed
 from ...ops.partitions.calendar import Calendar
+from ...ops.partitions.datasets import label
 from ...ops.partitions.history import Explained, Facts, History
-from ...ops.partitions.selection import selected
+from ...ops.partitions.selection import Standing, selected
 from ...ops.plans.plan import Plan
 from ...ops.sweeps import Sweep
-from ..render.problem import missing
-from .dead import Planned
-from .word import Because, Here, Limit, Number, Said, Text, problems
+from ..queries import CalendarQuery, PartitionQuery
+from ..render.errors import require
+from ..view import CurrentView, RowId
+from .dead_letters import PlanSummary
+from .schema import (
+    Because,
+    Canary,
+    Maximum,
+    Rate,
+    RequestBody,
+    Words,
+    check_maximum,
+    problems,
+)
 
 router = APIRouter(prefix="/api/partitions", tags=["partitions"], responses=problems())
-Standing = Literal["pending", "success", "failed", "refresh_failed", "terminal"]
-Act = Literal["retry", "reprocess", "revalidate"]
-Key = Annotated[Said, Query(description="source/customer/query/date")]
+backfills = APIRouter(prefix="/api/backfills", tags=["partitions"], responses=problems())
+Action = Literal["retry", "reprocess", "revalidate"]
+PartitionKey = Annotated[Words, Query(description="source/customer/query/date")]
+Customers = Annotated[list[Words], Field(max_length=1000)]
 
 
-class Chosen(Because):
+class PartitionList(PartitionQuery):
+    """The partitions to list."""
+
+    after: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
+
+
+class PartitionActionBody(CalendarQuery, Because):
     """The selected partitions, the reason and the options."""
 
-    keys: Annotated[list[Said], Field(max_length=1000)] = Field(default_factory=list)
-    source: Said | None = None
-    query: Said | None = None
-    customers: Annotated[list[Said], Field(max_length=1000)] = Field(default_factory=list)
-    since: date | None = None
-    until: date | None = None
+    keys: Annotated[list[Words], Field(max_length=1000)] = Field(default_factory=list)
+    customers: Customers = Field(default_factory=list)
     status: Standing | None = None
-    max: Annotated[int, Field(ge=0)] | None = None
+    max: Maximum | None = None
     """Change nothing if more partitions match. Required unless `keys` names them."""
     seen: str | None = None
     clear_terminal: bool = False
     """Retry: include given-up (terminal) partitions."""
     without_raw: bool = False
     """Retry: include partitions without raw data, which are skipped otherwise."""
-    rate: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
-    canary: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    rate: Rate | None = None
+    canary: Canary = 0
+
+
+class BackfillPlanBody(RequestBody):
+    """The days of a dataset, the customers and the options."""
+
+    source: Words
+    query: Words
+    since: date
+    until: date
+    customers: Customers = Field(default_factory=list)
+    """Empty: all customers of the dataset in the app."""
+    share: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
+    """Share of worker capacity while other work is queued."""
+    again: bool = False
+    """Include partitions that are already accepted."""
+    clear_terminal: bool = False
+
+
+class BackfillBody(BackfillPlanBody, Because):
+    """A backfill with its reason and its limits."""
+
+    max: Maximum
+    """Change nothing if there are more partitions."""
+    seen: str | None = None
+    rate: Rate | None = None
+    canary: Canary = 0
 
 
 @router.get("", responses=problems(422))
-def partitions(
-    view: Here, source: Text = None, query: Text = None, customer: Text = None, since: date | None = None,
-    until: date | None = None, status: Standing | None = None, after: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0,
-    limit: Limit = 100,
-) -> list[Facts]:  # fmt: skip
+def partitions(view: CurrentView, query: Annotated[PartitionList, Query()]) -> list[Facts]:
     """List partitions. `after` is the id of the last one of the previous page."""
-    customers = () if customer is None else (customer,)
-    some = selected(source=source, query=query, customers=customers, since=since, until=until, status=status)
-    return view.ops.partitions.inspect(some, after=after, limit=limit)
+    return view.operator.partitions.inspect(query.select(), after=query.after, limit=query.limit)
 
 
 @router.get("/calendar", responses=problems(422))
-def calendar(
-    view: Here, since: date | None = None, until: date | None = None, source: Text = None, query: Text = None
-) -> Calendar:
+def calendar(view: CurrentView, query: Annotated[CalendarQuery, Query()]) -> Calendar:
     """Count the partitions of each day by dataset and status."""
-    return view.ops.partitions.calendar(since, until, source=source, query=query)
+    return view.operator.partitions.calendar(
+        query.since, query.until, source=query.source, query=query.query
+    )
 
 
 @router.get("/one", responses=problems(404, 422))
-def one(view: Here, key: Key) -> History:
+def partition(view: CurrentView, key: PartitionKey) -> History:
     """Show one partition with all attempts, newest first."""
-    found = view.ops.partitions.history(key)
-    if found is None:
-        raise missing(f"partition {key!r} does not exist")
-    return found
+    return require(view.operator.partitions.history(key), f"partition {key!r} does not exist")
 
 
 @router.get("/explain", responses=problems(422))
-def explain(view: Here, key: Key) -> Explained:
+def explain(view: CurrentView, key: PartitionKey) -> Explained:
     """Explain the status of a partition: why it is not running, and possible actions."""
-    return view.ops.partitions.explain(key)
+    return view.operator.partitions.explain(key)
 
 
 @router.post("/plan/{act}", responses=problems(409, 422))
-def plan(view: Here, act: Act, body: Chosen) -> Planned:
+def plan(view: CurrentView, act: Action, body: PartitionActionBody) -> PlanSummary:
     """Plan an action. Changes nothing, and records no reason."""
-    return Planned.of(_made(view, act, body))
+    return PlanSummary.of(_plan_action(view, act, body))
 
 
 @router.post("/{act}", responses=problems(409, 422))
-def apply(view: Here, act: Act, body: Chosen) -> Sweep:
+def apply(view: CurrentView, act: Action, body: PartitionActionBody) -> Sweep:
     """Carry out an action as a sweep, which workers process."""
-    made = _made(view, act, body)
-    if not body.keys:
-        if body.max is None:
-            raise ValueError(f"max: missing; {made.count:,} match, so set max to the number you expect; nothing was changed")
-        if made.count > body.max:
-            raise NotAllowed(f"{made.count:,} match, more than max={body.max:,}; nothing was changed")
-    return view.ops.begin(
-        made, because=body.because, seen=body.seen, rate=body.rate, canary=body.canary, without_raw=body.without_raw
-    )  # fmt: skip
+    plan = _plan_action(view, act, body)
+    check_maximum(plan.count, body.max, named=body.keys)
+    return view.operator.begin(
+        plan,
+        because=body.because,
+        seen=body.seen,
+        rate=body.rate,
+        canary=body.canary,
+        without_raw=body.without_raw,
+    )
 
 
 @router.post("/backfills/{number}/share", responses=problems(409, 422))
-def share(view: Here, number: Number, percent: Annotated[float, Query(gt=0, le=100)], body: Because) -> Sweep:
+def share(
+    view: CurrentView,
+    number: RowId,
+    percent: Annotated[float, Query(gt=0, le=100)],
+    body: Because,
+) -> Sweep:
     """Change the share of a backfill. Applies from the next claim."""
-    return view.ops.backfills.set_share(number, percent / 100, because=body.because)
+    return view.operator.backfills.set_share(number, percent / 100, because=body.because)
 
 
-def _made(view: Here, act: Act, body: Chosen) -> Plan:
-    narrowed: dict[str, Any] = {
-        "source": body.source, "query": body.query, "customers": body.customers, "since": body.since, "until": body.until,
-        "status": body.status,
-    }  # fmt: skip
-    some = selected(body.keys, **{name: value for name, value in narrowed.items() if value})
+@backfills.post("/plan", responses=problems(409, 422))
+def plan_backfill(view: CurrentView, body: BackfillPlanBody) -> PlanSummary:
+    """Plan a backfill. Changes nothing."""
+    return PlanSummary.of(_plan_backfill(view, body))
+
+
+@backfills.post("", responses=problems(409, 422))
+def start_backfill(view: CurrentView, body: BackfillBody) -> Sweep:
+    """Start a backfill as a sweep, which workers carry out. Its progress is at /api/sweeps."""
+    plan = _plan_backfill(view, body)
+    check_maximum(plan.count, body.max)
+    return view.operator.begin(
+        plan, because=body.because, seen=body.seen, rate=body.rate, canary=body.canary
+    )
+
+
+def _plan_action(view: CurrentView, act: Action, body: PartitionActionBody) -> Plan:
+    selection = selected(
+        body.keys,
+        source=body.source or None,
+        query=body.query or None,
+        customers=body.customers,
+        since=body.since,
+        until=body.until,
+        status=body.status,
+    )
+    operations = view.operator.partitions
     if act == "retry":
-        return view.ops.partitions.retry(some, clear_terminal=body.clear_terminal)
-    return (view.ops.partitions.reprocess if act == "reprocess" else view.ops.partitions.revalidate)(some)
+        return operations.retry(selection, clear_terminal=body.clear_terminal)
+    if act == "reprocess":
+        return operations.reprocess(selection)
+    return operations.revalidate(selection)
+
+
+def _plan_backfill(view: CurrentView, body: BackfillPlanBody) -> Plan:
+    return view.operator.backfills.plan(
+        label(body.source, body.query),
+        body.since,
+        body.until,
+        customers=body.customers or None,
+        share=body.share,
+        again=body.again,
+        clear_terminal=body.clear_terminal,
+    )

@@ -1,4 +1,4 @@
-"""Bulk operations (sweeps): progress, pause, resume and cancel."""
+"""Bulk operations (sweeps): show their progress, pause, resume and cancel them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,43 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 
 from ...ops.sweeps import Sweep, SweepReport
-from ..render.problem import missing
-from .word import Because, Here, Limit, Number, problems
+from ..queries import Limit
+from ..render.errors import require
+from ..view import CurrentView, RowId
+from .schema import Because, problems
 
 router = APIRouter(prefix="/api/sweeps", tags=["sweeps"], responses=problems())
 
 
 @router.get("", responses=problems(422))
-def sweeps(view: Here, limit: Limit = 100) -> list[Sweep]:
+def sweeps(view: CurrentView, limit: Annotated[Limit, Query()] = 100) -> list[Sweep]:
     """List sweeps, newest first."""
-    return view.ops.sweeps.find(limit=limit)
+    return view.operator.sweeps.find(limit=limit)
 
 
 @router.get("/{number}", responses=problems(404, 422))
-def sweep(view: Here, number: Number, after: Annotated[int, Query(ge=-1, le=2**31)] = -1, limit: Limit = 100) -> SweepReport:
+def sweep(
+    view: CurrentView,
+    number: RowId,
+    after: Annotated[int, Query(ge=-1, le=2**31)] = -1,
+    limit: Annotated[Limit, Query()] = 100,
+) -> SweepReport:
     """Show one sweep with the outcomes that follow the position `after`."""
-    found = view.ops.sweeps.get(number, after=after, limit=limit)
-    if found is None:
-        raise missing(f"sweep {number} does not exist")
-    return found
+    report = view.operator.sweeps.get(number, after=after, limit=limit)
+    return require(report, f"sweep {number} does not exist")
 
 
 @router.post("/{number}/{verb}", responses=problems(409, 422))
-def move(view: Here, number: Number, verb: Literal["pause", "resume", "cancel"], body: Because) -> Sweep:
+def change_state(
+    view: CurrentView,
+    number: RowId,
+    verb: Literal["pause", "resume", "cancel"],
+    body: Because,
+) -> Sweep:
     """Pause, resume or cancel a sweep."""
-    moves = {"pause": view.ops.sweeps.pause, "resume": view.ops.sweeps.resume, "cancel": view.ops.sweeps.cancel}
-    return moves[verb](number, because=body.because)
+    operations = {
+        "pause": view.operator.sweeps.pause,
+        "resume": view.operator.sweeps.resume,
+        "cancel": view.operator.sweeps.cancel,
+    }
+    return operations[verb](number, because=body.because)

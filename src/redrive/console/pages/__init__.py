@@ -1,33 +1,36 @@
-"""The pages, one file for each, named by its noun: a router and a template of the same name."""
+"""The pages, one module for each noun, over the same operations as the REST API."""
 
 from __future__ import annotations
 
 from . import (
     audit,
     batches,
-    dead,
+    dead_letters,
     erase,
     events,
-    failures,
-    health,
     jobs,
-    journal,
     keys,
-    layers,
     login,
-    metrics,
-    overview,
-    partition_plan,
+    monitoring,
     partitions,
-    schedules,
     sweeps,
-    workers,
+    system,
 )
 
-PAGES = tuple(
-    page.router
-    for page in (
-        health, metrics, login, overview, failures, journal, dead, sweeps, keys, jobs, events, batches, partitions,
-        partition_plan, schedules, workers, audit, layers, erase,
+ROUTERS = tuple(
+    module.router
+    for module in (
+        system,
+        login,
+        monitoring,
+        dead_letters,
+        sweeps,
+        keys,
+        jobs,
+        events,
+        batches,
+        partitions,
+        audit,
+        erase,
     )
-)  # fmt: skip
+)

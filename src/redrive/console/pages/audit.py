@@ -1,28 +1,41 @@
-"""Audit log: who decided what, when and why; and whether an entry was changed since."""
+"""Audit log: list decisions, and verify that no entry was changed."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from ..view import Here
+from ..queries import AuditQuery
+from ..view import CurrentView
 
 router = APIRouter()
 
 
 @router.get("/audit")
-def audit(view: Here) -> Response:
-    """Show decisions of people, newest first. ?all=1 adds those of policies, ?verify=1 checks the hash chain."""
-    actor, action, limit = view.text("by"), view.text("action"), view.number("limit", 50, most=500)
-    wrong, since, chain = None, None, None
-    anchor = view.text("anchor")
+def audit(view: CurrentView) -> Response:
+    """Show decisions of people, newest first.
+
+    ?all=1 adds those of policies, and ?verify=1 checks the hash chain.
+    """
+    query, anchor, chain = view.read_query(AuditQuery), view.text("anchor"), None
     try:
-        since = view.since()
-        chain = view.ops.audit.verify(anchor) if view.text("verify") else None
-    except ValueError as said:
-        wrong = str(said)
-    people = not (view.text("all") or actor or action)
-    found = view.ops.audit.find(actor=actor, action=action, since=since, limit=limit, people=people)
-    return view.page(
-        "audit.html", found=found, actor=actor, action=action, limit=limit, wrong=wrong, chain=chain, anchor=anchor,
-        people=people, now=view.ops.now(),
-    )  # fmt: skip
+        chain = view.operator.audit.verify(anchor) if view.text("verify") else None
+    except ValueError as error:
+        view.query_error = str(error)
+    people = not (view.text("all") or query.by or query.action)
+    entries = view.operator.audit.find(
+        actor=query.by,
+        action=query.action,
+        since=query.since,
+        until=query.until,
+        limit=query.limit,
+        people=people,
+    )
+    return view.render(
+        "audit.html",
+        entries=entries,
+        query=query,
+        chain=chain,
+        anchor=anchor,
+        people=people,
+        now=view.operator.now(),
+    )

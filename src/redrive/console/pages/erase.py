@@ -1,4 +1,7 @@
-"""Erase: preview and erase the data of one user. The name is in no URL, because URLs are logged."""
+"""Data erasure: preview and erase the data of one user.
+
+The name of the user is in no URL, because URLs are logged.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +9,60 @@ from fastapi import APIRouter, Response
 
 from ...core.text import pluralise
 from ...errors import Drift
-from ...ops.plans.plan import is_confirmed
 from ...ops.user_data import Erasure
-from ..render.command import command
-from ..view import Here, View
+from ..render.command import PLACEHOLDER, command
+from ..view import CurrentView
 
 router = APIRouter()
 
 
 @router.get("/erase")
-def asked(view: Here) -> Response:
+def form(view: CurrentView) -> Response:
     """Show the form."""
-    return _page(view)
+    return _render(view)
 
 
 @router.post("/erase/plan")
-def plan(view: Here) -> Response:
+def plan(view: CurrentView) -> Response:
     """Preview what would be erased. Changes nothing."""
-    user = view.form.get("user", "").strip()
+    user = view.field("user")
     if not user:
-        return _page(view, said="user: missing; enter the name as it is in job keys or in `user_id`", status=422)
-    return _page(view, view.ops.user_data.plan_erasure(user))
+        error = "user: missing; enter the name as it is in job keys or in `user_id`"
+        return _render(view, error=error, status=422)
+    return _render(view, view.operator.user_data.plan_erasure(user))
 
 
 @router.post("/erase/apply")
-def erase(view: Here) -> Response:
+def erase(view: CurrentView) -> Response:
     """Erase the data, if the number of rows has not changed and was typed."""
-    form = view.form
-    made = view.ops.user_data.plan_erasure(form.get("user", ""))
+    plan = view.operator.user_data.plan_erasure(view.form.get("user", ""))
+    rows = pluralise(plan.count, "row")
     try:
-        if not form.get("because", "").strip():
-            raise ValueError("enter a reason for the audit log; nothing was changed")
-        if form.get("seen", "") != str(made.count):
-            raise Drift(f"the data has changed to {pluralise(made.count, 'row')}; check the new preview; nothing was changed")
-        if not is_confirmed(made.count, form.get("typed", "")):
-            raise ValueError(f"type {made.count} to confirm; nothing was changed")
-    except (ValueError, Drift) as wrong:
-        return _page(view, made, str(wrong), 409 if isinstance(wrong, Drift) else 422)
-    view.ops.user_data.erase(made, because=form["because"])
-    left = f" {pluralise(len(made.busy) + made.held, 'row')} in use not erased." if made.busy or made.held else ""
-    return view.to("/erase", said=f"{pluralise(made.count, 'row')} erased.{left}")
+        because = view.reason()
+        if view.field("seen") != str(plan.count):
+            raise Drift(
+                f"the data has changed to {rows}; check the new preview; nothing was changed"
+            )
+        view.check_typed(plan.count)
+    except (ValueError, Drift) as error:
+        return _render(view, plan, str(error), 409 if isinstance(error, Drift) else 422)
+    view.operator.user_data.erase(plan, because=because)
+    in_use = len(plan.busy) + plan.held
+    rest = f" {pluralise(in_use, 'row')} in use not erased." if in_use else ""
+    return view.redirect("/erase", flash=f"{rows} erased.{rest}")
 
 
-def _page(view: View, made: Erasure | None = None, said: str | None = None, status: int = 200) -> Response:
-    user = "NAME" if made is None else made.user
-    line = command("erase", user=user, because=view.form.get("because") or "...")
-    return view.page("erase.html", code=status, plan=made, said=said, line=line, because=view.form.get("because", ""))
+def _render(
+    view: CurrentView, plan: Erasure | None = None, error: str | None = None, status: int = 200
+) -> Response:
+    because = view.form.get("because", "")
+    user = "NAME" if plan is None else plan.user
+    command_line = command("erase", user=user, because=because or PLACEHOLDER)
+    return view.render(
+        "erase.html",
+        status=status,
+        plan=plan,
+        error=error,
+        command_line=command_line,
+        because=because,
+    )

@@ -2,47 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Response
 
+from ...ops.dead_letters.model import Revealed
 from ...ops.events import event_of
 from ...ops.ledger import STATES
-from ..render.problem import missing
-from ..view import Here, Id, View
+from ..queries import JobQuery
+from ..render.command import PLACEHOLDER, command
+from ..render.errors import require
+from ..view import CurrentView, RowId
 
 router = APIRouter()
 
 
 @router.get("/jobs")
-def jobs(view: Here) -> Response:
-    """Show jobs: queued ones by due time, ended ones latest first, and without a state the newest first."""
-    asked = view.text("state")
-    state: Any = asked if asked in STATES else None
-    kind, limit = view.text("kind"), view.number("limit", 50, most=500)
-    found = view.ops.jobs.find(state=state, kind=kind, limit=limit)
-    return view.page(
-        "jobs.html", found=found, state=state, kind=kind, limit=limit, states=STATES, kinds=list(view.ops.jobs.counts()),
-        now=view.ops.now(),
-    )  # fmt: skip
+def jobs(view: CurrentView) -> Response:
+    """Show jobs.
+
+    Queued jobs are sorted by due time, and ended jobs latest first. Without a state, the newest
+    jobs are first.
+    """
+    query = view.read_query(JobQuery)
+    return view.render(
+        "jobs.html",
+        jobs=view.operator.jobs.find(**dict(query)),
+        query=query,
+        states=STATES,
+        kinds=list(view.operator.jobs.counts()),
+        now=view.operator.now(),
+    )
 
 
 @router.get("/jobs/{number}")
-def job(view: Here, number: Id) -> Response:
+def job(view: CurrentView, number: RowId) -> Response:
     """Show one job."""
-    return _shown(view, number)
+    return _render_job(view, number)
 
 
 @router.post("/jobs/{number}/reveal")
-def reveal(view: Here, number: Id) -> Response:
+def reveal(view: CurrentView, number: RowId) -> Response:
     """Show the payload with secrets once, and record that in the audit log."""
-    return _shown(view, number, view.ops.jobs.reveal(number, because=view.form.get("because", "")))
+    because = view.form.get("because", "")
+    return _render_job(view, number, view.operator.jobs.reveal(number, because=because))
 
 
-def _shown(view: View, number: int, revealed: Any = None) -> Response:
-    report = view.ops.jobs.get(number)
-    if report is None:
-        raise missing(f"job {number} does not exist; old finished jobs are deleted")
+def _render_job(view: CurrentView, number: int, revealed: Revealed | None = None) -> Response:
+    missing = f"job {number} does not exist; old finished jobs are deleted"
+    report = require(view.operator.jobs.get(number), missing)
     event = event_of(report.job.key)
-    handled = None if event is None else view.ops.events.get(event[1], source=event[0])
-    return view.page("job.html", report=report, one=report.job, now=report.now, revealed=revealed, handled=handled)
+    return view.render(
+        "job.html",
+        report=report,
+        job=report.job,
+        now=report.now,
+        revealed=revealed,
+        reveal_command=command("jobs", "show", number, raw=True, because=PLACEHOLDER),
+        event_report=None if event is None else view.operator.events.get(event[1], source=event[0]),
+    )

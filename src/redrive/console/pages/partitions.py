@@ -1,4 +1,4 @@
-"""Partitions: the heat map of days by dataset, the customers of a day, one partition with its attempts, and backfills."""
+"""Partitions: the heat map, the partitions of a day, and plans to extract them again."""
 
 from __future__ import annotations
 
@@ -9,144 +9,260 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from ...ops.partitions.calendar import Calendar
+from ...ops.partitions.datasets import label
 from ...ops.partitions.selection import STANDINGS, Selection, selected
-from ..render.heat_map import LANES, LETTERS, WORDS, Pick, days, lines, picked
-from ..view import Here, View
+from ...ops.plans.plan import Plan
+from ..queries import CalendarQuery, PartitionQuery
+from ..render.command import PLACEHOLDER, command
+from ..render.heat_map import (
+    LANE_CSS,
+    STATUS_CSS,
+    STATUS_NAMES,
+    DayRange,
+    dataset_rows,
+    days_of,
+    select_days,
+)
+from ..view import CurrentView, View
+from .plans import confirm_plan
 
 router = APIRouter()
-MOST_CELLS = 6_000
+MAX_CELLS = 6_000
 """Maximum of days times datasets on one page."""
-ACTS = ("retry", "reprocess", "revalidate")
-STEERS = {"pause": "Pause", "unpause": "Unpause", "mark_terminal": "Give up", "clear_terminal": "Allow retries"}
-"""Actions on one partition, with their labels."""
-STEERED = {
-    "pause": "paused",
-    "unpause": "no longer paused",
-    "mark_terminal": "given up",
-    "clear_terminal": "retried again",
+MAX_BACKFILLS = 5
+PARTITIONS_PER_PAGE = 50
+PLANNED_ACTS = ("retry", "reprocess", "revalidate")
+STEERING_ACTS = {
+    "pause": ("Pause", "paused"),
+    "unpause": ("Unpause", "no longer paused"),
+    "mark_terminal": ("Give up", "given up"),
+    "clear_terminal": ("Allow retries", "retried again"),
 }
-SHOWN = 50
+"""Actions on one partition, with their label and their result."""
 
 
 @router.get("/partitions")
-def partitions(view: Here) -> Response:
+def partitions(view: CurrentView) -> Response:
     """Show the heat map. from= and to= select days."""
-    source, query = view.text("source"), view.text("query")
-    desk = view.ops.partitions
-    calendar = desk.calendar(view.text("since"), view.text("until"), source=source, query=query)
-    pick = _picked(view, calendar)
-    drawn, every = lines(calendar, pick), days(calendar)
-    fit = max(1, MOST_CELLS // len(every))
-    running = [
-        one for one in view.ops.backfills.find(limit=20, acts=("backfill", *ACTS)) if one.state in ("running", "paused", "halted")
-    ]
-    nobody = view.ops.workers.missing() if any(one.state == "running" for one in running) else None
-    chosen = {} if pick is None else {"source": pick.source, "query": pick.query, "since": pick.first, "until": pick.last}
-    paused = [one for one in view.ops.sources.find() if one.paused]
-    others = sorted({line.source for line in drawn} - {one.source for one in paused})
-    return view.page(
-        "partitions.html", calendar=calendar, lines=drawn[:fit], more=max(0, len(drawn) - fit), days=every, letters=LETTERS,
-        words=WORDS, lanes=LANES, pick=pick, chosen=chosen, acts=ACTS, nobody=nobody,
-        paused=paused, sources=others,
-        backfills=[report for one in running[:5] if (report := view.ops.backfills.progress(one.id)) is not None],
-        now=view.ops.now(),
-    )  # fmt: skip
+    query, view.query_error = CalendarQuery.read_valid(view.query)
+    operations = view.operator.partitions
+    calendar = operations.calendar(query.since, query.until, source=query.source, query=query.query)
+    selection = _read_day_range(view, calendar)
+    rows, days = dataset_rows(calendar, selection), days_of(calendar)
+    max_rows = max(1, MAX_CELLS // len(days))
+    sweeps = view.operator.backfills.find(limit=20, acts=("backfill", *PLANNED_ACTS))
+    open_sweeps = [each for each in sweeps if each.state in ("running", "paused", "halted")]
+    reports = [view.operator.backfills.progress(sweep.id) for sweep in open_sweeps[:MAX_BACKFILLS]]
+    is_running = any(sweep.state == "running" for sweep in open_sweeps)
+    paused = [source for source in view.operator.sources.find() if source.paused]
+    return view.render(
+        "partitions.html",
+        calendar=calendar,
+        rows=rows[:max_rows],
+        hidden_rows=max(0, len(rows) - max_rows),
+        days=days,
+        status_css=STATUS_CSS,
+        status_names=STATUS_NAMES,
+        lane_css=LANE_CSS,
+        selection=selection,
+        acts=PLANNED_ACTS,
+        missing_worker=view.operator.workers.missing() if is_running else None,
+        paused_sources=paused,
+        other_sources=sorted({row.source for row in rows} - {each.source for each in paused}),
+        backfills=[report for report in reports if report is not None],
+        now=view.operator.now(),
+    )
 
 
 @router.get("/partitions/day")
-def day(view: Here) -> Response:
+def day(view: CurrentView) -> Response:
     """Show the partitions of one or several days. key= opens one with its attempts."""
-    chosen, wrong = _selection(view, view.query)
-    after = view.number("after", 0)
-    found = view.ops.partitions.inspect(chosen, after=after, limit=SHOWN + 1)
-    key = view.text("key")
-    one = None if key is None else view.ops.partitions.history(key)
-    why = None if key is None else view.ops.partitions.explain(key)
-    return view.page(
-        "partition_day.html", chosen=chosen, wrong=wrong, found=found[:SHOWN], more=len(found) > SHOWN, key=key, one=one, why=why,
-        acts=ACTS, steers=STEERS, statuses=("", *STANDINGS), words=WORDS, now=view.ops.now(), given=given_of(view.query),
-    )  # fmt: skip
+    query = view.read_query(PartitionQuery)
+    try:
+        selection = query.select()
+    except ValueError as error:
+        selection, view.query_error = Selection(), str(error)
+    after, key = view.number("after", 0), view.text("key")
+    operations = view.operator.partitions
+    partitions = operations.inspect(selection, after=after, limit=PARTITIONS_PER_PAGE + 1)
+    return view.render(
+        "partition_day.html",
+        selection=selection,
+        partitions=partitions[:PARTITIONS_PER_PAGE],
+        has_more=len(partitions) > PARTITIONS_PER_PAGE,
+        key=key,
+        history=None if key is None else operations.history(key),
+        explained=None if key is None else operations.explain(key),
+        acts=PLANNED_ACTS,
+        steering_acts=STEERING_ACTS,
+        statuses=("", *STANDINGS),
+        status_names=STATUS_NAMES,
+        now=view.operator.now(),
+        filter=read_filter(view.query),
+    )
 
 
 @router.post("/partitions/steer")
-def steer(view: Here) -> Response:
+def steer(view: CurrentView) -> Response:
     """Pause, unpause, give up or allow retries of one partition. Recorded in the audit log."""
     act, key = view.form.get("act", ""), view.form.get("key", "")
-    if act not in STEERS:
-        raise ValueError(f"invalid action {act!r}: use {', '.join(STEERS)}")
-    desk = view.ops.partitions
-    desk.steer(desk.chosen(act, selected([key])), because=view.form.get("because", ""))  # type: ignore[arg-type]  # it was checked
-    return view.to("/partitions/day", **given_of(view.form), key=key, said=f"{key}: {STEERED[act]}.")
+    if act not in STEERING_ACTS:
+        raise ValueError(f"invalid action {act!r}: use {', '.join(STEERING_ACTS)}")
+    operations = view.operator.partitions
+    plan = operations.chosen(act, selected([key]))  # type: ignore[arg-type]  # checked above
+    operations.steer(plan, because=view.form.get("because", ""))
+    return _redirect_to_partition(view, key, STEERING_ACTS[act][1])
 
 
 @router.post("/partitions/rollback")
-def rollback(view: Here) -> Response:
+def rollback(view: CurrentView) -> Response:
     """Make an earlier accepted run the current run."""
     key, run_id = view.form.get("key", ""), view.form.get("run_id") or None
-    facts = view.ops.partitions.rollback(key, run_id, because=view.form.get("because", ""))
-    return view.to("/partitions/day", **given_of(view.form), key=key, said=f"{key}: the current run is {facts.current_run_id}.")
+    because = view.form.get("because", "")
+    facts = view.operator.partitions.rollback(key, run_id, because=because)
+    return _redirect_to_partition(view, key, f"the current run is {facts.current_run_id}")
+
+
+def _redirect_to_partition(view: View, key: str, result: str) -> Response:
+    filter_ = read_filter(view.form)
+    return view.redirect("/partitions/day", **filter_, key=key, flash=f"{key}: {result}.")
 
 
 @router.post("/partitions/share")
-def share(view: Here) -> Response:
+def share(view: CurrentView) -> Response:
     """Change the share of worker capacity of a backfill."""
-    number, part = view.form.get("sweep", ""), percent(view.form.get("share", ""))
+    number, share = view.form.get("sweep", ""), read_share(view.form.get("share", ""))
     if not number.isdecimal():
         raise ValueError(f"invalid sweep id {number!r}: use a number")
-    sweep = int(number)
-    view.ops.backfills.set_share(sweep, part, because=view.form.get("because", ""))
-    return view.to("/partitions", said=f"Backfill {sweep} now has {part:.0%} of worker capacity.")
+    view.operator.backfills.set_share(int(number), share, because=view.form.get("because", ""))
+    flash = f"Backfill {int(number)} now has {share:.0%} of worker capacity."
+    return view.redirect("/partitions", flash=flash)
 
 
 @router.post("/partitions/source")
-def source(view: Here) -> Response:
+def source(view: CurrentView) -> Response:
     """Pause or unpause a source."""
-    name = view.form.get("source", "")
+    name, because = view.form.get("source", ""), view.form.get("because", "")
     if view.form.get("act") == "unpause":
-        view.ops.sources.unpause(name, because=view.form.get("because", ""))
-        return view.to("/partitions", said=f"{name} is no longer paused.")
-    view.ops.sources.pause(name, because=view.form.get("because", ""))
-    return view.to("/partitions", said=f"{name} is paused.")
+        view.operator.sources.unpause(name, because=because)
+        return view.redirect("/partitions", flash=f"{name} is no longer paused.")
+    view.operator.sources.pause(name, because=because)
+    return view.redirect("/partitions", flash=f"{name} is paused.")
 
 
-def _picked(view: View, calendar: Calendar) -> Pick | None:
+@router.get("/partitions/plan")
+def plan(view: CurrentView) -> Response:
+    """Preview which partitions would be processed and which skipped. Changes nothing."""
+    return _render_plan(view, _make_plan(view))
+
+
+@router.post("/partitions/apply")
+def apply(view: CurrentView) -> Response:
+    """Carry out the plan, if it has not changed and the number was typed."""
+    plan = _make_plan(view)
+    return confirm_plan(
+        view,
+        plan,
+        _render_plan,
+        must_type=plan.count > 1,
+        numbers=("rate", "canary"),
+        without_raw=view.form.get("without_raw") == "1",
+    )
+
+
+def _make_plan(view: View) -> Plan:
+    act, clear_terminal = view.field("act"), view.field("clear_terminal") == "1"
+    if act == "backfill":
+        return _make_backfill(view, clear_terminal)
+    if act not in PLANNED_ACTS:
+        raise ValueError(f"invalid action {act!r}: use {', '.join(PLANNED_ACTS)}, backfill")
+    operations, selection = view.operator.partitions, read_selection(view.fields)
+    if act == "retry":
+        return operations.retry(selection, clear_terminal=clear_terminal)
+    if act == "reprocess":
+        return operations.reprocess(selection)
+    return operations.revalidate(selection)
+
+
+def _make_backfill(view: View, clear_terminal: bool) -> Plan:
+    """Plan a backfill of one dataset. ValueError: the range is incomplete."""
+    filter_ = read_filter(view.fields)
+    if not {"source", "query", "since", "until"} <= filter_.keys():
+        raise ValueError("backfill: incomplete range; specify source, query, since and until")
+    share = view.field("share")
+    return view.operator.backfills.plan(
+        label(filter_["source"], filter_["query"]),
+        filter_["since"],
+        filter_["until"],
+        customers=[filter_["customer"]] if "customer" in filter_ else None,
+        share=read_share(share) if share else None,
+        clear_terminal=clear_terminal,
+    )
+
+
+def _render_plan(view: View, plan: Plan, error: str | None = None, status: int = 200) -> Response:
+    return view.render(
+        "partition_plan.html",
+        status=status,
+        plan=plan,
+        details=plan.partitions,
+        filter=read_filter(view.fields),
+        keys=view.field("keys"),
+        clear_terminal=view.field("clear_terminal") == "1",
+        share=view.field("share"),
+        error=error,
+        command_line=_command_line(view, plan),
+    )
+
+
+def _command_line(view: View, plan: Plan) -> str:
+    """Return the equivalent command line."""
+    filter_ = read_filter(view.fields)
+    options: dict[str, Any] = {
+        "clear_terminal": view.field("clear_terminal") == "1",
+        "because": view.fields.get("because") or PLACEHOLDER,
+    }
+    if plan.act == "backfill":
+        share = view.field("share")
+        return command(
+            "backfill",
+            "apply",
+            label(filter_["source"], filter_["query"]),
+            since=filter_["since"],
+            until=filter_["until"],
+            customer_id=filter_.get("customer"),
+            share=read_share(share) if share else None,
+            **options,
+        )
+    names = {"query": "query_name", "customer": "customer_id"}
+    renamed = {names.get(name, name): value for name, value in filter_.items()}
+    return command("state", plan.act, *view.field("keys").splitlines(), **renamed, **options)
+
+
+def _read_day_range(view: View, calendar: Calendar) -> DayRange | None:
     """Return the selected days of the URL. None: no selection, or an invalid one."""
     try:
         first, last = (date.fromisoformat(view.text(name) or "") for name in ("from", "to"))
     except ValueError:
         return None
-    source, query = view.text("of_source") or view.text("source"), view.text("of_query") or view.text("query")
-    return picked(calendar, source, query, min(first, last), max(first, last))
+    source = view.text("of_source") or view.text("source")
+    query = view.text("of_query") or view.text("query")
+    return select_days(calendar, source, query, min(first, last), max(first, last))
 
 
-def given_of(given: Mapping[str, str], /) -> dict[str, str]:
+def read_filter(fields: Mapping[str, str], /) -> dict[str, str]:
     """Return the fields of a query or a form that select partitions."""
-    names = ("source", "query", "customer", "since", "until", "status", "error")
-    return {name: value for name in names if (value := given.get(name, "").strip())}
+    texts = {name: fields.get(name, "").strip() for name in PartitionQuery.model_fields}
+    return {name: text for name, text in texts.items() if text}
 
 
-def _selection(view: View, given: Mapping[str, str]) -> tuple[Selection, str | None]:
-    """Return the selection, and the error if it is invalid."""
-    try:
-        return selected_of(given), None
-    except ValueError as wrong:
-        return Selection(), str(wrong)
-
-
-def selected_of(given: Mapping[str, str], /) -> Selection:
+def read_selection(fields: Mapping[str, str], /) -> Selection:
     """Return the partitions that a query or a form selects. ValueError: it is invalid."""
-    said: dict[str, Any] = given_of(given)
-    key = given.get("keys", "").strip()
-    if key:
-        return selected(key.split("\n"))
-    status = said.pop("status", None)
-    if status is not None and status not in STANDINGS:
-        raise ValueError(f"invalid status {status!r}: use {', '.join(STANDINGS)}")
-    customer = said.pop("customer", None)
-    return selected(**said, status=status, customers=() if customer is None else (customer,))
+    keys = fields.get("keys", "").strip()
+    return selected(keys.split("\n")) if keys else PartitionQuery.read(fields).select()
 
 
-def percent(text: str, /) -> float:
+def read_share(text: str, /) -> float:
     """Read a share such as 15 or 15%. ValueError: it is not a number."""
     try:
         return float(text.strip().rstrip("%")) / 100

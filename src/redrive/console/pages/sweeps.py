@@ -3,60 +3,85 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
+from starlette.exceptions import HTTPException
 
 from ...errors import NotAllowed
-from ..render.problem import missing
-from ..view import Here, Id, View
+from ..render.errors import require
+from ..view import CurrentView, RowId
 
 router = APIRouter()
-MOVES = {"running": ("pause", "cancel"), "paused": ("resume", "cancel"), "halted": ("resume", "cancel")}
+ACTIONS = {
+    "running": ("pause", "cancel"),
+    "paused": ("resume", "cancel"),
+    "halted": ("resume", "cancel"),
+}
 """The actions that each state allows."""
-PAGE = 100
-ENDED = ("done", "dead again")
+OUTCOMES_PER_PAGE = 100
+ENDED_STATES = ("done", "dead again")
 """States of replayed jobs that do not change any more."""
-OF_LETTERS = ("replay", "discard")
+DEAD_LETTER_ACTS = ("replay", "discard")
 """Sweeps over dead letters. All others are over partitions."""
 
 
 @router.get("/sweeps")
-def sweeps(view: Here) -> Response:
+def sweeps(view: CurrentView) -> Response:
     """Show bulk operations, newest first."""
-    limit = view.number("limit", 50, most=500)
-    found = view.ops.sweeps.find(limit=limit)
-    nobody = view.ops.workers.missing() if any(one.state == "running" for one in found) else None
-    return view.page("sweeps.html", found=found, limit=limit, now=view.ops.now(), nobody=nobody)
+    limit = view.number("limit", 50, maximum=500)
+    operations = view.operator.sweeps.find(limit=limit)
+    is_running = any(sweep.state == "running" for sweep in operations)
+    return view.render(
+        "sweeps.html",
+        sweeps=operations,
+        limit=limit,
+        now=view.operator.now(),
+        missing_worker=view.operator.workers.missing() if is_running else None,
+    )
 
 
 @router.get("/sweeps/{number}")
-def sweep(view: Here, number: Id) -> Response:
+def sweep(view: CurrentView, number: RowId) -> Response:
     """Show one bulk operation."""
-    return _shown(view, number)
+    return _render_sweep(view, number)
 
 
 @router.post("/sweeps/{number}/{verb}")
-def move(view: Here, number: Id, verb: str) -> Response:
+def change_state(view: CurrentView, number: RowId, verb: str) -> Response:
     """Pause, resume or cancel a bulk operation."""
-    moves = {"pause": view.ops.sweeps.pause, "resume": view.ops.sweeps.resume, "cancel": view.ops.sweeps.cancel}
-    if verb not in moves:
-        raise missing(f"invalid action {verb!r}: use pause, resume or cancel")
+    operations = {
+        "pause": view.operator.sweeps.pause,
+        "resume": view.operator.sweeps.resume,
+        "cancel": view.operator.sweeps.cancel,
+    }
+    if verb not in operations:
+        raise HTTPException(404, f"invalid action {verb!r}: use pause, resume or cancel")
     try:
-        moves[verb](number, because=view.form.get("because", ""))
-    except NotAllowed as refused:
-        return _shown(view, number, str(refused), 409)
-    except ValueError:
-        return _shown(view, number, "enter a reason for the audit log; nothing was changed", 422)
-    return view.to(f"/sweeps/{number}")
+        operations[verb](number, because=view.reason())
+    except NotAllowed as error:
+        return _render_sweep(view, number, str(error), 409)
+    except ValueError as error:
+        return _render_sweep(view, number, str(error), 422)
+    return view.redirect(f"/sweeps/{number}")
 
 
-def _shown(view: View, number: int, said: str | None = None, status: int = 200) -> Response:
+def _render_sweep(
+    view: CurrentView, number: int, error: str | None = None, status: int = 200
+) -> Response:
     after = view.number("after", 0) - 1
-    report = view.ops.sweeps.get(number, after=after, limit=PAGE)
-    if report is None:
-        raise missing(f"bulk operation {number} does not exist")
-    far = None if report.sweep.act in OF_LETTERS else view.ops.backfills.progress(number)
-    nobody = view.ops.workers.missing() if report.sweep.state == "running" else None
-    pending_jobs = any(name not in ENDED for name in report.jobs)
-    return view.page(
-        "sweep.html", code=status, far=far, nobody=nobody, report=report, one=report.sweep, now=report.now, said=said,
-        after=after, page=PAGE, pending_jobs=pending_jobs, moves=MOVES.get(report.sweep.state, ()),
-    )  # fmt: skip
+    report = view.operator.sweeps.get(number, after=after, limit=OUTCOMES_PER_PAGE)
+    report = require(report, f"bulk operation {number} does not exist")
+    sweep = report.sweep
+    is_partitions = sweep.act not in DEAD_LETTER_ACTS
+    return view.render(
+        "sweep.html",
+        status=status,
+        report=report,
+        sweep=sweep,
+        now=report.now,
+        partitions=view.operator.backfills.progress(number) if is_partitions else None,
+        missing_worker=view.operator.workers.missing() if sweep.state == "running" else None,
+        error=error,
+        after=after,
+        page_size=OUTCOMES_PER_PAGE,
+        has_open_jobs=any(name not in ENDED_STATES for name in report.jobs),
+        actions=ACTIONS.get(sweep.state, ()),
+    )

@@ -1,1 +1,1 @@
-"""Templates and the parts of a page."""
+"""How pages are rendered: templates, fragments, states, navigation, errors."""

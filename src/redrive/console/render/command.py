@@ -1,35 +1,41 @@
-"""Command: the line for a terminal that does the same as a button."""
+"""The command line that does the same as a button."""
 
 from __future__ import annotations
 
 import shlex
 from typing import Any
 
-BLANK = '"..."'
-"""To be filled in by whoever runs it."""
+PLACEHOLDER = "..."
+"""The value of an option that the reader fills in."""
 
 
 def command(*words: object, **options: Any) -> str:
-    """`redrive dead replay 7 --because "…"`: what is None or False is left out, True is a flag, `_` in a name is `-`.
+    """Return a command such as `redrive dead replay 7 --because "..."`, quoted for a shell.
 
-    Quoted for a shell, whatever is in it: a kind or an error's words may hold anything. What begins with a dash goes behind `--`:
-    an event's id is its sender's, and no option.
+    Words that begin with a dash follow `--`: the id of an event comes from its sender and must not
+    become an option.
+
+    Args:
+        words: The subcommand and its arguments.
+        options: Options by name, with `_` for `-`. True is a flag. None and False are left out.
     """
-    plain = [_word(word) for word in words]
-    first = next((at for at, word in enumerate(plain) if word.startswith("-")), len(plain))
-    said = ["redrive", *map(shlex.quote, plain[:first])]
+    texts = [_one_line(word) for word in words]
+    split = next((at for at, text in enumerate(texts) if text.startswith("-")), len(texts))
+    parts = ["redrive", *map(shlex.quote, texts[:split])]
     for name, value in options.items():
         flag = f"--{name.rstrip('_').replace('_', '-')}"
         if value is True:
-            said.append(flag)
+            parts.append(flag)
+        elif value == PLACEHOLDER:
+            parts.append(f'{flag} "{PLACEHOLDER}"')
         elif value is not None and value is not False:
-            said.append(f"{flag} {BLANK if value == '...' else shlex.quote(_word(value))}")
-    if plain[first:]:
-        said += ["--", *map(shlex.quote, plain[first:])]
-    return " ".join(said)
+            parts.append(f"{flag} {shlex.quote(_one_line(value))}")
+    if texts[split:]:
+        parts += ["--", *map(shlex.quote, texts[split:])]
+    return " ".join(parts)
 
 
-def _word(value: object) -> str:
-    """As one writes it: 50, not 50.0; and in one line."""
+def _one_line(value: object) -> str:
+    """Return the value as a person writes it: 50 instead of 50.0, without control characters."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return "".join(each if each.isprintable() else " " for each in text)
+    return "".join(char if char.isprintable() else " " for char in text)

@@ -1,53 +1,65 @@
-"""Heat map: one cell for each day of a dataset, with a letter for its worst status and a number for how much of it."""
+"""The heat map: one cell for each day of a dataset, with the worst status of its partitions."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from functools import lru_cache
 from typing import Any
 
 from ...core.text import pluralise
 from ...ops.partitions.calendar import WORST, Calendar, Row
-from .icons import word
+from .states import state_name
 
-LETTERS = {"success": "s", "pending": "p", "refresh_failed": "r", "failed": "f", "terminal": "t"}
+STATUS_CSS = {
+    "success": "s",
+    "pending": "p",
+    "refresh_failed": "r",
+    "failed": "f",
+    "terminal": "t",
+}
 """CSS classes by status. Short, because a page has thousands of them."""
-WORDS = {name: word(name) for name in LETTERS}
-LANES = {"fresh": "lf", "retry": "lr", "backfill": "lb"}
-"""CSS classes of the mark under a day that is queued or running. The first matching lane is shown."""
-MISSING = "m"
+STATUS_NAMES = {status: state_name(status) for status in STATUS_CSS}
+LANE_CSS = {"fresh": "lf", "retry": "lr", "backfill": "lb"}
+"""CSS classes of the mark under a day that is queued or running. The first match is shown."""
+MISSING_CSS = "m"
 """CSS class of a day whose partitions are accepted, while other customers have none."""
-PICKED = "k"
-SOME, MANY = 0.02, 0.25
-"""Shares of failed partitions from which a day is drawn darker."""
+SELECTED_CSS = "k"
+LEVELS = ((0.02, " n1"), (0.25, " n2"), (float("inf"), " n3"))
+"""CSS classes by the share of partitions with the worst status."""
 
 
 @dataclass(frozen=True, slots=True)
-class Square:
-    """One day of one dataset, as it is drawn."""
+class DayCell:
+    """One day of one dataset."""
 
     css: str
-    """The letter, and 1, 2 or 3 for how much of the day it is."""
-    said: str
-    """The counts in words. Empty if everything was accepted, or nothing was requested."""
+    """CSS classes of the worst status, of its share, and of the lane."""
+    title: str
+    """The counts in words. Empty if all partitions are accepted, or none was requested."""
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One dataset, as it is drawn."""
+class DatasetRow:
+    """One dataset."""
 
     source: str
     query: str
     counts: Mapping[Any, int]
-    """By their shades."""
-    squares: tuple[Square, ...]
+    """Partitions by status."""
+    cells: tuple[DayCell, ...]
+
+    @property
+    def problems(self) -> int:
+        """Number of partitions that failed, gave up or have a newer run rejected."""
+        return sum(self.counts.get(name, 0) for name in ("failed", "terminal", "refresh_failed"))
 
 
 @dataclass(frozen=True, slots=True)
-class Pick:
-    """Days that an operator has selected for a plan. Immutable."""
+class DayRange:
+    """The days that an operator has selected for a plan. Immutable."""
 
     source: str | None
     query: str | None
@@ -55,93 +67,116 @@ class Pick:
     first: date
     last: date
     counts: Mapping[str, int]
-    """By their shades."""
+    """Partitions by status."""
     missing: int = 0
-    """Customers that were never requested, summed over these days. 0 if they are not known."""
+    """Customers without a partition, summed over the days. 0 if they are unknown."""
 
     @property
-    def said(self) -> str:
-        """Describe the selection."""
+    def title(self) -> str:
+        """The selected days and datasets in words."""
         days = pluralise((self.last - self.first).days + 1, "day")
-        of = f"{self.source or 'every source'}/{self.query or '*'}" if self.source or self.query else "all datasets shown"
-        return f"{days} of {of}"
+        if not self.source and not self.query:
+            return f"{days} of all datasets shown"
+        return f"{days} of {self.source or 'every source'}/{self.query or '*'}"
 
     @property
-    def stands(self) -> str:
-        """Describe the status of the selected partitions."""
-        parts = [f"{many:,} {WORDS[name]}" for name, many in self.counts.items() if many]
-        parts += [f"{self.missing:,} never requested"] if self.missing else []
-        return ", ".join(parts) or "no partitions"
+    def summary(self) -> str:
+        """The counts in words."""
+        return _describe(self.counts, self.missing) or "no partitions"
 
-    def has(self, row: Row, /) -> bool:
+    def includes(self, row: Row, /) -> bool:
         """Whether this dataset is selected."""
         return self.source in (None, row.source) and self.query in (None, row.query)
 
 
-NOTHING = Square("", "")
+NO_PARTITIONS = DayCell("", "")
 
 
-def picked(calendar: Calendar, source: str | None, query: str | None, first: date, last: date, /) -> Pick:
+def select_days(
+    calendar: Calendar, source: str | None, query: str | None, first: date, last: date, /
+) -> DayRange:
     """Return the selection with the counts of its partitions."""
-    pick = Pick(source, query, first, last, {})
-    counts: dict[str, int] = {}
+    selection = DayRange(source, query, first, last, {})
+    counts: Counter[str] = Counter()
     missing = 0
     for row in calendar.rows:
-        for on, shades in row.days.items() if pick.has(row) else ():
-            if first <= on <= last:
-                missing += row.never_requested.get(on, 0)
-                for name, many in shades.items():
-                    counts[name] = counts.get(name, 0) + many
-    shown = {name: counts[name] for name in LETTERS if name in counts}
-    return Pick(source, query, first, last, shown, missing)
+        for day, statuses in row.days.items() if selection.includes(row) else ():
+            if first <= day <= last:
+                missing += row.never_requested.get(day, 0)
+                counts.update(statuses)
+    ordered = {status: counts[status] for status in STATUS_CSS if status in counts}
+    return replace(selection, counts=ordered, missing=missing)
 
 
-def square(shades: Mapping[Any, int] | None, lanes: Mapping[Any, int] | None = None, missing: int = 0, /) -> Square:
-    """Draw one day. None: it has no partitions. missing: customers that have none."""
-    return NOTHING if not shades else _square(tuple(shades.items()), tuple(lanes.items()) if lanes else (), missing)
+def day_cell(
+    statuses: Mapping[Any, int] | None, lanes: Mapping[Any, int] | None = None, missing: int = 0, /
+) -> DayCell:
+    """Return the cell of one day.
+
+    Args:
+        statuses: Partitions by status. None: the day has no partitions.
+        lanes: Queued and running partitions by lane.
+        missing: Customers without a partition.
+    """
+    if not statuses:
+        return NO_PARTITIONS
+    return _cached_cell(tuple(statuses.items()), tuple((lanes or {}).items()), missing)
 
 
-@lru_cache(2000)  # many days are alike
-def _square(shades: tuple[tuple[str, int], ...], lanes: tuple[tuple[str, int], ...], missing: int) -> Square:
-    there = {name: many for name, many in shades if many}
-    name = next((each for each in WORST if each in there), None)
-    if name is None:
-        return NOTHING
-    at_work = dict(lanes)
-    mark = next((f" {css}" for lane, css in LANES.items() if lane in at_work), "")
-    if name == "success" and not mark and not missing:
-        return Square("s", "")
-    part = there[name] / sum(there.values())
-    level = "" if name == "success" else " n1" if part < SOME else " n2" if part < MANY else " n3"
-    said = ", ".join(f"{many:,} {WORDS[shade]}" for shade, many in there.items())
-    if missing:
-        said = f"{said}, {missing:,} never requested"
-    letter = MISSING if name == "success" and missing else LETTERS[name]
-    queued = ", ".join(f"{many:,} in lane {lane}" for lane, many in at_work.items())
-    return Square(f"{letter}{level}{mark}", f"{said}; {queued}" if queued else said)
+@lru_cache(2000)  # many days are equal
+def _cached_cell(
+    statuses: tuple[tuple[str, int], ...], lanes: tuple[tuple[str, int], ...], missing: int
+) -> DayCell:
+    counts = {status: count for status, count in statuses if count}
+    worst = next((status for status in WORST if status in counts), None)
+    if worst is None:
+        return NO_PARTITIONS
+    queued = dict(lanes)
+    mark = next((f" {css}" for lane, css in LANE_CSS.items() if lane in queued), "")
+    if worst == "success" and not mark and not missing:
+        return DayCell(STATUS_CSS[worst], "")
+    if worst == "success":
+        css = MISSING_CSS if missing else STATUS_CSS[worst]
+    else:
+        share = counts[worst] / sum(counts.values())
+        css = STATUS_CSS[worst] + next(level for limit, level in LEVELS if share < limit)
+    in_lanes = ", ".join(f"{count:,} in lane {lane}" for lane, count in queued.items())
+    title = "; ".join(filter(None, (_describe(counts, missing), in_lanes)))
+    return DayCell(f"{css}{mark}", title)
 
 
-def days(calendar: Calendar, /) -> list[date]:
-    """Return all days, in order."""
-    return [calendar.since + timedelta(days=each) for each in range((calendar.until - calendar.since).days + 1)]
+def _describe(counts: Mapping[str, int], missing: int) -> str:
+    parts = [f"{count:,} {STATUS_NAMES[status]}" for status, count in counts.items() if count]
+    parts += [f"{missing:,} never requested"] if missing else []
+    return ", ".join(parts)
 
 
-def lines(calendar: Calendar, pick: Pick | None = None, /) -> list[Line]:
+def days_of(calendar: Calendar, /) -> list[date]:
+    """Return all days in order."""
+    length = (calendar.until - calendar.since).days + 1
+    return [calendar.since + timedelta(days=offset) for offset in range(length)]
+
+
+def dataset_rows(calendar: Calendar, selection: DayRange | None = None, /) -> list[DatasetRow]:
     """Return all datasets, those with problems first."""
-    every = days(calendar)
-    made = [Line(row.source, row.query, row.counts, _squares(row, every, pick)) for row in calendar.rows]
-    return sorted(made, key=lambda line: (-_wrong(line.counts), line.source, line.query))
+    days = days_of(calendar)
+    rows = [
+        DatasetRow(row.source, row.query, row.counts, _cells(row, days, selection))
+        for row in calendar.rows
+    ]
+    return sorted(rows, key=lambda row: (not row.problems, row.source, row.query))
 
 
-def _squares(row: Row, every: list[date], pick: Pick | None) -> tuple[Square, ...]:
-    drawn = [square(row.days.get(each), row.lanes.get(each), row.never_requested.get(each, 0)) for each in every]
-    if pick is None or not pick.has(row):
-        return tuple(drawn)
+def _cells(row: Row, days: list[date], selection: DayRange | None) -> tuple[DayCell, ...]:
+    cells = [
+        day_cell(row.days.get(day), row.lanes.get(day), row.never_requested.get(day, 0))
+        for day in days
+    ]
+    if selection is None or not selection.includes(row):
+        return tuple(cells)
     return tuple(
-        Square(f"{one.css} {PICKED}".strip(), one.said) if pick.first <= on <= pick.last else one
-        for on, one in zip(every, drawn, strict=True)
+        replace(cell, css=f"{cell.css} {SELECTED_CSS}".strip())
+        if selection.first <= day <= selection.last
+        else cell
+        for day, cell in zip(days, cells, strict=True)
     )
-
-
-def _wrong(counts: Mapping[Any, int]) -> int:
-    return 1 if any(counts.get(name) for name in ("failed", "terminal", "refresh_failed")) else 0

@@ -1,45 +1,53 @@
-"""Nav: the pages of the menu, in the order in which an incident needs them."""
+"""Navigation: the pages of the menu, in the order in which an incident needs them."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class Page(NamedTuple):
-    """An entry of the menu. Immutable."""
+class MenuEntry(NamedTuple):
+    """A page in the menu. Immutable."""
 
     path: str
     title: str
-    letter: str
+    shortcut: str
     """The key that opens the page after `g`."""
 
 
-NAV: tuple[tuple[str, tuple[Page, ...]], ...] = (
+NAVIGATION: tuple[tuple[str, tuple[MenuEntry, ...]], ...] = (
     (
         "Status",
-        (Page("/", "Overview", "o"), Page("/failures", "Failures", "f"), Page("/journal", "Log records", "t")),
+        (
+            MenuEntry("/", "Overview", "o"),
+            MenuEntry("/failures", "Failures", "f"),
+            MenuEntry("/journal", "Log records", "t"),
+        ),
     ),
     (
         "Actions",
         (
-            Page("/dead", "Dead letters", "d"),
-            Page("/sweeps", "Bulk operations", "s"),
-            Page("/keys", "Idempotency records", "k"),
+            MenuEntry("/dead", "Dead letters", "d"),
+            MenuEntry("/sweeps", "Bulk operations", "s"),
+            MenuEntry("/keys", "Idempotency records", "k"),
         ),
     ),
     (
         "Work",
         (
-            Page("/jobs", "Jobs", "j"),
-            Page("/events", "Events", "e"),
-            Page("/batches", "Batches", "b"),
-            Page("/partitions", "Partitions", "p"),
-            Page("/schedules", "Schedules", "c"),
-            Page("/workers", "Workers", "w"),
+            MenuEntry("/jobs", "Jobs", "j"),
+            MenuEntry("/events", "Events", "e"),
+            MenuEntry("/batches", "Batches", "b"),
+            MenuEntry("/partitions", "Partitions", "p"),
+            MenuEntry("/schedules", "Schedules", "c"),
+            MenuEntry("/workers", "Workers", "w"),
         ),
     ),
     (
         "Records",
-        (Page("/audit", "Audit log", "a"), Page("/layers", "Retry layers", "l"), Page("/erase", "Data erasure", "x")),
+        (
+            MenuEntry("/audit", "Audit log", "a"),
+            MenuEntry("/layers", "Retry layers", "l"),
+            MenuEntry("/erase", "Data erasure", "x"),
+        ),
     ),
 )

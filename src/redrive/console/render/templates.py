@@ -1,4 +1,7 @@
-"""Shown: how values are shown on pages: moments, numbers, states with their sign. Everything is escaped."""
+"""The template environment, and the filters that show times, numbers and payloads.
+
+Everything is escaped.
+"""
 
 from __future__ import annotations
 
@@ -13,97 +16,127 @@ from ...core.text import format_duration, pluralise
 from ...ops.render import ago, utc
 from . import fragments
 from .command import command
-from .icons import sign, tone, word
-from .sparkline import bars
+from .states import icon, state_name, tone
 
-SHORT, HINT = 80, 400
-LONGEST = 50_000
-"""Characters of a payload on a page: nobody reads more of it there."""
-CONSOLE = Path(__file__).parent.parent
+MAX_DETAIL_CHARS = 80
+"""Characters of a value in the audit log."""
+MAX_ERROR_CHARS = 400
+"""Characters of an error in a list. An error may have thousands, and a page fifty errors."""
+MAX_PAYLOAD_CHARS = 50_000
+CONSOLE_FOLDER = Path(__file__).parent.parent
 
 
-def iso(moment: datetime | None, /) -> str:
-    """For the attribute `datetime`."""
-    return "" if moment is None else moment.astimezone(timezone.utc).isoformat()
+def iso(time: datetime | None, /) -> str:
+    """Return a time for the attribute `datetime`."""
+    return "" if time is None else time.astimezone(timezone.utc).isoformat()
 
 
 def number(value: float | None, /) -> str:
-    """12,345; – where there is none."""
+    """Return a number such as 12,345, or a dash."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.3g}"
 
 
-def took(start: datetime | None, end: datetime | None, /) -> str:
-    """How long from one moment to the other."""
-    return "–" if start is None or end is None else seconds(max(0.0, (end - start).total_seconds()))
+def time_between(start: datetime | None, end: datetime | None, /) -> str:
+    """Return the time between two times, or a dash."""
+    if start is None or end is None:
+        return "–"
+    return seconds(max(0.0, (end - start).total_seconds()))
 
 
 def seconds(value: float | timedelta | None, /) -> str:
-    """8 ms, 1.5 s, 5 min, 7.5 h."""
+    """Return a duration such as 8 ms, 1.5 s, 5 min or 7.5 h, or a dash."""
     if value is None:
         return "–"
-    passed = value.total_seconds() if isinstance(value, timedelta) else value
-    if 0 < passed < 1:
-        return f"{1000 * passed:.0f} ms"
-    return format_duration(passed if passed < 10 else round(passed))
+    duration = value.total_seconds() if isinstance(value, timedelta) else value
+    if 0 < duration < 1:
+        return f"{1000 * duration:.0f} ms"
+    return format_duration(duration if duration < 10 else round(duration))
 
 
 def readable(value: Any, /) -> str:
-    """A payload as text: JSON is laid out."""
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    """Return a payload as text. JSON is indented."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def plainly(value: Any, /) -> str:
-    """What a check measured, or its limit: 3; min 1, max 9."""
+def check_value(value: Any, /) -> str:
+    """Return the result or the limit of a check, such as 3, or min 1, max 9."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {each}" for name, each in value.items() if each is not None)
-    return "" if value is None else f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        return ", ".join(f"{name} {part}" for name, part in value.items() if part is not None)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "" if value is None else str(value)
 
 
 def first_line(text: str | None, /) -> str:
-    """Of an error, as far as a list has room."""
-    return "–" if not text else _cut(text.strip().partition("\n")[0], HINT)
+    """Return the first line of an error, for a list."""
+    return _truncate(text.strip().partition("\n")[0], MAX_ERROR_CHARS) if text else "–"
 
 
 def hint(text: str | None, /) -> str:
-    """Of an error, under the pointer: an error may have thousands of characters, and a page fifty errors."""
-    return _cut(text or "", HINT)
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """Return an error for a title attribute."""
+    return _truncate(text or "", MAX_ERROR_CHARS)
 
 
 def short(value: Any, /) -> str:
-    """A value of the audit in a few words."""
+    """Return a value of the audit log in a few words."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return _cut(text, SHORT)
+    return _truncate(text, MAX_DETAIL_CHARS)
 
 
-def percent(part: float, whole: float, /) -> str:
-    """Of a bar's width: 37.5%."""
-    return f"{100.0 * part / whole:.2f}%" if whole else "0%"
+def _truncate(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
-def _environment() -> Environment:
-    # Escaping is on for every template, whatever its name; a name that is missing is an error, not an empty place.
-    made = Environment(
-        loader=FileSystemLoader(CONSOLE / "templates"),
+def percent(part: float, total: float, /) -> str:
+    """Return the width of a bar, such as 37.50%."""
+    return f"{100.0 * part / total:.2f}%" if total else "0%"
+
+
+def _create_environment() -> Environment:
+    # Escape in every template, regardless of its name. An undefined name is an error.
+    environment = Environment(
+        loader=FileSystemLoader(CONSOLE_FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {
-        "ago": ago, "utc": utc, "iso": iso, "number": number, "seconds": seconds, "readable": readable, "sign": sign,
-        "tone": tone, "first_line": first_line, "hint": hint, "plainly": plainly, "short": short, "span": format_duration,
-        "bars": bars, "amount": pluralise, "status": fragments.status, "when": fragments.when, "count": fragments.count,
-        "trend": fragments.trend, "inline": fragments.inline, "sentence": fragments.sentence, "word": word,
-    }  # fmt: skip
-    made.globals |= {"took": took, "percent": percent, "command": command, "longest": LONGEST, "pieces": fragments}
-    return made
+    environment.filters |= {
+        "ago": ago,
+        "count": fragments.count,
+        "first_line": first_line,
+        "format_duration": format_duration,
+        "hint": hint,
+        "icon": icon,
+        "inline": fragments.inline,
+        "iso": iso,
+        "check_value": check_value,
+        "number": number,
+        "pluralise": pluralise,
+        "readable": readable,
+        "seconds": seconds,
+        "sentence": fragments.sentence,
+        "short": short,
+        "state_name": state_name,
+        "status": fragments.status,
+        "tone": tone,
+        "trend": fragments.trend,
+        "utc": utc,
+        "when": fragments.when,
+    }
+    environment.globals |= {
+        "time_between": time_between,
+        "percent": percent,
+        "command": command,
+        "fragments": fragments,
+        "max_payload_chars": MAX_PAYLOAD_CHARS,
+    }
+    return environment
 
 
-TEMPLATES = _environment()
+TEMPLATES = _create_environment()

@@ -1,4 +1,4 @@
-"""Patience: how many wrong passwords are accepted from one address, or from one known browser."""
+"""Login throttle: limits wrong passwords by address, or by known browser."""
 
 from __future__ import annotations
 
@@ -12,47 +12,52 @@ MAX_WRONG = 5
 """Wrong passwords within WINDOW_SECONDS."""
 WINDOW_SECONDS = 60.0
 MAX_ADDRESSES = 10_000
-"""Addresses; the oldest are forgotten."""
+"""Addresses that are tracked. The oldest are forgotten first."""
 
 
-class Patience:
-    """Counts failed logins by address, over a window of a minute. Threads may share one.
+class LoginThrottle:
+    """Counts failed logins by address, in a window of one minute. Threads may share one.
 
-    There is no limit for all addresses together: strangers could use it to lock every operator out. What they can try in
-    all is bounded by the cost of a password (see Access.role_of).
+    All addresses together have no limit, because strangers could use it to lock out every
+    operator. The cost of checking a password limits them (see `AccessControl.check_password`).
     """
 
     def __init__(self, *, clock: Clock = SYSTEM) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._failed: OrderedDict[str, list[float]] = OrderedDict()
+        self._failures: OrderedDict[str, list[float]] = OrderedDict()
 
-    def wait(self, address: str, /) -> float:
-        """Seconds before this address may try again; 0: now, and this counts as a failure until `well`.
+    def start_attempt(self, address: str, /) -> float:
+        """Count an attempt as failed, until `forgive` is called.
 
-        It counts before the password is checked, which takes a while: many that arrive at once are many attempts.
+        The attempt counts before its password is checked. Checking is slow, so simultaneous
+        requests would otherwise exceed the limit.
+
+        Returns:
+            Seconds until this address may log in. 0: now.
         """
         now = self._clock.monotonic()
         with self._lock:
-            recent = [at for at in self._failed.get(address, []) if at > now - WINDOW_SECONDS]
+            times = self._failures.get(address, [])
+            recent = [time for time in times if time > now - WINDOW_SECONDS]
             if len(recent) >= MAX_WRONG:
                 return recent[-MAX_WRONG] + WINDOW_SECONDS - now
-            self._failed.pop(address, None)
-            self._failed[address] = [*recent, now]
-            while len(self._failed) > MAX_ADDRESSES:
-                self._failed.popitem(last=False)
+            self._failures.pop(address, None)
+            self._failures[address] = [*recent, now]
+            while len(self._failures) > MAX_ADDRESSES:
+                self._failures.popitem(last=False)
             return 0.0
 
-    def well(self, address: str, /) -> None:
-        """The password was right, or was not checked: the last attempt does not count."""
+    def forgive(self, address: str, /) -> None:
+        """Remove the last attempt: its password was right, or was not checked."""
         with self._lock:
-            attempts = self._failed.get(address)
-            if attempts:
-                attempts.pop()
+            times = self._failures.get(address)
+            if times:
+                times.pop()
 
 
 def network_of(host: str, /) -> str:
-    """The part of an address that one person cannot change at will: of IPv6 the first 64 bits."""
+    """Return the part of an address that a client cannot choose: for IPv6 the first 64 bits."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

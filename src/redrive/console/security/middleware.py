@@ -1,4 +1,4 @@
-"""Gate: what every request passes before a page sees it: whose it is, whether it is meant, and what browsers are told."""
+"""The middleware in front of the console: authentication, request checks and security headers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from ...ops.actor import user
 from ...ops.sessions import RevokedSessions
-from .credentials import Access, Who
+from .credentials import AccessControl, Identity
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -25,30 +25,44 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ASGI: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOG = logging.getLogger("redrive.console")
-COOKIE = "redrive_session"
+SESSION_COOKIE = "redrive_session"
 DEVICE_COOKIE = "redrive_device"
 LOCAL_COOKIE = "redrive_local"
-"""Followed by the port: a browser has one set of cookies for all ports of a machine."""
-MOST = 1_000_000
-"""Bytes of a body. Forms are small."""
-FIELDS = 20_000
-LOGIN_BYTES, LOGIN_FIELDS = 8_192, 10
-"""Of a form that comes before anybody has signed in."""
+"""Followed by the port, because a browser shares cookies between all ports of a machine."""
+MAX_BODY_BYTES, MAX_FORM_FIELDS = 1_000_000, 20_000
+MAX_LOGIN_BYTES, MAX_LOGIN_FIELDS = 8_192, 10
+"""Limits of a form before the login."""
 BODY_SECONDS = 30.0
-"""Within which a body has to arrive."""
-SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
-OPEN = ("/login", "/health", "/ready", "/static/")
-"""For everybody: without these nobody could come in."""
-STRANGE = (
-    "The request did not come from a current page of this console. Go back, reload the page and retry. "
+"""Time within which a request body must arrive."""
+SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
+PUBLIC_PATHS = ("/login", "/health", "/ready", "/static/")
+"""Paths that need no login."""
+FOREIGN_REQUEST = (
+    "The request did not come from a current page of this console. "
+    "Go back, reload the page and retry. "
     "A proxy in front of the console must pass the Host header unchanged."
 )
-BETWEEN = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
-"""Headers of proxies: who comes through one is not at this machine, though the proxy may be."""
-SECURITY = {
+NOT_LOCAL = (
+    "This console has no password or token. "
+    "It only accepts requests from its own machine, to 127.0.0.1 or localhost."
+)
+UNKNOWN_LOCAL_USER = (
+    "This console has no password, so its URL needs a token. "
+    "Open the URL that `redrive serve` printed, or the one in the log of the server."
+)
+PROXY_HEADERS = (
+    "forwarded",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+)
+"""A request through a proxy is not from this machine, even if the proxy is."""
+SECURITY_HEADERS = {
     "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -58,173 +72,205 @@ SECURITY = {
 }
 
 
-class Gate:
-    """Stands before the whole console, so that no page can forget to ask. Event loops may share one."""
+class RequestRefused(Exception):
+    """A check failed. The response says why."""
 
-    def __init__(self, app: ASGI, access: Access, revoked: RevokedSessions) -> None:
+    def __init__(self, path: str, status: int, detail: str) -> None:
+        super().__init__(detail)
+        self.response = error_response(path, status, detail)
+
+
+class SecurityMiddleware:
+    """Checks every request before a page sees it. Event loops may share one."""
+
+    def __init__(self, app: ASGI, access: AccessControl, revoked: RevokedSessions) -> None:
         self.app = app
         self.access = access
         self._revoked = revoked
-        self._invited = False
+        self._logged_url = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":  # there are none here, and nobody was asked who they are
+        """Handle one ASGI connection."""
+        if scope["type"] == "websocket":  # the console has none, and this one is not authenticated
             await send({"type": "websocket.close", "code": 1008})
             return
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        path = path_of(scope)
+        path = console_path(scope)
 
-        async def guarded(message: MutableMapping[str, Any]) -> None:
+        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY.items():
+                for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
-                # What is static is asked for again: an upgrade must not meet the style or the script of the version before.
-                headers.setdefault("cache-control", "no-cache" if path.startswith("/static/") else "no-store")
+                # Browsers revalidate static files, so that an upgrade brings its own.
+                caching = "no-cache" if path.startswith("/static/") else "no-store"
+                headers.setdefault("cache-control", caching)
             await send(message)
 
-        refused, receive = await self._refused(scope, receive, path)
-        await (self.app if refused is None else refused)(scope, receive, guarded)
-
-    async def _refused(self, scope: Scope, receive: Receive, path: str) -> tuple[Response | None, Receive]:
-        """Why it may not go on; None: it may. And the body, which was read where it had to be."""
-        headers = Headers(scope=scope)
-        if not self.access.guarded and not _local(scope, headers):
-            said = (
-                "This console has no password or token. It only accepts requests from its own machine, to 127.0.0.1 or localhost."
-            )
-            return refusal(path, 403, said), receive
-        if not self.access.guarded and scope["method"] in SAFE and (entered := self._entered(scope, headers, path)):
-            return entered, receive
-        who = await self._who(headers)
-        state = scope.setdefault("state", {})
-        state["who"], state["form"] = who, {}
-        open_ = path.startswith(OPEN)
-        if who is None and not open_:
-            return self._unknown(scope, path), receive
-        if scope["method"] in SAFE:
-            return None, receive
-        if who is not None and not who.may_act and path not in ("/logout", "/login"):
-            return refusal(path, 403, f"{who.name} has read-only access."), receive
-        most, fields = (LOGIN_BYTES, LOGIN_FIELDS) if who is None else (MOST, FIELDS)
         try:
-            async with asyncio.timeout(BODY_SECONDS):
-                body = await _body(receive, most)
-        except TimeoutError:
-            return refusal(path, 408, f"The request body did not arrive within {BODY_SECONDS:.0f} s."), receive
-        if body is None:
-            return refusal(path, 413, f"The request body is incomplete or larger than {most:,} bytes."), receive
-        if headers.get("content-type", "").partition(";")[0].strip() == "application/x-www-form-urlencoded":
-            try:
-                state["form"] = _fields(body, fields)
-            except ValueError:
-                return refusal(path, 413, f"The form has more than {fields:,} fields."), receive
-        if not self._meant(who, headers, state["form"]):
-            return refusal(path, 403, STRANGE), receive
-        return None, _replayed(body)
+            response, receive = await self._check(scope, receive, path)
+        except RequestRefused as refused:
+            response = refused.response
+        await (self.app if response is None else response)(scope, receive, send_with_headers)
 
-    async def _who(self, headers: Headers) -> Who | None:
+    async def _check(
+        self, scope: Scope, receive: Receive, path: str
+    ) -> tuple[Response | None, Receive]:
+        """Check one request, and store its identity and its form in the scope.
+
+        Returns:
+            The response if the request ends here, and the body for the app.
+
+        Raises:
+            RequestRefused: The request is not allowed.
+        """
+        headers = Headers(scope=scope)
+        is_safe = scope["method"] in SAFE_METHODS
+        if not self.access.is_protected:
+            if not _is_local(scope, headers):
+                raise RequestRefused(path, 403, NOT_LOCAL)
+            if is_safe and (redirect := self._exchange_token(scope, headers, path)):
+                return redirect, receive
+        identity = await self._identify(headers)
+        state = scope.setdefault("state", {})
+        state["identity"], state["form"] = identity, {}
+        if identity is None and not path.startswith(PUBLIC_PATHS):
+            return self._ask_for_login(scope, path), receive
+        if is_safe:
+            return None, receive
+        if identity is not None and not identity.may_act and path not in ("/logout", "/login"):
+            raise RequestRefused(path, 403, f"{identity.name} has read-only access.")
+        body, state["form"] = await _read_body(receive, headers, path, identity is not None)
+        if not self._is_same_origin(identity, headers, state["form"]):
+            raise RequestRefused(path, 403, FOREIGN_REQUEST)
+        return None, _receive_again(body)
+
+    async def _identify(self, headers: Headers) -> Identity | None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
+        token = token.strip() if scheme.lower() == "bearer" else ""
         cookies = cookie_parser(headers.get("cookie", ""))
-        if not self.access.guarded:
-            if scheme.lower() == "bearer" and self.access.is_local_token(token.strip()):
-                return self.access.here(user(), by="token")
-            return self.access.here(user()) if self.access.is_local_cookie(cookies.get(_local_cookie(headers), "")) else None
-        if scheme.lower() == "bearer" and token:
-            return self.access.by_token(token.strip(), _words(headers.get("redrive-actor", "")))
-        cookie = cookies.get(COOKIE)
-        who = None if not cookie else self.access.session(cookie)
-        if who is None or await run_in_threadpool(self._revoked.is_revoked, who.session):
+        if not self.access.is_protected:
+            if token and self.access.is_local_token(token):
+                return self.access.local_identity(user(), by="token")
+            has_cookie = self.access.is_local_cookie(cookies.get(_local_cookie_name(headers), ""))
+            return self.access.local_identity(user()) if has_cookie else None
+        if token:
+            return self.access.check_token(token, _as_utf8(headers.get("redrive-actor", "")))
+        identity = self.access.read_session(cookies.get(SESSION_COOKIE, ""))
+        if identity is None:
             return None
-        return who
+        is_revoked = await run_in_threadpool(self._revoked.is_revoked, identity.session)
+        return None if is_revoked else identity
 
-    def _entered(self, scope: Scope, headers: Headers, path: str) -> Response | None:
-        """The token of the printed address becomes a cookie, and leaves the address."""
+    def _exchange_token(self, scope: Scope, headers: Headers, path: str) -> Response | None:
+        """Replace the token of the printed URL by a cookie, and remove it from the URL."""
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        given = next((value for name, value in query if name == "token"), None)
-        if given is None or not self.access.is_local_token(given):
+        token = next((value for name, value in query if name == "token"), None)
+        if token is None or not self.access.is_local_token(token):
             return None
-        left = urlencode([(name, value) for name, value in query if name != "token"])
-        to = RedirectResponse(f"{scope.get('root_path', '')}{quote(path)}" + (f"?{left}" if left else ""), 303)
-        root = scope.get("root_path", "") or "/"
-        to.set_cookie(_local_cookie(headers), self.access.local_cookie(), path=root, httponly=True, samesite="lax")
-        return to
-
-    def _unknown(self, scope: Scope, path: str) -> Response:
-        if not self.access.guarded:
-            return self._invitation(scope, path)
-        if not api(path) and self.access.by_password and scope["method"] in SAFE and path != "/live":
-            asked = path + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
-            to = f"{scope.get('root_path', '')}/login"
-            return RedirectResponse(to if path == "/" else f"{to}?next={quote(asked, safe='')}", 303)
-        sign_in = " or sign in." if self.access.by_password else "."
-        said = f"Authentication required. Send a token as `Authorization: Bearer …`{sign_in}"
-        answer = refusal(path, 401, said)
-        answer.headers["www-authenticate"] = 'Bearer realm="redrive"'
-        return answer
-
-    def _invitation(self, scope: Scope, path: str) -> Response:
-        """How the account that runs the server gets in: by an address that only its log has."""
-        if not self._invited:
-            self._invited = True
-            host = Headers(scope=scope).get("host", "127.0.0.1")
-            address = f"{scope.get('scheme', 'http')}://{host}{scope.get('root_path', '')}/?token={self.access.local_token}"
-            LOG.warning("the console has no password; open %s on this machine", address)
-        said = (
-            "This console has no password, so its URL needs a token. "
-            "Open the URL that `redrive serve` printed, or the one in the log of the server."
+        remaining = urlencode([(name, value) for name, value in query if name != "token"])
+        root = scope.get("root_path", "")
+        url = f"{root}{quote(path)}" + (f"?{remaining}" if remaining else "")
+        response = RedirectResponse(url, 303)
+        response.set_cookie(
+            _local_cookie_name(headers),
+            self.access.local_cookie(),
+            path=root or "/",
+            httponly=True,
+            samesite="lax",
         )
-        answer = refusal(path, 401, said)
-        answer.headers["www-authenticate"] = 'Bearer realm="redrive"'
-        return answer
+        return response
 
-    def _meant(self, who: Who | None, headers: Headers, form: dict[str, str]) -> bool:
-        """Whether it was sent by a page of ours, and not by another site in the same browser. A token cannot be."""
-        if who is not None and who.by == "token":
+    def _ask_for_login(self, scope: Scope, path: str) -> Response:
+        root = scope.get("root_path", "")
+        if not self.access.is_protected:
+            self._log_url(scope, root)
+            return _unauthorized_response(path, UNKNOWN_LOCAL_USER)
+        is_page = not is_api(path) and path != "/live" and scope["method"] in SAFE_METHODS
+        if is_page and self.access.has_passwords:
+            query = scope["query_string"].decode("latin-1")
+            target = quote(f"{path}?{query}" if query else path, safe="")
+            return RedirectResponse(
+                f"{root}/login" + ("" if path == "/" else f"?next={target}"), 303
+            )
+        ending = " or sign in." if self.access.has_passwords else "."
+        detail = "Authentication required. Send a token as `Authorization: Bearer …`"
+        return _unauthorized_response(path, f"{detail}{ending}")
+
+    def _log_url(self, scope: Scope, root: str) -> None:
+        """Log the URL with its token once. Only the account of the server can read the log."""
+        if not self._logged_url:
+            self._logged_url = True
+            host = Headers(scope=scope).get("host", "127.0.0.1")
+            origin = f"{scope.get('scheme', 'http')}://{host}"
+            url = f"{origin}{root}/?token={self.access.local_token}"
+            LOG.warning("the console has no password; open %s on this machine", url)
+
+    def _is_same_origin(
+        self, identity: Identity | None, headers: Headers, form: dict[str, str]
+    ) -> bool:
+        """Whether a page of this console sent the request, not another site in the same browser.
+
+        Other sites cannot send a bearer token.
+        """
+        if identity is not None and identity.by == "token":
             return True
-        origin = headers.get("origin")
-        if origin is not None and origin.lower().partition("://")[2] != headers.get("host", "").lower():
+        host, origin = headers.get("host", "").lower(), headers.get("origin")
+        if origin is not None and origin.lower().partition("://")[2] != host:
             return False
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return False
-        # Who signs in has no session yet. A token of ours there would be a thing to try passwords on, without asking us.
-        return who is None or self.access.is_csrf(who.session, headers.get("x-csrf-token") or form.get("csrf", ""))
+        # A login has no session yet. A token on the login page could be used to guess passwords
+        # offline.
+        if identity is None:
+            return True
+        token = headers.get("x-csrf-token") or form.get("csrf", "")
+        return self.access.is_csrf_token(identity.session, token)
 
 
-def path_of(scope: Scope, /) -> str:
-    """The path within the console, wherever it is mounted."""
+def console_path(scope: Scope, /) -> str:
+    """Return the path within the console, independent of where it is mounted."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", "")) or "/"
 
 
-def api(path: str, /) -> bool:
-    """Whether a program is asking, not a person."""
+def is_api(path: str, /) -> bool:
+    """Whether a program sends the request, not a person."""
     return path.startswith("/api/")
 
 
-def refusal(path: str, status: int, said: str, /) -> Response:
-    """A short answer; for programs as application/problem+json."""
-    if api(path):
-        told = {"title": HTTPStatus(status).phrase, "status": status, "detail": said}
-        return JSONResponse(told, status, media_type="application/problem+json")
-    return PlainTextResponse(f"{said}\n", status)
+def error_response(path: str, status: int, detail: str, /) -> Response:
+    """Return a short error. The API gets application/problem+json."""
+    if is_api(path):
+        problem = {"title": HTTPStatus(status).phrase, "status": status, "detail": detail}
+        return JSONResponse(problem, status, media_type="application/problem+json")
+    return PlainTextResponse(f"{detail}\n", status)
 
 
-def _local(scope: Scope, headers: Headers) -> bool:
-    """From this machine, and meant for it: a name of somebody else's that leads here is not (DNS rebinding)."""
-    if any(name in headers for name in BETWEEN):
+def _unauthorized_response(path: str, detail: str) -> Response:
+    response = error_response(path, 401, detail)
+    response.headers["www-authenticate"] = 'Bearer realm="redrive"'
+    return response
+
+
+def _is_local(scope: Scope, headers: Headers) -> bool:
+    """Whether the request comes from this machine and names it.
+
+    Another name that resolves to this machine is rejected (DNS rebinding).
+    """
+    if any(name in headers for name in PROXY_HEADERS):
         return False
     try:
         host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
-    except ValueError:  # half an IPv6 address
+    except ValueError:  # an incomplete IPv6 address
         return False
     client = scope.get("client")
-    return _loopback(host) and (client is None or _loopback(client[0]))
+    return _is_loopback(host) and (client is None or _is_loopback(client[0]))
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
@@ -233,48 +279,76 @@ def _loopback(host: str) -> bool:
         return False
 
 
-def _words(header: str) -> str:
-    """A header as it was meant: programs send UTF-8."""
+def _as_utf8(header: str) -> str:
+    """Decode a header as UTF-8, which programs send."""
     try:
         return header.encode("latin-1").decode()
     except UnicodeError:
         return header
 
 
-async def _body(receive: Receive, most: int) -> bytes | None:
-    """All of it; None: it is too much, or not all of it came."""
-    found = bytearray()
+async def _read_body(
+    receive: Receive, headers: Headers, path: str, is_logged_in: bool
+) -> tuple[bytes, dict[str, str]]:
+    """Return the body and the fields of a form. RequestRefused: it is late or too large."""
+    if is_logged_in:
+        max_bytes, max_fields = MAX_BODY_BYTES, MAX_FORM_FIELDS
+    else:
+        max_bytes, max_fields = MAX_LOGIN_BYTES, MAX_LOGIN_FIELDS
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            body = await _receive_all(receive, max_bytes)
+    except TimeoutError:
+        detail = f"The request body did not arrive within {BODY_SECONDS:.0f} s."
+        raise RequestRefused(path, 408, detail) from None
+    if body is None:
+        detail = f"The request body is incomplete or larger than {max_bytes:,} bytes."
+        raise RequestRefused(path, 413, detail)
+    media_type = headers.get("content-type", "").partition(";")[0].strip()
+    if media_type != "application/x-www-form-urlencoded":
+        return body, {}
+    try:
+        return body, parse_form(body, max_fields)
+    except ValueError:
+        detail = f"The form has more than {max_fields:,} fields."
+        raise RequestRefused(path, 413, detail) from None
+
+
+async def _receive_all(receive: Receive, max_bytes: int) -> bytes | None:
+    """Return the whole body, or None if it is too large or incomplete."""
+    body = bytearray()
     while True:
         message = await receive()
-        found += message.get("body", b"")
-        if len(found) > most or message["type"] != "http.request":
+        body += message.get("body", b"")
+        if len(body) > max_bytes or message["type"] != "http.request":
             return None
         if not message.get("more_body"):
-            return bytes(found)
+            return bytes(body)
 
 
-def _fields(body: bytes, most: int) -> dict[str, str]:
-    """The fields of a form; of one that comes several times, the values in lines. ValueError: there are too many."""
-    found: dict[str, list[str]] = {}
-    text = body.decode(errors="replace").replace("%00", "")  # Postgres has no NUL in its texts
-    for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=most):
-        found.setdefault(name, []).append(value)
-    return {name: "\n".join(values) for name, values in found.items()}
+def parse_form(body: bytes, max_fields: int) -> dict[str, str]:
+    """Return the fields of a form. The values of a repeated field are joined by newlines.
+
+    Raises:
+        ValueError: The form has more fields than allowed.
+    """
+    fields: dict[str, list[str]] = {}
+    text = body.decode(errors="replace").replace("%00", "")  # Postgres cannot store NUL
+    for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=max_fields):
+        fields.setdefault(name, []).append(value)
+    return {name: "\n".join(values) for name, values in fields.items()}
 
 
-def _local_cookie(headers: Headers) -> str:
+def _local_cookie_name(headers: Headers) -> str:
     port = headers.get("host", "").rpartition(":")[2]
     return f"{LOCAL_COOKIE}_{port}" if port.isdecimal() else LOCAL_COOKIE
 
 
-def _replayed(body: bytes) -> Receive:
-    sent = False
+def _receive_again(body: bytes) -> Receive:
+    """Return a receive function for a body that was already read."""
+    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def receive() -> MutableMapping[str, Any]:
-        nonlocal sent
-        if sent:
-            return {"type": "http.disconnect"}
-        sent = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return next(messages, {"type": "http.disconnect"})
 
     return receive

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from redrive.cli.root import app
 from redrive.console import server
-from redrive.console.security.credentials import Access
+from redrive.console.security.credentials import AccessControl
 from redrive.ledger import open_ledger
 from redrive.ops.secret import Password, hashed_token
 from tests.unit.cli.command import PROGRAM, call, sqlite
@@ -92,8 +92,8 @@ def test_a_signal_right_after_the_start_ends_it(url: str) -> None:
 
 
 def test_a_signal_before_the_server_runs_ends_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_ledger(url) as ledger, server.bound("127.0.0.1", 0) as listening:
-        server.serve(ledger, Access(), listening, begun=lambda: signal.raise_signal(signal.SIGTERM))
+    with open_ledger(url) as ledger, server.bind("127.0.0.1", 0) as listening:
+        server.serve(ledger, AccessControl(), listening, on_start=lambda: signal.raise_signal(signal.SIGTERM))
 
 
 def test_a_request_whose_head_does_not_arrive_is_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,9 +109,9 @@ def test_a_request_whose_head_does_not_arrive_is_closed(url: str, monkeypatch: p
             heard.append(connection.recv(65536))
         signal.raise_signal(signal.SIGTERM)
 
-    with open_ledger(url) as ledger, server.bound("127.0.0.1", 0) as listening:
+    with open_ledger(url) as ledger, server.bind("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=slow)
-        server.serve(ledger, Access(), listening, begun=thread.start)
+        server.serve(ledger, AccessControl(), listening, on_start=thread.start)
         thread.join()
     assert heard[0].startswith(b"HTTP/1.1 200 OK")
     assert heard[1:] == [b""]

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy
 
 from redrive import App
-from redrive.console.security.credentials import Access
+from redrive.console.security.credentials import AccessControl
 from redrive.http import AsyncClient, Client
 from redrive.journal.redaction import HIDDEN, is_secret, redact, redact_text, values
 from redrive.journal.redaction.patterns import redact_patterns
@@ -237,7 +237,7 @@ def test_secrets_passed_to_redrive_are_redacted_by_value() -> None:
     Client("https://crm.example", auth=httpx2.BasicAuth("ann", "Basic-pw-4"), headers={"x-api-key": "Header-value-5"})
     AsyncClient("https://crm.example", auth="Async-value-6")
     BackendConfig.from_dict({"type": "azure", "options": {"account_key": "Storage-key-7", "container": "raw"}})
-    Access(password="Console-pw-8", token="Console-token-9-0123456789", viewer_password="Viewer-pw-10")
+    AccessControl(password="Console-pw-8", token="Console-token-9-0123456789", viewer_password="Viewer-pw-10")
     for number, given in enumerate(
         """Ledger-pw-1 Redis-pw-2 Bearer-value-3 Basic-pw-4 Header-value-5 Async-value-6 Storage-key-7 Console-pw-8
         Console-token-9-0123456789 Viewer-pw-10""".split()

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from redrive.console.render.sparkline import bars
+from redrive.console.render.fragments import bars
 from redrive.ops.overview.trend import HOURS, NONE, SLOT, trend
 
 NOW = 3_000_000

@@ -17,7 +17,7 @@ from redrive.cli.commands.partitions import markers
 from redrive.cli.commands.partitions.calendar import heat_map
 from redrive.cli.commands.partitions.render import explanation_view
 from redrive.cli.options import WriteOptions
-from redrive.console.render.heat_map import lines, picked
+from redrive.console.render.heat_map import dataset_rows, select_days
 from redrive.errors import NotAllowed
 from redrive.ops.operator import Operator
 from redrive.ops.partitions.overview import paused_by
@@ -183,11 +183,11 @@ def test_the_calendar_counts_customers_that_were_never_requested(lake: Lake, box
     assert "■■□□···" in shown
     assert "75 %" in shown
     assert "□ some never requested" in shown
-    (line,) = lines(calendar)
-    assert [square.css for square in line.squares] == ["s", "s", "m", "m", "", "", ""]
-    assert line.squares[2].said == "1 accepted, 1 never requested"
-    pick = picked(calendar, "crm", "orders", date(2025, 12, 2), date(2025, 12, 3))
-    assert pick.stands == "3 accepted, 1 never requested"
+    (drawn,) = dataset_rows(calendar)
+    assert [cell.css for cell in drawn.cells] == ["s", "s", "m", "m", "", "", ""]
+    assert drawn.cells[2].title == "1 accepted, 1 never requested"
+    selection = select_days(calendar, "crm", "orders", date(2025, 12, 2), date(2025, 12, 3))
+    assert selection.summary == "3 accepted, 1 never requested"
     bare = Operator(lake.app.ledger, actor="ann").partitions.calendar(*span)
     assert (bare.rows[0].customers, bare.rows[0].never_requested) == (None, {})
     assert "100 %" in plain(heat_map(bare, 80))

@@ -1,4 +1,4 @@
-"""Every answer: what browsers are told to keep to, and what is said when something is wrong."""
+"""Every response of the application: security headers, mounting and errors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from redrive.console import asgi
 
 from .browser import HERE, PASSWORD, client, let_in
 
-# ---- what browsers are told ----
+# ---- headers and mounting ----
 
 
-def test_every_answer_carries_the_policy(app: App) -> None:
+def test_every_response_has_the_security_headers(app: App) -> None:
     browser = client(app)
     for path in ("/", "/static/console.css", "/api/status", "/nothing", "/health"):
         headers = browser.get(path).headers
@@ -26,19 +26,19 @@ def test_every_answer_carries_the_policy(app: App) -> None:
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["x-frame-options"] == "DENY"
     assert browser.get("/dead").headers["cache-control"] == "no-store"
-    assert browser.get("/static/console.js").headers["cache-control"] == "no-cache", "an upgrade brings its own"
+    assert browser.get("/static/console.js").headers["cache-control"] == "no-cache", "an upgrade brings its own files"
 
 
-def test_a_page_has_no_script_and_no_style_of_its_own(app: App) -> None:
+def test_templates_have_no_inline_scripts_or_styles(app: App) -> None:
     folder = Path(asgi.__code__.co_filename).parent / "templates"
     for path in folder.glob("*.html"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"\sstyle=|<style|\son\w+=|\|\s*safe\b|autoescape", text), path.name
-        assert all("src=" in found for found in re.findall(r"<script[^>]*>", text)), path.name
-        assert not re.search(r"(src|href)=\"https?:", text), f"{path.name}: nothing comes from outside"
+        assert all("src=" in tag for tag in re.findall(r"<script[^>]*>", text)), path.name
+        assert not re.search(r"(src|href)=\"https?:", text), f"{path.name}: loads a file of another site"
 
 
-def test_it_can_be_mounted_anywhere(app: App) -> None:
+def test_the_console_can_be_mounted_at_any_path(app: App) -> None:
     api = FastAPI()
     api.mount("/ops/redrive", asgi(app, password=PASSWORD))
     browser = TestClient(api, base_url=HERE, follow_redirects=False)
@@ -55,25 +55,25 @@ def test_it_can_be_mounted_anywhere(app: App) -> None:
     assert browser.get("/ops/redrive/static/console.js").status_code == 200
 
 
-# ---- when something is wrong ----
+# ---- errors ----
 
 
-def test_what_is_not_there_is_said_so(app: App) -> None:
+def test_a_missing_row_is_a_404_page(app: App) -> None:
     browser = client(app)
     assert "Dead letter 99 does not exist" in browser.get("/dead/99").text
     assert browser.get("/jobs/99").status_code == 404
     assert browser.get("/jobs/99999999999999999999").status_code == 422
-    assert browser.get("/dead/plan?act=replay").status_code == 422, "nothing at all would mean everything"
+    assert browser.get("/dead/plan?act=replay").status_code == 422, "an empty selection means all"
     assert browser.get("/dead/plan?act=burn&ids=1").status_code == 422
 
 
-def test_a_link_cannot_put_words_into_our_mouth(app: App) -> None:
+def test_a_link_cannot_forge_a_message(app: App) -> None:
     browser = client(app)
     for query in ("said=All+is+well", "said=All+is+well&ok=0", "said=All+is+well&ok=%C3%A9"):
         assert "All is well" not in browser.get(f"/keys?{query}").text
 
 
-def test_no_nul_gets_through(app: App) -> None:
+def test_nul_characters_are_removed(app: App) -> None:
     browser = client(app)
     assert "Dead letter" in browser.get("/dead/1?x=%00").text
     assert 'value="perm"' in browser.get("/dead?reason=pe%00rm").text
@@ -83,13 +83,13 @@ def test_no_nul_gets_through(app: App) -> None:
     assert app.ledger.audit()[0].because == "it is back"
 
 
-def test_too_many_fields_are_no_error_of_ours(app: App) -> None:
+def test_a_form_with_too_many_fields_is_a_413(app: App) -> None:
     body = "&".join(f"x{number}=1" for number in range(20_001))
     headers = {"content-type": "application/x-www-form-urlencoded"}
     assert client(app).post("/dead/apply", content=body, headers=headers).status_code == 413
 
 
-def test_a_ledger_that_is_away_is_a_page_too(tmp_path: Path) -> None:
+def test_an_unreachable_ledger_is_a_503_page(tmp_path: Path) -> None:
     away = App(f"sqlite:///{tmp_path / 'nowhere' / 'ledger.db'}")
     console = asgi(away)
     browser = TestClient(

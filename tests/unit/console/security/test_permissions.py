@@ -1,4 +1,4 @@
-"""Who may act, and that nothing is done which was not looked at."""
+"""Permissions: who may act, and that an action does exactly what was previewed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fastapi.routing import APIRoute
 
 from redrive import App, Event
 from redrive.console import asgi
-from redrive.console.api import API
-from redrive.console.pages import PAGES
-from redrive.console.security.middleware import MOST
+from redrive.console.api import ROUTERS as API_ROUTERS
+from redrive.console.pages import ROUTERS as PAGE_ROUTERS
+from redrive.console.security.middleware import MAX_BODY_BYTES
 from redrive.ledger import NewJob
 
-from .browser import LOOKING, TOKEN, client, csrf, signed_in
+from ..browser import TOKEN, VIEWER_PASSWORD, client, csrf, signed_in
 
 
 def test_a_form_without_its_csrf_token_does_nothing(app: App) -> None:
@@ -52,7 +52,7 @@ def test_replay_of_an_event_refuses_an_unknown_handler(app: App) -> None:
     assert app.ledger.counts() == before
 
 
-ROUTES = [route for router in (*PAGES, *API) for route in router.routes if isinstance(route, APIRoute)]
+ROUTES = [route for router in (*PAGE_ROUTERS, *API_ROUTERS) for route in router.routes if isinstance(route, APIRoute)]
 CHANGING = [
     re.sub(r"\{\w+\}", "1", route.path)
     for route in ROUTES
@@ -60,7 +60,7 @@ CHANGING = [
 ]
 
 
-def test_every_route_that_changes_something_asks_for_the_token(app: App) -> None:
+def test_every_changing_route_needs_a_csrf_token(app: App) -> None:
     assert len(CHANGING) > 20
     browser = client(app)
     for path in (*CHANGING, "/logout", "/login"):
@@ -69,8 +69,8 @@ def test_every_route_that_changes_something_asks_for_the_token(app: App) -> None
 
 
 @pytest.mark.req("O-4")
-@pytest.mark.parametrize("access", [{"password": LOOKING}, {"read_only": True}])
-def test_who_may_only_look_sees_no_buttons_and_presses_none(app: App, access: dict[str, object]) -> None:
+@pytest.mark.parametrize("access", [{"password": VIEWER_PASSWORD}, {"read_only": True}])
+def test_a_viewer_sees_no_buttons_and_cannot_act(app: App, access: dict[str, object]) -> None:
     browser = signed_in(app, **access)  # type: ignore[arg-type]
     page = browser.get("/dead/1")
     assert page.status_code == 200
@@ -84,8 +84,8 @@ def test_who_may_only_look_sees_no_buttons_and_presses_none(app: App, access: di
     assert app.ledger.audit() == []
 
 
-def test_whoever_may_only_look_is_refused_by_every_route_that_changes_something(app: App) -> None:
-    looking = signed_in(app, LOOKING)
+def test_every_changing_route_refuses_viewers(app: App) -> None:
+    looking = signed_in(app, VIEWER_PASSWORD)
     token = {"authorization": "Bearer only-looking-0123456789"}
     program = client(app, token=TOKEN, viewer_token="only-looking-0123456789")
     form = {"csrf": csrf(looking.get("/dead").text)}
@@ -96,10 +96,10 @@ def test_whoever_may_only_look_is_refused_by_every_route_that_changes_something(
     assert app.ledger.audit() == []
 
 
-def test_what_broke_off_on_its_way_does_nothing(app: App) -> None:
-    """`erase user=anna` that ends after `ann` is not what was sent."""
+def test_an_incomplete_form_changes_nothing(app: App) -> None:
+    """A form for `user=anna` that breaks off after `ann` must not erase the data of ann."""
     page = client(app).get("/dead/1").text
-    heard: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     body = f"csrf={csrf(page)}&because=request+4711&seen=1&typed=1&user=ann"
     parts: Iterator[dict[str, Any]] = iter(
         [{"type": "http.request", "body": body.encode(), "more_body": True}, {"type": "http.disconnect"}]
@@ -109,7 +109,7 @@ def test_what_broke_off_on_its_way_does_nothing(app: App) -> None:
         return next(parts)
 
     async def send(message: Any) -> None:
-        heard.append(message)
+        messages.append(message)
 
     console = asgi(app)
     cookie = f"redrive_local={console.access.local_cookie()}".encode()
@@ -119,11 +119,11 @@ def test_what_broke_off_on_its_way_does_nothing(app: App) -> None:
         "client": ("127.0.0.1", 1), "root_path": "",
     }  # fmt: skip
     asyncio.run(console(scope, receive, send))
-    assert heard[0]["status"] == 413
+    assert messages[0]["status"] == 413
     assert app.ledger.audit() == []
 
 
-def test_what_a_person_does_is_in_the_audit_under_their_name(app: App) -> None:
+def test_the_audit_log_records_the_name_of_the_person(app: App) -> None:
     browser = signed_in(app)
     page = browser.get("/dead/plan?act=replay&ids=1").text
     seen = re.search(r'name="seen" value="(\w+)"', page)
@@ -135,23 +135,23 @@ def test_what_a_person_does_is_in_the_audit_under_their_name(app: App) -> None:
 
 
 @pytest.mark.req("O-2")
-def test_what_is_done_is_what_was_looked_at(app: App) -> None:
+def test_an_action_covers_exactly_the_previewed_dead_letters(app: App) -> None:
     browser = client(app)
     page = browser.get("/dead/plan?act=replay&kind=crm.sync").text
-    found = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page))
-    form = found | {"because": "it is back", "typed": "1"}
-    # What died since is not meant; what was dealt with since is.
+    hidden = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page))
+    form = hidden | {"because": "it is back", "typed": "1"}
+    # Dead letters after the preview are excluded. A changed preview is refused.
     app.ledger.submit(NewJob("crm.sync", "shop:ann:c-2:sync:v1"))
     app.ledger.settle([lease.dead("permanent") for lease in app.ledger.claim({"crm.sync": 1}, worker="w")])
     assert browser.post("/dead/apply", data=form | {"typed": "2"}).status_code == 422
     assert browser.post("/dead/apply", data=form | {"because": " "}).status_code == 422
     assert browser.post("/dead/apply", data=form).headers["location"] == "/sweeps/1"
-    again = browser.post("/dead/apply", data=form)
-    assert again.status_code in (409, 422)
+    repeated = browser.post("/dead/apply", data=form)
+    assert repeated.status_code in (409, 422)
     assert [(entry.action, entry.what["count"]) for entry in app.ledger.audit()] == [("dead.replay", 1)]
-    assert [one.status for one in app.ledger.dead_letters()] == ["replaying", "pending"]
+    assert [letter.status for letter in app.ledger.dead_letters()] == ["replaying", "pending"]
 
 
-def test_a_body_has_its_limit(app: App) -> None:
-    answer = client(app).post("/dead/apply", content=b"x" * (MOST + 1), headers={"content-type": "text/plain"})
+def test_a_body_is_limited_in_size(app: App) -> None:
+    answer = client(app).post("/dead/apply", content=b"x" * (MAX_BODY_BYTES + 1), headers={"content-type": "text/plain"})
     assert answer.status_code == 413

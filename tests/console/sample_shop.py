@@ -1,4 +1,4 @@
-"""A small shop in trouble, for the console's tests and pictures: some of everything that an operator may meet."""
+"""A sample shop for tests and screenshots, with every problem that an operator may meet."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from redrive.ledger import Lease, Ledger, NewJob
 
 SECRET = "hunter2-s3cret"
 NASTY = """"><script>alert('xss')</script><img src=x onerror="alert(1)"> javascript:alert(2) {{ 7*7 }} ${7*7} </pre></title>"""
-"""Would be executed, if anything were."""
+"""Text with markup and scripts, which pages must escape."""
 TIMEOUT = f"TimeoutError: read timed out after 10 s, Authorization: Bearer {SECRET}"
 REFUSED = "CrmRejected: 422 Unprocessable: the customer has no address"
 
 
 def shop(url: str) -> App:
-    """An app with commands and handlers; nothing in its ledger yet."""
+    """Return an app with commands and handlers, and an empty ledger."""
     app = App(url, migrate=True)
 
     @app.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1")
@@ -40,10 +40,12 @@ def shop(url: str) -> App:
     return app
 
 
-def in_trouble(app: App, odd: str = NASTY) -> None:
-    """Jobs in every state, dead letters of three causes, keys, events, a sweep that is done.
+def add_problems(app: App, odd: str = NASTY) -> None:
+    """Add jobs in every state, dead letters of three causes, keys, events and a finished sweep.
 
-    odd: what stands in some of their errors, keys and ids.
+    Args:
+        app: The app.
+        odd: Text in some of their errors, keys and ids.
     """
     ledger = app.ledger
     ledger.maintenance.heartbeat("web-1:41", {"threads": 8, "kinds": ["receipts.send", "crm.sync", "qscore", "badges"]})
@@ -70,11 +72,11 @@ def in_trouble(app: App, odd: str = NASTY) -> None:
     ledger.sweeps.step(ledger.sweeps.begin("discard", [1], actor="ben", because=f"a test order {odd}").id)
 
 
-def _dead(ledger: Ledger, kind: str, many: int, reason: str, error: str, signature: str, payload: Any = None) -> None:
+def _dead(ledger: Ledger, kind: str, count: int, reason: str, error: str, signature: str, payload: Any = None) -> None:
     start = len(ledger.dead_letters(limit=10_000))
-    numbers = range(start, start + many)
+    numbers = range(start, start + count)
     ledger.submit_many([_job(kind, number, payload) for number in numbers])
-    first = ledger.claim({kind: many}, worker="web-1:41")
+    first = ledger.claim({kind: count}, worker="web-1:41")
     tried, dying = first[1::2], first[::2]
     ledger.settle([lease.again(0.0, error=error, reason="transient") for lease in tried])
     dying += ledger.claim({kind: len(tried)}, worker="web-1:41") if tried else []
@@ -88,7 +90,7 @@ def _job(kind: str, number: int, payload: Any) -> NewJob:
     return NewJob(kind, f"shop:ann:c-{number}:{kind}:v1", json.dumps(content).encode(), max_attempts=3, ids=ids)
 
 
-def _claimed(ledger: Ledger, kind: str) -> Lease:
+def _claim(ledger: Ledger, kind: str) -> Lease:
     (lease,) = ledger.claim({kind: 1}, worker="web-1:41")
     return lease
 
@@ -96,14 +98,14 @@ def _claimed(ledger: Ledger, kind: str) -> Lease:
 def _blocked(ledger: Ledger) -> None:
     ledger.submit(NewJob("crm.sync", "shop:ben:c-99:crm.sync:v1", b"{}"))
     until = datetime.now(timezone.utc) + timedelta(hours=3)
-    ledger.settle(_claimed(ledger, "crm.sync").blocked("quota", until=until, error="QuotaExceeded: 1,000 calls a day"))
+    ledger.settle(_claim(ledger, "crm.sync").blocked("quota", until=until, error="QuotaExceeded: 1,000 calls a day"))
 
 
 def _waiting(ledger: Ledger) -> None:
     ledger.submit(NewJob("receipts.send", "shop:cleo:o-7:receipt:v1", b'{"order_id": "o-7", "user": "cleo"}', max_attempts=5))
-    ledger.settle(_claimed(ledger, "receipts.send").again(1800.0, error="ConnectionError: refused", reason="transient"))
+    ledger.settle(_claim(ledger, "receipts.send").again(1800.0, error="ConnectionError: refused", reason="transient"))
     ledger.submit(NewJob("crm.sync", "shop:dan:c-1:crm.sync:v1", b'{"customer": "dan"}'))
-    _claimed(ledger, "crm.sync")  # is running
+    _claim(ledger, "crm.sync")  # stays running
     for number in range(5):
         job = NewJob("receipts.send", f"shop:eve:o-{number}:receipt:v1", b'{"order_id": "o", "user": "eve"}', delay=600.0)
         ledger.submit(job)

@@ -1,4 +1,4 @@
-"""Whatever stands in a name, a header, an error or an address: on a page it is text, and nothing else."""
+"""Names, headers, errors and URLs with markup in them are shown as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from redrive import App, Event
 from redrive.console import asgi
-from redrive.console.render.navigation import NAV
+from redrive.console.render.navigation import NAVIGATION
 from redrive.ledger import NewJob
 from redrive.ledger.validation import MAX_PAYLOAD_BYTES
 from redrive.partitions.control.plane import Control
@@ -25,16 +25,16 @@ from tests.unit.console.browser import HERE, let_in
 
 ODD = """x' "><script>alert(1)</script><img src=y onerror=alert(2)><a href="javascript:alert(3)">{{ 7*7 }}"""
 DAY = date(2026, 1, 31)
-ENOUGH = 80
-"""Pages from which links are followed."""
+MAX_PAGES = 80
+"""Pages whose links are followed."""
 FILTERS = (
     "kind error reason status by event state source type domain user key batch customer query action anchor signature all "
-    "of_source of_query from to said"
+    "of_source of_query from to said since until"
 ).split()
 
 
-class Read(HTMLParser):
-    """What a browser would take for markup."""
+class PageReader(HTMLParser):
+    """Collects unexpected markup, the text and the links of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,11 +43,11 @@ class Read(HTMLParser):
         self.links: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "img" or (tag == "script" and not (given.get("src") or "").startswith("/static/")):
+        attributes = dict(attrs)
+        if tag == "img" or (tag == "script" and not (attributes.get("src") or "").startswith("/static/")):
             self.wrong.append(f"<{tag}>")
-        self.wrong += [name for name in given if name.startswith("on") or name in ("style", "srcdoc")]
-        where = [given.get(name) or "" for name in ("href", "src", "action", "formaction")]
+        self.wrong += [name for name in attributes if name.startswith("on") or name in ("style", "srcdoc")]
+        where = [attributes.get(name) or "" for name in ("href", "src", "action", "formaction")]
         self.wrong += [each for each in where if each and not each.startswith(("/", "#", "?"))]
         self.links |= {each for each in where[:1] if each.startswith("/") and tag == "a"}
 
@@ -95,10 +95,10 @@ def _lake(app: App) -> None:
     control.pause_source(ODD, until=None, actor=ODD, because=ODD)
 
 
-PAGES = [page.path for _, pages in NAV for page in pages]
+PAGES = [page.path for _, pages in NAVIGATION for page in pages]
 
 
-def test_no_page_takes_it_for_markup(browser: TestClient) -> None:
+def test_no_page_renders_stored_markup(browser: TestClient) -> None:
     seen: set[str] = set()
     met = 0
     todo = [*PAGES, *(f"{path}?{urlencode(dict.fromkeys(FILTERS, ODD))}" for path in PAGES), "/nothing/" + ODD]
@@ -107,22 +107,22 @@ def test_no_page_takes_it_for_markup(browser: TestClient) -> None:
         if path in seen or path.startswith("/static/"):
             continue
         seen.add(path)
-        page = Read()
+        page = PageReader()
         answer = browser.get(path)
         assert answer.status_code in (200, 404, 409, 422), path
         page.feed(answer.text)
         assert page.wrong == [], path
         met += ODD in "".join(page.text)
-        if len(seen) < ENOUGH:
+        if len(seen) < MAX_PAGES:
             todo = sorted(page.links - seen) + todo
-    assert met >= 15, "it was there to be met"
+    assert met >= 15, "too few pages show the text"
 
 
-def test_a_large_payload_and_long_errors_make_no_large_page(browser: TestClient) -> None:
-    ledger = browser.app.app.state.operated.ledger  # type: ignore[attr-defined]
-    made = ledger.submit(NewJob("large", "shop:ann:1:large:v1", json.dumps("y" * (MAX_PAYLOAD_BYTES - 100)).encode()))
-    assert len(browser.get(f"/jobs/{made.id}").content) < 150_000
-    assert "Showing 50,000 of" in browser.get(f"/jobs/{made.id}").text
+def test_large_payloads_and_long_errors_do_not_make_a_large_page(browser: TestClient) -> None:
+    ledger = browser.app.app.state.target.ledger  # type: ignore[attr-defined]
+    job = ledger.submit(NewJob("large", "shop:ann:1:large:v1", json.dumps("y" * (MAX_PAYLOAD_BYTES - 100)).encode()))
+    assert len(browser.get(f"/jobs/{job.id}").content) < 150_000
+    assert "Showing 50,000 of" in browser.get(f"/jobs/{job.id}").text
     ledger.submit_many([NewJob("long", f"shop:ann:{number}:long:v1") for number in range(50)])
     ledger.settle([lease.dead("permanent", error="z" * 8000) for lease in ledger.claim({"long": 50}, worker="w")])
     assert len(browser.get("/dead?kind=long").content) < 150_000

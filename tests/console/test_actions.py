@@ -1,4 +1,4 @@
-"""What an operator does, done by clicking."""
+"""The actions of an operator, in a browser."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from playwright.sync_api import Browser, Page, expect
 
 from redrive import App
 from redrive.ops.operator import Operator
-from tests.console.conftest import PATIENCE
-from tests.console.looks import faint, sideways, unlabelled
+from tests.console.conftest import TIMEOUT_MILLISECONDS
+from tests.console.page_checks import low_contrast_texts, overflow_pixels, unlabelled_controls
+from tests.console.sample_shop import SECRET
 from tests.console.serving import let_in
-from tests.console.world import SECRET
 
 
 @pytest.mark.req("O-4", "O-2")
@@ -47,7 +47,7 @@ def test_replay_by_filter_with_a_canary_and_the_number_typed(page: Page, app: Ap
     assert (newest.action, newest.because, newest.what["count"]) == ("dead.replay", "the address is there now", 3)
 
 
-def test_discard_some_that_were_ticked(page: Page, app: App) -> None:
+def test_selected_dead_letters_are_discarded(page: Page, app: App) -> None:
     page.goto("/dead?kind=crm.sync&error=Timeout")
     boxes = page.locator("tbody input[type=checkbox]")
     numbers = [int(boxes.nth(at).input_value()) for at in (0, 1)]
@@ -58,10 +58,10 @@ def test_discard_some_that_were_ticked(page: Page, app: App) -> None:
     page.get_by_label("Because").fill("test orders")
     page.get_by_role("button", name="Discard 2").click()
     expect(page.locator("#progress")).to_contain_text("2 of 2 discarded")
-    assert {one.status for one in app.ledger.dead_letters(ids=numbers)} == {"discarded"}
+    assert {letter.status for letter in app.ledger.dead_letters(ids=numbers)} == {"discarded"}
 
 
-def test_one_dead_letter_is_looked_at_and_replayed(page: Page) -> None:
+def test_one_dead_letter_is_shown_and_replayed(page: Page) -> None:
     page.goto("/dead?kind=crm.sync&error=Timeout")
     page.locator("tbody tr a").first.click()
     expect(page.locator("main")).to_contain_text("secrets masked")
@@ -74,7 +74,7 @@ def test_one_dead_letter_is_looked_at_and_replayed(page: Page) -> None:
 
 
 @pytest.mark.req("J-4")
-def test_a_payload_is_revealed_for_a_reason_and_in_the_audit(page: Page, app: App) -> None:
+def test_revealing_a_payload_is_recorded_in_the_audit_log(page: Page, app: App) -> None:
     page.goto("/jobs/1")
     assert SECRET not in page.content()
     page.get_by_text("Reveal secrets").click()
@@ -88,7 +88,7 @@ def test_a_payload_is_revealed_for_a_reason_and_in_the_audit(page: Page, app: Ap
 
 
 def test_a_sweep_is_paused_resumed_and_cancelled(page: Page, app: App) -> None:
-    letters = [one.id for one in app.ledger.dead_letters(status="pending", error="Timeout", limit=3)]
+    letters = [letter.id for letter in app.ledger.dead_letters(status="pending", error="Timeout", limit=3)]
     sweep = app.ledger.sweeps.begin("replay", letters, actor="ann", because="slowly", rate=0.001)
     page.goto("/sweeps")
     page.get_by_role("link", name=str(sweep.id), exact=True).click()
@@ -102,7 +102,7 @@ def test_a_sweep_is_paused_resumed_and_cancelled(page: Page, app: App) -> None:
 
 
 def test_a_finished_sweep_loses_its_buttons_without_a_reload(page: Page, app: App) -> None:
-    letters = [one.id for one in app.ledger.dead_letters(status="pending", error="Timeout", limit=2)]
+    letters = [letter.id for letter in app.ledger.dead_letters(status="pending", error="Timeout", limit=2)]
     sweep = app.ledger.sweeps.begin("discard", letters, actor="ann", because="slowly")
     page.goto(f"/sweeps/{sweep.id}")
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -120,7 +120,7 @@ def test_a_finished_sweep_loses_its_buttons_without_a_reload(page: Page, app: Ap
     expect(page.locator("#commands .cli")).to_have_count(1)
 
 
-def test_an_event_is_handled_once_more(page: Page) -> None:
+def test_an_event_is_replayed(page: Page) -> None:
     page.goto("/events")
     page.get_by_role("link", name="ev-0").click()
     expect(page.locator("#handlers")).to_contain_text("dead")
@@ -143,14 +143,14 @@ def test_a_key_is_released(page: Page, app: App) -> None:
 
 
 @pytest.mark.req("O-4", "O-5")
-def test_one_users_data_is_erased(page: Page, app: App) -> None:
+def test_the_data_of_one_user_is_erased(page: Page, app: App) -> None:
     page.goto("/erase")
     page.get_by_label("User").fill("flo")
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("row", name="Ended jobs")).to_contain_text("12")
     expect(page.locator(".cli code").last).to_have_text('redrive erase --user flo --because "..."')
-    assert "flo" not in page.url, "addresses are logged"
-    assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+    assert "flo" not in page.url, "URLs are logged"
+    assert (overflow_pixels(page), unlabelled_controls(page), low_contrast_texts(page)) == (0, [], [])
     button = page.get_by_role("button", name="Erase 12 rows")
     expect(button).to_be_disabled()
     page.get_by_label("Because").fill("request 4711")
@@ -162,8 +162,8 @@ def test_one_users_data_is_erased(page: Page, app: App) -> None:
     assert "flo" not in str(newest.what)
 
 
-def test_a_sweep_says_when_nobody_is_there_to_carry_it_out(page: Page, app: App) -> None:
-    letters = [one.id for one in app.ledger.dead_letters(status="pending", error="Timeout", limit=2)]
+def test_a_sweep_shows_that_no_worker_is_online(page: Page, app: App) -> None:
+    letters = [letter.id for letter in app.ledger.dead_letters(status="pending", error="Timeout", limit=2)]
     sweep = app.ledger.sweeps.begin("replay", letters, actor="ann", because="slowly", rate=0.001)
     app.ledger.maintenance.heartbeat("web-1:41")
     page.goto(f"/sweeps/{sweep.id}")
@@ -179,14 +179,14 @@ def test_a_sweep_says_when_nobody_is_there_to_carry_it_out(page: Page, app: App)
 
 
 @pytest.mark.req("O-5")
-def test_the_audit_is_verified(page: Page) -> None:
+def test_the_audit_log_is_verified(page: Page) -> None:
     page.goto("/audit")
     page.get_by_role("button", name="Verify").click()
     expect(page.get_by_role("status")).to_contain_text("intact")
     expect(page.get_by_role("status")).to_contain_text(re.compile(r"\d+:[0-9a-f]{64}"))
 
 
-def test_keys_go_places(page: Page) -> None:
+def test_keyboard_shortcuts_move_and_open_pages(page: Page) -> None:
     page.goto("/dead")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
@@ -198,58 +198,58 @@ def test_keys_go_places(page: Page) -> None:
     expect(page.locator("[data-chosen]")).to_have_text("1")
     page.keyboard.press("Enter")
     page.wait_for_url("**/dead/*")
-    _goes(page, "s", "Bulk operations")
-    _goes(page, "d", "Dead letters")
+    _open_by_shortcut(page, "s", "Bulk operations")
+    _open_by_shortcut(page, "d", "Dead letters")
     page.wait_for_load_state()
     page.keyboard.press("/")
     expect(page.get_by_label("Job type")).to_be_focused()
 
 
-def _goes(page: Page, key: str, heading: str) -> None:
-    """By two keys, which a page hears once it is loaded, and only within a moment of one another: a busy machine takes longer."""
-    there = page.get_by_role("heading", level=1, name=heading, exact=True)
+def _open_by_shortcut(page: Page, key: str, heading: str) -> None:
+    """Press two keys, several times if needed. The page ignores a slow second key, and a busy machine is slow."""
+    title = page.get_by_role("heading", level=1, name=heading, exact=True)
     for _ in range(20):
         page.wait_for_load_state()
         page.keyboard.press("g")
         page.keyboard.press(key)
         try:
-            return expect(there).to_be_visible(timeout=5000)
+            return expect(title).to_be_visible(timeout=5000)
         except AssertionError:
             continue
     raise AssertionError(f"g {key} does not lead to {heading}")
 
 
-def test_what_is_chosen_stays_chosen_when_the_page_is_brought_up_to_date(page: Page, app: App) -> None:
+def test_a_live_update_keeps_the_selection(page: Page, app: App) -> None:
     page.goto("/dead?kind=crm.sync&error=Timeout")
     page.locator("tbody input[type=checkbox]").first.check()
     expect(page.locator("[data-chosen]")).to_have_text("1")
-    page.evaluate("() => one('#dead').append('another')")  # so that there is something to replace
+    page.evaluate("() => find('#dead').append('another')")  # the update replaces it
     page.evaluate("() => refresh()")
     expect(page.locator("#dead")).not_to_contain_text("another")
     expect(page.locator("[data-chosen]")).to_have_text("1")
-    # A click is not lost that began before: nothing is replaced under it.
+    # An update waits while a button is pressed, so that no click is lost.
     link = page.locator("tbody tr a").first
     link.hover()
     page.mouse.down()
-    page.evaluate("() => void (one('#dead').append('another'), refresh())")
-    page.evaluate("() => fetch(location.href)")  # sent after the other one, and answered after it
+    page.evaluate("() => void (find('#dead').append('another'), refresh())")
+    page.evaluate("() => fetch(location.href)")  # ends after the first fetch
     assert "another" in (page.locator("#dead").text_content() or "")
     page.mouse.up()
     page.wait_for_url("**/dead/*")
 
 
-def test_the_theme_is_kept_and_the_command_copied(page: Page) -> None:
+def test_the_theme_is_stored_and_a_command_is_copied(page: Page) -> None:
     page.goto("/jobs")
     page.get_by_role("button", name="auto").click()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    page.evaluate("() => void (window.setTimeout = () => 0)")  # it says so for a moment, which a busy machine may miss
+    page.evaluate("() => void (window.setTimeout = () => 0)")  # keep the message, which is shown for a moment only
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
 
 
-def test_a_filter_is_in_the_address(page: Page) -> None:
+def test_the_url_holds_the_filter(page: Page) -> None:
     page.goto("/jobs")
     page.get_by_label("State").select_option("retry_wait")
     page.get_by_role("button", name="Filter").click()
@@ -259,10 +259,10 @@ def test_a_filter_is_in_the_address(page: Page) -> None:
     expect(page.locator("time[data-countdown]")).to_have_text(re.compile(r"^in \d+ min \d+ s$"))
 
 
-def test_without_javascript_all_the_same(browser: Browser, console: str, app: App) -> None:
+def test_actions_work_without_javascript(browser: Browser, console: str, app: App) -> None:
     context = browser.new_context(base_url=console, java_script_enabled=False)
     let_in(context, console)
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT_MILLISECONDS)
     page = context.new_page()
     page.goto("/dead/plan?act=discard&kind=receipts.send&limit=1")
     page.get_by_label("Because").fill("no script here")

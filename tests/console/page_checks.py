@@ -1,10 +1,10 @@
-"""What every page must keep, whatever is on it: room, labels, contrast. Run in the page itself."""
+"""Checks of every page, run in the browser: width, labels and contrast."""
 
 from __future__ import annotations
 
 from playwright.sync_api import Page
 
-SIDEWAYS = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 UNLABELLED = """() => {
   const named = (e) => e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.title
@@ -17,9 +17,9 @@ UNLABELLED = """() => {
   const heads = document.querySelectorAll('h1').length === 1 ? [] : ['not one h1'];
   return [...wrong, ...twice, ...heads];
 }"""
-"""What has no name for those who do not see it; ids that are there twice."""
+"""Controls without an accessible name, and duplicate ids."""
 
-FAINT = """() => {
+LOW_CONTRAST = """() => {
   const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
   const rgb = (colour) => {
     canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
@@ -49,22 +49,22 @@ FAINT = """() => {
   }
   return [...found].map((each) => each.join(': '));
 }"""
-"""Text that stands out from its ground by less than 4.5 to 1."""
+"""Text with a contrast below 4.5 to 1."""
 
 
-def sideways(page: Page) -> int:
-    """By how many pixels the page is wider than its window."""
-    found: int = page.evaluate(SIDEWAYS)
-    return found
+def overflow_pixels(page: Page) -> int:
+    """Return by how many pixels the page is wider than its window."""
+    pixels: int = page.evaluate(OVERFLOW)
+    return pixels
 
 
-def unlabelled(page: Page) -> list[str]:
-    """Controls without a name."""
-    found: list[str] = page.evaluate(UNLABELLED)
-    return found
+def unlabelled_controls(page: Page) -> list[str]:
+    """Return controls without a name."""
+    controls: list[str] = page.evaluate(UNLABELLED)
+    return controls
 
 
-def faint(page: Page) -> list[str]:
-    """Text that is hard to read."""
-    found: list[str] = page.evaluate(FAINT)
-    return found
+def low_contrast_texts(page: Page) -> list[str]:
+    """Return texts with a low contrast."""
+    texts: list[str] = page.evaluate(LOW_CONTRAST)
+    return texts

@@ -1,4 +1,4 @@
-"""What an operator watches, in the browser: the journal comes alive, a group leads to its letters, items are reopened."""
+"""Monitoring in a browser: live log records, failures and batches."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from playwright.sync_api import Page, expect
 from redrive import App
 from redrive.ledger import NewJob
 from redrive.ops.operator import Operator
-from tests.console.looks import faint, sideways, unlabelled
-from tests.console.world import in_trouble, shop
+from tests.console.page_checks import low_contrast_texts, overflow_pixels, unlabelled_controls
+from tests.console.sample_shop import add_problems, shop
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """A shop in trouble, with a batch of which some items were given up."""
-    with shop(f"sqlite:///{tmp_path_factory.mktemp('watching') / 'ledger.db'}") as made:
-        in_trouble(made)
-        items = made.items("tiles")
+    """A sample shop with problems, and a batch with given-up items."""
+    with shop(f"sqlite:///{tmp_path_factory.mktemp('monitoring') / 'ledger.db'}") as sample:
+        add_problems(sample)
+        items = sample.items("tiles")
         items.increment_many([f"t-{number}" for number in range(5)])
         items.give_up_many({f"t-{number}": "corrupt blob" for number in range(3)})
-        yield made
+        yield sample
 
 
 @pytest.mark.req("O-4", "J-3")
-def test_the_journal_comes_alive(page: Page, app: App) -> None:
+def test_log_records_appear_live(page: Page, app: App) -> None:
     page.goto("/journal?event=submitted")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
     app.ledger.submit(NewJob("crm.sync", "crm:ann:brand-new:sync:v1"))
@@ -38,14 +38,14 @@ LINES = """() => [...document.querySelectorAll('td[data-label=Job] a')].map((lin
   link.textContent = '12345678';
   return link.getClientRects().length;
 })"""
-"""Lines that each job number takes."""
+"""Number of lines of each job id."""
 
 
-def test_job_numbers_stay_whole_on_a_phone(page: Page) -> None:
+def test_job_ids_do_not_wrap_on_a_phone(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 900})
     page.goto("/journal")
     assert set(page.evaluate(LINES)) == {1}
-    assert sideways(page) == 0
+    assert overflow_pixels(page) == 0
 
 
 HIDDEN = """hidden => {
@@ -54,7 +54,7 @@ HIDDEN = """hidden => {
 }"""
 
 
-def test_the_title_of_a_tab_that_is_behind_others_says_how_much_is_wrong(page: Page) -> None:
+def test_the_title_of_a_background_tab_counts_problems(page: Page) -> None:
     page.goto("/journal")
     expect(page).to_have_title("Log records · Redrive")
     page.evaluate(HIDDEN, True)
@@ -64,7 +64,7 @@ def test_the_title_of_a_tab_that_is_behind_others_says_how_much_is_wrong(page: P
 
 
 @pytest.mark.req("O-4")
-def test_from_the_overview_to_one_letter_of_a_group(page: Page) -> None:
+def test_the_overview_and_an_error_group_lead_to_a_dead_letter(page: Page) -> None:
     page.goto("/")
     page.get_by_role("row", name=re.compile("crm.sync")).get_by_role("link", name="17").first.click()
     page.wait_for_url("**/dead?kind=crm.sync")
@@ -77,14 +77,14 @@ def test_from_the_overview_to_one_letter_of_a_group(page: Page) -> None:
 
 
 @pytest.mark.req("O-3", "O-4", "O-5")
-def test_items_that_were_given_up_are_reopened_for_a_reason(page: Page, app: App) -> None:
+def test_given_up_items_are_reopened_with_a_reason(page: Page, app: App) -> None:
     page.goto("/batches")
     page.get_by_role("link", name="tiles").first.click()
     page.get_by_label("Error contains").fill("corrupt")
     page.get_by_role("button", name="Filter").click()
     page.get_by_role("link", name="Reopen items …").click()
     expect(page.get_by_text("3 items")).to_be_visible()
-    assert (sideways(page), unlabelled(page), faint(page)) == (0, [], [])
+    assert (overflow_pixels(page), unlabelled_controls(page), low_contrast_texts(page)) == (0, [], [])
     page.get_by_label("Because").fill("the blobs were fixed")
     page.get_by_role("button", name="Reopen 3").click()
     expect(page.get_by_role("status").first).to_have_text("3 items reopened.")

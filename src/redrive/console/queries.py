@@ -1,0 +1,266 @@
+"""The query parameters of lists, each declared once for the page and for the REST API.
+
+FastAPI reads them from the query of an API request, and `View.read_query` from the query of a page.
+Bodies of actions extend them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from ..ops.dead_letters.model import DeadLetterFilter
+from ..ops.partitions.selection import Selection, Standing, day, selected
+from ..ops.render import moment
+
+ListQueryT = TypeVar("ListQueryT", bound="ListQuery")
+
+
+def check_text(text: str) -> str:
+    """Return the text. ValueError: it contains NUL, which Postgres cannot store."""
+    if "\0" in text:
+        raise ValueError("invalid text: it contains a NUL character")
+    return text
+
+
+def _read_time(value: Any) -> Any:
+    return moment(value) if isinstance(value, str) else value
+
+
+def _read_day(value: Any, info: ValidationInfo) -> Any:
+    return day(info.field_name or "day", value) if isinstance(value, str) else value
+
+
+Text: TypeAlias = Annotated[
+    str | None,
+    Field(max_length=2000),
+    AfterValidator(lambda text: None if text is None else check_text(text)),
+]
+Since: TypeAlias = Annotated[
+    datetime | None,
+    BeforeValidator(_read_time),
+    Field(description="Not older than this: a timestamp, or a duration such as 30min, 12h or 7d."),
+]
+Until: TypeAlias = Annotated[
+    datetime | None,
+    BeforeValidator(_read_time),
+    Field(description="Older than this, in the same forms as `since`."),
+]
+Limit: TypeAlias = Annotated[int, Field(ge=1, le=1000, description="Maximum number.")]
+FirstDay: TypeAlias = Annotated[
+    date | None, BeforeValidator(_read_day), Field(description="First day.")
+]
+LastDay: TypeAlias = Annotated[
+    date | None, BeforeValidator(_read_day), Field(description="Last day, inclusive.")
+]
+StoredStatus: TypeAlias = Literal["pending", "replaying", "replayed", "discarded"]
+LetterStatus: TypeAlias = Literal["pending", "replaying", "replayed", "discarded", "all"]
+JobState: TypeAlias = Literal[
+    "queued", "retry_wait", "replaying", "running", "blocked", "dlq", "done", "discarded"
+]
+KeyStatus: TypeAlias = Literal["processing", "completed", "failed", "abandoned"]
+RecordType: TypeAlias = Literal[
+    "submitted", "failed", "lost", "returned", "done", "dead", "rejected", "decided"
+]
+
+
+class Parameters(BaseModel):
+    """The parameters of a request. Unknown parameters are ignored."""
+
+    @classmethod
+    def read(cls, fields: Mapping[str, str], /) -> Self:
+        """Read the parameters from a query or a form. Blank fields are not set.
+
+        Raises:
+            ValueError: A field is invalid.
+        """
+        try:
+            return cls.model_validate(cls._set_fields(fields))
+        except ValidationError as error:
+            raise ValueError(_describe(error)) from None
+
+    @classmethod
+    def read_valid(cls, fields: Mapping[str, str], /) -> tuple[Self, str | None]:
+        """Read the valid parameters. Returns also the problems of the others."""
+        filled = cls._set_fields(fields)
+        try:
+            return cls.model_validate(filled), None
+        except ValidationError as error:
+            places = {place for problem in error.errors() for place in problem["loc"]}
+            invalid = places or filled.keys()  # a problem of the whole query has no place
+            valid = {name: text for name, text in filled.items() if name not in invalid}
+            return cls.read_valid(valid)[0], _describe(error)
+
+    @classmethod
+    def _set_fields(cls, fields: Mapping[str, str]) -> dict[str, str]:
+        texts = {name: fields.get(name, "").strip() for name in cls.model_fields}
+        return {name: text for name, text in texts.items() if text}
+
+
+def _describe(error: ValidationError) -> str:
+    """Return the problems in one line."""
+    return "; ".join(map(_describe_problem, error.errors()))
+
+
+def _describe_problem(problem: Mapping[str, Any]) -> str:
+    name, context = ".".join(map(str, problem["loc"])), problem.get("ctx", {})
+    if problem["type"] == "value_error":
+        return str(context["error"])  # our own messages name the field
+    if problem["type"] == "literal_error":
+        expected = context["expected"].replace("'", "")
+        return f"invalid {name} {problem['input']!r}: use {expected}"
+    return f"{name}: {problem['msg']}"
+
+
+class TimeRange(Parameters):
+    """A range of time."""
+
+    since: Since = None
+    until: Until = None
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.since is not None and self.until is not None and self.until <= self.since:
+            raise ValueError(f"invalid until {self.until:%Y-%m-%dT%H:%M}: it is not after since")
+        return self
+
+
+class ListQuery(Parameters):
+    """The parameters of a list."""
+
+    limit: Limit = 100
+
+
+class DeadLetterQuery(TimeRange):
+    """Dead letters by job type, error and reason."""
+
+    kind: Text = None
+    error: Text = None
+    reason: Text = None
+
+    def to_filter(self, **options: Any) -> DeadLetterFilter:
+        """Return the filter of the operator, with further options such as `ids` and `limit`."""
+        return DeadLetterFilter(
+            kind=self.kind,
+            error=self.error,
+            reason=self.reason,
+            since=self.since,
+            until=self.until,
+            **options,
+        )
+
+
+class DeadLetterListQuery(DeadLetterQuery, ListQuery):
+    """Dead letters in one status, or in all."""
+
+    status: LetterStatus = "pending"
+
+    @property
+    def stored_status(self) -> StoredStatus | None:
+        """The stored status. None: all."""
+        return None if self.status == "all" else self.status
+
+
+class FailureQuery(TimeRange, ListQuery):
+    """Error groups of jobs."""
+
+    kind: Text = None
+
+
+class RejectionQuery(TimeRange, ListQuery):
+    """Error groups of partitions."""
+
+    dataset: Text = None
+
+
+class AuditQuery(TimeRange, ListQuery):
+    """Entries of the audit log."""
+
+    by: Text = None
+    action: Text = None
+
+
+class JournalQuery(ListQuery):
+    """Log records."""
+
+    kind: Text = None
+    event: RecordType | None = None
+    since: Since = None
+    limit: Annotated[int, Field(ge=1, le=500, description="Maximum number.")] = 100
+
+
+class BatchItemQuery(ListQuery):
+    """Given-up items of batches."""
+
+    batch: Text = None
+    reason: Text = None
+    since: Since = None
+
+
+class EventQuery(ListQuery):
+    """Received events."""
+
+    source: Text = None
+    type: Text = None
+
+
+class JobQuery(ListQuery):
+    """Jobs."""
+
+    state: JobState | None = None
+    kind: Text = None
+
+
+class KeyQuery(ListQuery):
+    """Idempotency records."""
+
+    domain: Text = None
+    user: Text = None
+    status: KeyStatus | None = None
+    abandoned: bool = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of the operator. The status `abandoned` is not stored."""
+        if self.status != "abandoned":
+            return dict(self)
+        return {**dict(self), "status": None, "abandoned": True}
+
+
+class CalendarQuery(Parameters):
+    """Days of datasets."""
+
+    source: Text = None
+    query: Text = None
+    since: FirstDay = None
+    until: LastDay = None
+
+
+class PartitionQuery(CalendarQuery, ListQuery):
+    """Partitions."""
+
+    customer: Text = None
+    status: Standing | None = None
+    error: Text = None
+
+    def select(self) -> Selection:
+        """Return the selection of partitions. ValueError: it is invalid."""
+        return selected(
+            source=self.source,
+            query=self.query,
+            customers=() if self.customer is None else (self.customer,),
+            since=self.since,
+            until=self.until,
+            status=self.status,
+            error=self.error,
+        )
