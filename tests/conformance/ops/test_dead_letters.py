@@ -245,9 +245,10 @@ def test_a_letter_that_died_again_has_its_last_time_and_its_first(ledger: Ledger
 
 
 @pytest.mark.parametrize("name", ["kind", "reason", "error", "source"])
-def test_an_empty_text_selects_nothing_for_a_plan(ann: Operator, name: Any) -> None:
+def test_an_empty_text_selects_nothing_for_a_plan(ann: Operator, name: str) -> None:
+    values: dict[str, Any] = {name: ""}
     with pytest.raises(ValueError, match=f"{name}: empty text; leave it out, or pass a text"):
-        ann.dead_letters.discard(DeadLetterFilter(**{name: ""}))
+        ann.dead_letters.discard(DeadLetterFilter(**values))
 
 
 def test_a_time_selects_for_plans_counts_and_exports_alike(ledger: Ledger, ann: Operator) -> None:
