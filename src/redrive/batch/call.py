@@ -23,6 +23,7 @@ from ..journal.sinks.logging import DEBUG, INFO
 from ..ledger.failpoint import crash_point
 from . import decision
 from .decision import BatchState
+from .interrupted import attach_report
 from .report import ItemStatus, Report, check_report, invalid_report_message
 from .settings import BatchTerms
 from .spill import SpillCommand, spill, spill_async
@@ -62,26 +63,20 @@ class BatchSpec:
 
 
 def send_sync(spec: BatchSpec, send: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Send until no item is pending or the retries are used up. Errors of `send` are not caught."""
+    """Send until no item is pending or the retries are used up. Errors of `send` are raised."""
     token = CURRENT_OPERATION.set(spec.operation)
     try:
         if isinstance(spec.items, SelfCheckingItems):
             spec.items.check()
         call = spec.start_call(args, kwargs)
         while True:
-            result = send(*args, **kwargs)
-            if hasattr(type(result), "__await__"):
-                if hasattr(result, "close"):
-                    result.close()  # avoids a warning that it was never awaited
-                raise TypeError(
-                    f"{spec.operation} returns an awaitable: declare it `async def`, so that it "
-                    "can be awaited"
-                )
-            report = call.check(result)
-            split = call.start_split(report) if call.can_split(report) else None
-            while split is not None and (group := call.next_group(split)) is not None:
-                result = send(*args, **{**kwargs, str(spec.split_argument): group})
-                call.settle_group(split, group, result)
+            try:
+                report, split = _send_pass(call, send, args, kwargs)
+            except Exception as error:
+                earlier = call.end_by_error(error)
+                if earlier is not None and spec.spill is not None:
+                    spill(spec.operation, spec.spill, earlier, args, kwargs, error)
+                raise
             settled = call.settle(report, split)
             if isinstance(settled, Report):
                 if spec.spill is not None:
@@ -90,6 +85,27 @@ def send_sync(spec: BatchSpec, send: Callable[..., Any], *args: Any, **kwargs: A
             clock_around().sleep(settled)
     finally:
         CURRENT_OPERATION.reset(token)
+
+
+def _send_pass(
+    call: BatchCall, send: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Report, Split | None]:
+    """Send once, and the groups of a batch that was rejected as a whole. Returns valid reports."""
+    spec = call.spec
+    result = send(*args, **kwargs)
+    if hasattr(type(result), "__await__"):
+        if hasattr(result, "close"):
+            result.close()  # avoids a warning that it was never awaited
+        raise TypeError(
+            f"{spec.operation} returns an awaitable: declare it `async def`, so that it "
+            "can be awaited"
+        )
+    report = call.check(result)
+    split = call.start_split(report) if call.can_split(report) else None
+    while split is not None and (group := call.next_group(split)) is not None:
+        result = send(*args, **{**kwargs, str(spec.split_argument): group})
+        call.settle_group(split, group, result)
+    return report, split
 
 
 async def send_async(
@@ -104,11 +120,13 @@ async def send_async(
             await to_thread(spec.items.check)
         call = spec.start_call(args, kwargs)
         while True:
-            report = call.check(await send(*args, **kwargs))
-            split = await to_thread(call.start_split, report) if call.can_split(report) else None
-            while split is not None and (group := call.next_group(split)) is not None:
-                result = await send(*args, **{**kwargs, str(spec.split_argument): group})
-                await to_thread(call.settle_group, split, group, result)
+            try:
+                report, split = await _send_pass_async(call, send, args, kwargs)
+            except Exception as error:
+                earlier = call.end_by_error(error)
+                if earlier is not None and spec.spill is not None:
+                    await spill_async(spec.operation, spec.spill, earlier, args, kwargs, error)
+                raise
             settled = await to_thread(call.settle, report, split)
             if isinstance(settled, Report):
                 if spec.spill is not None:
@@ -117,6 +135,23 @@ async def send_async(
             await clock_around().asleep(settled)
     finally:
         CURRENT_OPERATION.reset(token)
+
+
+async def _send_pass_async(
+    call: BatchCall,
+    send: Callable[..., Awaitable[Any]],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> tuple[Report, Split | None]:
+    """Do the same as `_send_pass` for an async sender."""
+    from asyncio import to_thread  # noqa: PLC0415  # the caller has loaded it
+
+    report = call.check(await send(*args, **kwargs))
+    split = await to_thread(call.start_split, report) if call.can_split(report) else None
+    while split is not None and (group := call.next_group(split)) is not None:
+        result = await send(*args, **{**kwargs, str(call.spec.split_argument): group})
+        await to_thread(call.settle_group, split, group, result)
+    return report, split
 
 
 class BatchCall:
@@ -135,8 +170,10 @@ class BatchCall:
         self._split_sends = 0
         self._is_in_outage = False
         self._clock = clock_around()
+        self._started = self._clock.monotonic()
+        self._last_report: Report | None = None
         timeout = spec.terms.timeout
-        own_deadline = float("inf") if timeout is None else self._clock.monotonic() + timeout
+        own_deadline = float("inf") if timeout is None else self._started + timeout
         self._deadline = min(end_of(scope_around()), own_deadline)
         if is_wanted(INFO):
             emit("batch_started", {"operation": spec.operation, **spec.log_fields})
@@ -260,7 +297,7 @@ class BatchCall:
         )
         if wait is None or not has_items_to_settle:
             return self._end(report, pending)
-        self._expected = pending
+        self._expected, self._last_report = pending, report
         if is_wanted(INFO):
             retries = {"retry": state.passes, "max_retries": self.spec.terms.retries}
             fields = {**retries, "wait": wait, "pending": len(pending)}
@@ -376,6 +413,21 @@ class BatchCall:
         now = self._clock.now()
         total = decision.total_report(self._state, last, pending, now, self.spec.terms)
         self._log("batch_ended", total, total.items, pending=len(pending))
+        return total
+
+    def end_by_error(self, error: Exception) -> Report | None:
+        """End a call in which a pass raised. The error gets the report of the earlier passes.
+
+        The store is not asked. Items that the failed pass settled are still pending in this report.
+
+        Returns:
+            The report, or None if the first pass raised.
+        """
+        if self._last_report is None:
+            return None
+        total = self._end(self._last_report, self._expected or ())
+        elapsed = self._clock.monotonic() - self._started
+        attach_report(error, self.spec.operation, total, elapsed)
         return total
 
     def result(self, report: Report) -> Any:

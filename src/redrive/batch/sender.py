@@ -45,6 +45,8 @@ def retrying(
     """Wrap a sender so that rejected items are sent again.
 
     The result is a drop-in for `sender`. All methods except `method` are those of the sender.
+    Errors of the sender are raised. In a pass after the first one, the attribute `redrive_report`
+    of the error is the `Report` of the earlier passes.
 
     Args:
         sender: The object that sends. Sync or async.
@@ -58,7 +60,7 @@ def retrying(
         ids: Function of the call's arguments that returns the items that the report must contain.
             Default: any items.
         spill: Command that is enqueued with the arguments of the call while items are still
-            pending.
+            pending, also if a pass after the first one raises.
         enabled: If False, the sender is returned unchanged.
         operation: Name in log records and progress bars. Default: class and method of the sender.
         to_report: Function that turns the result of the method into a `Report`, if the sender has

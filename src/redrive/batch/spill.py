@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import Any, Protocol, Self
 
 from ..core.context import job_around, scope_around
+from ..errors import Stop
 from ..journal.bus import emit, is_wanted
 from ..journal.redaction import redact_text
 from ..journal.sinks.logging import INFO
+from .interrupted import attach_job, note_spill_failure
 from .report import Report
 
 
@@ -31,21 +33,24 @@ def spill(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     /,
+    error: Exception | None = None,
 ) -> Report:
     """Enqueue the call if items are pending.
+
+    `error` is the exception of a later pass, if one raised. It gets a note with the result.
 
     Returns:
         The report with the id of the job. If the submission fails, the report is unchanged and the
             failure is logged.
     """
-    due = _due(report)
+    due = _due(report, error)
     if due is None:
         return report
     try:
         job = command.using(due=due).submit(*args, **kwargs)
-    except Exception as error:
-        return _log_failure(operation, report, error)
-    return _with_job(operation, report, job)
+    except Exception as problem:
+        return _log_failure(operation, report, problem, error)
+    return _with_job(operation, report, job, error)
 
 
 async def spill_async(
@@ -55,9 +60,10 @@ async def spill_async(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     /,
+    error: Exception | None = None,
 ) -> Report:
     """Do the same as `spill` in async code."""
-    due = _due(report)
+    due = _due(report, error)
     if due is None:
         return report
     from asyncio import to_thread  # noqa: PLC0415  # the caller has loaded it
@@ -69,32 +75,40 @@ async def spill_async(
             job = await to_thread(due_command.submit, *args, **kwargs)
         else:
             job = await asubmit(*args, **kwargs)
-    except Exception as error:
-        return _log_failure(operation, report, error)
-    return _with_job(operation, report, job)
+    except Exception as problem:
+        return _log_failure(operation, report, problem, error)
+    return _with_job(operation, report, job, error)
 
 
-def _due(report: Report) -> datetime | None:
-    """Return when to send again. None: nothing is pending, or a job is running.
+def _due(report: Report, error: Exception | None) -> datetime | None:
+    """Return when to send again. None: nothing is pending, a job is running, or `Stop` was raised.
 
     Inside a job, the command itself is running. The worker decides whether it is retried.
     """
-    return None if job_around(scope_around()) is not None else report.next_retry_at
+    is_in_job = job_around(scope_around()) is not None
+    return None if is_in_job or isinstance(error, Stop) else report.next_retry_at
 
 
-def _with_job(operation: str, report: Report, job: Any) -> Report:
+def _with_job(operation: str, report: Report, job: Any, error: Exception | None) -> Report:
     job_id = str(getattr(job, "id", job))
     if is_wanted(INFO):
         fields = {"reason": "partial", "job_id": job_id, "retry_at": report.next_retry_at}
         emit("spilled", {"operation": operation, **fields})
-    return replace(report, job_id=job_id)
+    report = replace(report, job_id=job_id)
+    if error is not None:
+        attach_job(error, report)
+    return report
 
 
-def _log_failure(operation: str, report: Report, error: Exception) -> Report:
+def _log_failure(
+    operation: str, report: Report, problem: Exception, error: Exception | None
+) -> Report:
     try:
-        message = redact_text(str(error))
+        message = redact_text(str(problem))
     except Exception:  # __str__ of the error fails
         message = "(its message cannot be read)"
-    fields = {"error": message, "error_class": type(error).__name__}
+    fields = {"error": message, "error_class": type(problem).__name__}
+    if error is not None:
+        note_spill_failure(error, type(problem).__name__, message)
     emit("spill_failed", {"operation": operation, **fields})
     return report

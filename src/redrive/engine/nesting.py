@@ -144,6 +144,11 @@ def add_note(error: BaseException, note: str) -> None:
             notes.append(note)
 
 
+def set_attribute(error: BaseException, name: str, value: object) -> None:
+    """Set an attribute of the exception. Bypasses a custom `__setattr__`."""
+    _dict_of(error)[name] = value
+
+
 class SpillRecord(NamedTuple):
     """What a layer with `spill=` attaches to its error, for the wrapper around its loop."""
 
