@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -24,6 +25,8 @@ PAGE = 1000
 """Items of a sweep that are read at once."""
 PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
 """Sweeps over partitions. The others are about dead letters."""
+JOB_STATES = ("done", "at it", "dead again")
+"""States of replayed jobs, in the order in which they are shown."""
 LABELS = {"at it": "in progress"}
 """How states of a sweep's jobs are shown, where that is not their name in JSON."""
 
@@ -189,11 +192,11 @@ class SweepOperations:
         stored = ledger.sweeps.get(sweep_id)
         if stored is None:
             return None
-        jobs: dict[str, int] = {}
+        counts: Counter[str] = Counter()
         if stored.act == "replay":
             for state, count in ledger.sweeps.jobs(sweep_id).items():
-                name = _job_state(state)
-                jobs[name] = jobs.get(name, 0) + count
+                counts[_job_state(state)] += count
+        jobs = {name: counts[name] for name in JOB_STATES if counts[name]}
         items = ledger.sweeps.items(sweep_id, after=after, limit=limit)
         outcomes = tuple(_outcome(stored.act, item) for item in items)
         return SweepReport(

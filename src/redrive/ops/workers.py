@@ -19,6 +19,15 @@ MAX_RUNNING = 500
 """Running jobs, and running partitions, that are read."""
 Presence: TypeAlias = Literal["alive", "silent", "lost", "ended"]
 """Silent: no heartbeat. Lost: the process was killed or crashed."""
+TASK_VERBS = {
+    "datasets": "start scheduled extractions",
+    "extractions": "extract partitions",
+    "partitions": "recover partitions and continue backfills",
+    "schedule": "start scheduled jobs",
+    "sweeps": "continue bulk operations",
+    "audit anchors": "write audit anchors",
+}
+"""What background tasks of a worker do, after "cannot". Other tasks have a verb as their name."""
 ORDER: tuple[Presence, ...] = ("alive", "silent", "lost", "ended")
 
 

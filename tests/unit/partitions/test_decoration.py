@@ -155,6 +155,17 @@ def test_customers_are_asked_for_each_time(app: App) -> None:
         one.everyone()
 
 
+def test_a_failing_customers_function_is_named_with_its_dataset(app: App) -> None:
+    def customers() -> Iterator[str]:
+        yield "acme"
+        raise FileNotFoundError("customers.txt")
+
+    told(app, customers=customers)
+    (extraction,) = app.datasets
+    with pytest.raises(ValueError, match=r"^crm/orders: customers\(\) failed: FileNotFoundError: customers.txt$"):
+        extraction.everyone()
+
+
 def test_a_worker_of_datasets_alone_has_no_kinds(app: App) -> None:
     with pytest.raises(ValueError, match="no commands and no handlers are registered"):
         app.kinds()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, NoReturn, Protocol, TypeVar
+from typing import Annotated, NamedTuple, NoReturn, Protocol, TypeVar
 
 import typer
 from rich.console import Group, RenderableType
@@ -14,6 +14,7 @@ from ...core.text import format_duration, pluralise
 from ...ops.operator import Operator
 from ...ops.render import ago, both
 from ...ops.sweeps import Outcome, Sweep, SweepReport, describe_progress, time_left
+from ..apply.confirm import Confirmation, Max, Yes
 from ..apply.dead_letters import Detach, run_sweep
 from ..command import CommandGroup
 from ..errors import INTERRUPTED, NOT_DONE, complain, fail
@@ -238,7 +239,9 @@ def _next_commands(sweep: Sweep) -> list[RenderableType]:
     if sweep.state not in ("paused", "halted"):
         return []
     resume = f'redrive sweeps resume {sweep.id} --detach --because "..."'
-    return ["", suggestion(resume, f'redrive sweeps cancel {sweep.id} --because "..."')]
+    cancel = f'redrive sweeps cancel {sweep.id} --because "..."'
+    is_halted = sweep.state == "halted"  # Resuming it skips the canary, so it is not the first.
+    return ["", suggestion(cancel, resume) if is_halted else suggestion(resume, cancel)]
 
 
 def _state(report: SweepReport) -> str:
@@ -318,35 +321,75 @@ def cancel(*, sweep_id: SweepId, because: Because, options: WriteOptions) -> Non
 
 @app.command()
 def resume(
-    *, sweep_id: SweepId, because: Because, detach: Detach = False, options: WriteOptions
+    *,
+    sweep_id: SweepId,
+    because: Because,
+    detach: Detach = False,
+    yes: Yes = False,
+    max_count: Max = None,
+    options: WriteOptions,
 ) -> None:
     """Resume a sweep.
 
     Resumes a sweep that was paused, halted by its canary, or left by a killed process. It runs in
     this process. With --detach workers process it.
 
+    After a failed canary, the rest is replayed without another canary, so the command asks for a
+    confirmation. To run a canary again, cancel the sweep and start a new replay with --canary.
+
     Examples:
         redrive sweeps resume 7 --because "CRM is back"
         redrive sweeps resume 7 --detach --because "CRM is back"
+        redrive sweeps resume 7 --yes --max 50 --because "only that order was bad"
 
     Exit codes:
         0: done; with --detach, running
-        1: already ended, or stopped again
-        2: invalid option
+        1: already ended, stopped again, or not confirmed
+        2: invalid option, or no terminal for the confirmation
         3: ledger not reachable, or its schema is from another version
         130: interrupted; workers continue the sweep
     """
     with open_operator(options) as ops:
+        _confirm_without_canary(ops, sweep_id, Confirmation(yes, max_count))
         sweep, is_interrupted = ops.sweeps.resume(sweep_id, because=because), False
         runs_here = not detach and sweep.act in DEAD_LETTER_ACTS
         if runs_here:
             applied, is_interrupted = run_sweep(ops, sweep, quiet=options.as_json)
             sweep = applied.sweep
-        _show_state(sweep, options.as_json)
+        _show_state(sweep, options.as_json, _replayed_jobs(ops, sweep) if runs_here else None)
         is_stopped = runs_here and sweep.state != "done"
         raise typer.Exit(INTERRUPTED if is_interrupted else NOT_DONE if is_stopped else 0)
 
 
-def _show_state(sweep: Sweep, as_json: bool) -> None:
-    text = f"Sweep {sweep.id} is {sweep.state}: {describe_progress(sweep)}"
+def _confirm_without_canary(ops: Operator, sweep_id: int, confirmation: Confirmation) -> None:
+    """Ask before the rest of a replay follows a failed canary."""
+    report = ops.sweeps.get(sweep_id, limit=1)
+    if report is None or report.sweep.state != "halted" or not report.canary:
+        return
+    sweep, rest = report.sweep, f"the other {pluralise(report.sweep.left, 'dead letter')}"
+    complain(
+        f"sweep {sweep.id}: {sweep.reason}; resuming replays {rest} without another canary",
+        f'redrive sweeps cancel {sweep.id} --because "..."',
+        "then start a new replay with --canary",
+    )
+    confirmation.require(_Rest("replay", sweep.left))
+
+
+class _Rest(NamedTuple):
+    """The items of a sweep that are not processed yet, to confirm."""
+
+    act: str
+    count: int
+
+
+def _replayed_jobs(ops: Operator, sweep: Sweep) -> Mapping[str, int]:
+    """Return the number of replayed jobs that are done, in progress or dead again."""
+    report = ops.sweeps.get(sweep.id, limit=1)
+    return {} if report is None else report.jobs
+
+
+def _show_state(sweep: Sweep, as_json: bool, jobs: Mapping[str, int] | None = None) -> None:
+    text = f"Sweep {sweep.id} is {sweep.state}: {describe_progress(sweep, jobs)}"
     print_result(sweep, as_json, lambda _sweep: text)
+    if jobs and set(jobs) != {"done"} and not as_json:
+        show(suggestion(f"redrive sweeps show {sweep.id}"))

@@ -17,6 +17,7 @@ from rich.text import Text
 from ...core.text import pluralise
 from ...ops.render import document
 from ...ops.work import Status, WorkerProcess, WorkerSummary, WorkOptions, start_worker
+from ...ops.workers import TASK_VERBS
 from ..errors import NO_LEDGER, exit_on_error, fail
 from ..options import argument, flag, option
 from ..render import console
@@ -271,7 +272,9 @@ def status_line(worker: WorkerProcess, rate: Rate) -> str:
         paused = ", ".join(f"{kind} ({reason})" for kind, reason in status.parked.items())
         parts.append(f"paused after an outage: {paused}")
     problems = {} if status.trouble is None else {"ledger": status.trouble}
-    problems |= {f"cannot {task}": reason for task, reason in status.failing.items()}
+    problems |= {
+        f"cannot {TASK_VERBS.get(task, task)}": reason for task, reason in status.failing.items()
+    }
     parts += [
         f"{subject}: {reason}"
         for subject, reason in problems.items()

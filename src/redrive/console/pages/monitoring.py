@@ -41,6 +41,8 @@ def _url_of(view: CurrentView, problem: Trouble) -> str:
         return view.url("/partitions")
     if problem.name == "items given up":
         return view.url("/batches", since="1h")
+    if problem.name == "sweep halted":
+        return view.url("/sweeps")
     if problem.name in ("late", "unregistered"):
         return view.url("/jobs", kind=problem.kind, state="queued")
     return view.url("/failures", kind=problem.kind)

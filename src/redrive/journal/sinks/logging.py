@@ -117,6 +117,9 @@ def _describe(record: Record) -> str:
         return f"{fields.get('operation')}: item {_one_line(fields['item'])} {after}: {reason}"
     if record.kind == "ledger_trouble":
         return f"worker {fields.get('worker')}: the ledger failed ({_error(fields)})"
+    if record.kind == "chore_failed":
+        task = _one_line(fields.get("operation"))
+        return f"worker task {task}: failed ({_error(fields)}), will be retried"
     if record.kind == "worker_gone":
         leases = fields.get("leases")
         return f"worker {fields.get('worker')}: offline" + (

@@ -30,7 +30,7 @@ from ..db.clock import now_on
 from ..db.compiled import sql_int, sql_text
 from ..db.dialect import PerKind, from_json
 from ..db.session import Session
-from ..db.tables import TRIED, dead, item, job, key, kind
+from ..db.tables import TRIED, dead, item, job, key, kind, sweep
 from ..db.types import UtcTimestamp
 from ..jobs.parking import parked_kinds
 from ..model import (
@@ -47,6 +47,9 @@ from ..timestamps import from_db
 MAX_COUNTED_RETRIES = 1000
 """Jobs that wait for another attempt are counted up to this number."""
 MAX_NAMED_KEYS = 3
+RECENT_SWEEPS = 500
+"""Newest bulk operations among which halted ones are looked for."""
+MAX_HALTED = 5
 
 
 class CountSince(NamedTuple):
@@ -328,3 +331,30 @@ def parked_reasons(connection: Connection, /) -> dict[str, str]:
     query = select(kind.c.kind, kind.c.reason).where(kind.c.parked_at.is_not(None))
     rows = connection.execute(query.order_by(kind.c.kind))
     return {row[0]: row[1] or "" for row in rows}
+
+
+# --- Bulk operations
+
+
+class HaltedSweep(NamedTuple):
+    """A bulk operation that stopped, because its canary or too many of its items failed."""
+
+    id: int
+    act: str
+    reason: str | None
+    left: int
+    halted_at: datetime
+
+
+def halted_sweeps(connection: Connection, /) -> tuple[HaltedSweep, ...]:
+    """Return halted sweeps, newest first. Looks at the newest `RECENT_SWEEPS` only."""
+    columns = (sweep.c.id, sweep.c.act, sweep.c.state, sweep.c.reason, sweep.c.updated_at)
+    left = (sweep.c.total - sweep.c.made - sweep.c.skipped).label("left")
+    newest = select(*columns, left).order_by(sweep.c.id.desc()).limit(RECENT_SWEEPS).subquery()
+    query = (
+        select(newest.c.id, newest.c.act, newest.c.reason, newest.c.left, newest.c.updated_at)
+        .where(newest.c.state == "halted")
+        .order_by(newest.c.id.desc())
+        .limit(MAX_HALTED)
+    )
+    return tuple(HaltedSweep._make(row) for row in connection.execute(query))

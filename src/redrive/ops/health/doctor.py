@@ -203,7 +203,7 @@ def _check_audit(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator
         yield Finding("audit", "critical", says, 1, None, fix, False)
 
 
-OF_OVERVIEW = ("leases", "workers", "parked", "sources", "items")
+OF_OVERVIEW = ("leases", "workers", "parked", "sources", "sweeps", "items")
 """Checks that the overview makes, so that both report the same problems."""
 CHECKS: dict[str, Callable[[Ledger, Clock, Reported], Iterator[Finding]]] = {
     "keys": _check_keys,

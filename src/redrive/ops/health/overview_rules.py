@@ -12,19 +12,25 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ...core.text import format_duration, pluralise
+from ...journal.redaction import redact_text
 from ..defaults import QUIET
 from ..overview.job_types import KindLine
 from ..overview.trend import MANY, QUIET_SLOTS, Trend
 from ..partitions.overview import COUNTED, DatasetLine, PausedSource
+from ..sweeps import PARTITIONED
+from ..workers import TASK_VERBS
 from .finding import Finding
 
 if TYPE_CHECKING:
-    from ...ledger.queries.overview import CountSince
+    from ...ledger.queries.overview import CountSince, HaltedSweep
 
 GRACE = 60.0
 """Seconds for which overdue jobs and leases are not a problem, because workers check only now and
 then."""
 CHECK_SERVER = "check the server, and its address and credentials in the app"
+FIX_TASK = "fix the cause of the error; the worker retries the task by itself"
+CUSTOMERS_FAILED = "CustomersFailed: "
+FIX_CUSTOMERS = "fix the function of customers= in the app; workers call it again by themselves"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class OverviewFacts:
     """Seconds without a heartbeat until a worker is offline."""
     busy: Mapping[str, Busy] = field(default_factory=dict)
     """Job types whose online workers have no free thread."""
+    halted: tuple[HaltedSweep, ...] = ()
+    """Bulk operations that stopped and need a decision, newest first."""
     items: Mapping[str, int] = field(default_factory=dict)
     """Batch items that were given up in the last hour, by batch, the largest number first. Counted
     up to 1,000."""
@@ -78,6 +86,7 @@ def find_problems(facts: OverviewFacts, /) -> list[Trouble]:
         *_no_worker(facts),
         *_leases(facts),
         *_sources(facts),
+        *_halted(facts),
         *_rejected(facts),
         *_given_up(facts),
     ]
@@ -124,14 +133,32 @@ def _leases(facts: OverviewFacts) -> Iterator[Trouble]:
 
 def _sources(facts: OverviewFacts) -> Iterator[Trouble]:
     for task, (error, names) in facts.failing.items():
-        says = f"Workers: {pluralise(len(names), 'worker')} cannot {task} ({names[0]}: {error})"
-        name = "source failing" if task.startswith("read ") else "task failing"
-        yield Trouble(name, "critical", says, len(names), None, CHECK_SERVER, False)
+        verb = TASK_VERBS.get(task, task)
+        says = f"Workers: {pluralise(len(names), 'worker')} cannot {verb} ({names[0]}: {error})"
+        name, fix = "task failing", FIX_TASK
+        if task.startswith("read "):
+            name, fix = "source failing", CHECK_SERVER
+        elif error.startswith(CUSTOMERS_FAILED):
+            says, fix = error.removeprefix(CUSTOMERS_FAILED), FIX_CUSTOMERS
+        yield Trouble(name, "critical", says, len(names), None, fix, False)
     for source in facts.paused:
         fix = f'redrive state unpause {shlex.quote(source.name)} --whole-source --because "..."'
         yield Trouble(
             "source paused", "warning", f"Source {source.name}: paused {source.why}", 1, None, fix
         )
+
+
+def _halted(facts: OverviewFacts) -> Iterator[Trouble]:
+    for sweep in facts.halted:
+        is_partitions = sweep.act in PARTITIONED
+        unit = "partition" if is_partitions else "dead letter"
+        says = (
+            f"Sweep {sweep.id} ({sweep.act}): halted, "
+            f"{redact_text(sweep.reason or 'reason unknown')}; "
+            f"{pluralise(sweep.left, unit)} left"
+        )
+        fix = f"redrive {'backfill status' if is_partitions else 'sweeps show'} {sweep.id}"
+        yield Trouble("sweep halted", "warning", says, sweep.left, sweep.halted_at, fix)
 
 
 def _rejected(facts: OverviewFacts) -> Iterator[Trouble]:

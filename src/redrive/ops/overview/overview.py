@@ -119,6 +119,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         stuck = stored.read_stuck(
             connection, expired_before=now - grace, given_up_since=now - HOUR, most=COUNTED
         )
+        halted = stored.halted_sweeps(connection)
         sources = latest_by_source(connection)
         data = partitioned(connection, now, grace)
         datasets = dataset_lines(connection, now)
@@ -172,6 +173,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
             failing=failing_tasks(online),
             quiet=quiet,
             busy=_busy_kinds(late, online, running),
+            halted=halted,
             items=stuck.items,
         )
     )

@@ -29,6 +29,10 @@ DURABLE = NO_TIMEOUT.using(RetryPolicy(ATTEMPTS, 300, 7200, 30), {"backoff": STE
 """Defaults of datasets: six attempts, 5 min, 30 min and then 2 h apart (± 10 %), no time limit for an attempt."""
 
 
+class CustomersFailed(ValueError):
+    """The function of `customers=` raised. The message names the dataset and the error."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Extraction:
     """What a dataset was told. Immutable: anything may share it."""
@@ -51,8 +55,21 @@ class Extraction:
         return dataset_name(self.terms.source, self.terms.query_name)
 
     def everyone(self) -> list[str]:
-        """Its customers as they are now, each once. TypeError or ValueError names one that is none."""
-        given = self.customers() if callable(self.customers) else self.customers
+        """Return the current customers, each once.
+
+        Raises:
+            CustomersFailed: The function of `customers=` raised.
+            TypeError, ValueError: A customer is not a valid name.
+        """
+        if not callable(self.customers):
+            return _customers(self.name, self.customers)
+        try:
+            given = self.customers()
+            if isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
+                given = list(given)  # A generator runs here, and may raise too.
+        except Exception as error:  # Code of the user, which may do anything.
+            problem = f"{type(error).__name__}: {error}"
+            raise CustomersFailed(f"{self.name}: customers() failed: {problem}") from error
         return _customers(self.name, given)
 
 

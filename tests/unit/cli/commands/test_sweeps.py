@@ -6,6 +6,7 @@ import pytest
 
 from redrive.ledger import Ledger
 from tests.unit.cli.command import call
+from tests.unit.cli.conftest import LONG
 
 
 @pytest.mark.req("M-4")
@@ -22,6 +23,47 @@ def test_a_failed_canary_is_shown_with_its_error(busy: Ledger) -> None:
     assert "retry scheduled" in printed
     busy.sweeps.step(2)
     assert "halted: canary failed, 1 of the first 1: 503 again" in " ".join(call("sweeps", "show", "2")[1].split())
+
+
+def _halt_by_canary(ledger: Ledger) -> int:
+    """Return a sweep of two dead letters, whose canary of one has died again."""
+    dead = [letter.id for letter in ledger.dead_letters(limit=50) if letter.status == "pending"][:2]
+    begun = ledger.sweeps.begin("replay", dead, actor="ann", because="fixed", canary=1)
+    (job_id,) = ledger.sweeps.step(begun.id).done.values()
+    kinds = {"crm.sync": 20, LONG: 20}
+    lease = next(lease for lease in ledger.claim(kinds, worker="w") if lease.job_id == job_id)
+    ledger.settle(lease.dead("attempts", error="still broken"))
+    assert ledger.sweeps.step(begun.id).sweep.state == "halted"
+    return begun.id
+
+
+@pytest.mark.req("M-4")
+def test_resume_after_a_failed_canary_asks_for_a_confirmation(busy: Ledger) -> None:
+    sweep_id = str(_halt_by_canary(busy))
+    asked = ("sweeps", "resume", sweep_id, "--because", "fixed now")
+    status, printed = call(*asked)
+    assert status == 2
+    assert "canary failed, 1 of the first 1: still broken; resuming replays the other 1 dead letter" in printed
+    assert "without another canary" in printed
+    assert "pass --yes --max 1 to replay 1. Nothing was done" in printed
+    assert f"{sweep_id} is halted" in call("sweeps", "pause", sweep_id, "--because", "x")[1]
+    status, printed = call(*asked, "--yes", "--max", "1")
+    assert status == 0
+    assert f"Sweep {sweep_id} is done: 2 of 2 replayed (1 in progress, 1 dead again), 0 left" in printed
+    assert f"→ redrive sweeps show {sweep_id}" in printed
+
+
+def test_a_halted_sweep_is_a_finding_and_suggests_to_cancel_first(busy: Ledger) -> None:
+    sweep_id = _halt_by_canary(busy)
+    shown = call("sweeps", "show", str(sweep_id))[1]
+    assert shown.index(f"redrive sweeps cancel {sweep_id}") < shown.index(f"redrive sweeps resume {sweep_id}")
+    for command in ("doctor", "overview"):
+        printed = " ".join(call(command)[1].split())
+        assert f"Sweep {sweep_id} (replay): halted, canary failed, 1 of the first 1: still broken" in printed
+        assert "1 dead letter left" in printed
+        assert f"redrive sweeps show {sweep_id}" in printed
+    assert call("sweeps", "cancel", str(sweep_id), "--because", "fix first")[0] == 0
+    assert "(replay): halted" not in call("doctor")[1]
 
 
 @pytest.mark.req("M-4")

@@ -37,6 +37,10 @@ def record(kind: str, **fields: Any) -> Record:
         (record("retry", wait=5, error=""), "crm.fetch: attempt 1 of 3 failed (OSError), again in 5 s"),
         (Record("worker_gone", AT, {"worker": "w1", "leases": 2}), "worker w1: offline; 2 of its jobs or partitions recovered"),
         (Record("worker_gone", AT, {"worker": "w1", "leases": None}), "worker w1: offline"),
+        (
+            Record("chore_failed", AT, {"operation": "datasets", "error": "no file", "error_class": "OSError"}),
+            "worker task datasets: failed (OSError: no file), will be retried",
+        ),
         (Record("breaker_opened", AT, {"operation": "crm", "note": "a\nb"}), "breaker opened operation=crm note=a b"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from redrive.ledger.queries.overview import CountSince
+from redrive.ledger.queries.overview import CountSince, HaltedSweep
 from redrive.ops.health.overview_rules import OverviewFacts, find_problems
 from redrive.ops.overview.job_types import KindLine
 from redrive.ops.overview.trend import NONE, Trend
@@ -120,3 +120,21 @@ def test_batch_items_given_up_are_a_problem_from_ten_on() -> None:
     (one,) = find_problems(replace(FACTS, items={"a": 8, "b": 3, "c": 2, "d": 1}))
     assert (one.name, one.severity, one.count, one.kind) == ("items given up", "warning", 14, None)
     assert one.says.startswith("Batch items: 14 given up in the last hour (8 a, 3 b, 2 c, …)")
+
+
+def test_a_halted_backfill_points_to_its_status() -> None:
+    halted = HaltedSweep(7, "backfill", "5 of 20 verdicts are rejections", 90, NOW)
+    (problem,) = find_problems(replace(FACTS, halted=(halted,)))
+    assert (problem.name, problem.severity, problem.count) == ("sweep halted", "warning", 90)
+    assert problem.says == "Sweep 7 (backfill): halted, 5 of 20 verdicts are rejections; 90 partitions left"
+    assert problem.mend == "redrive backfill status 7"
+
+
+def test_a_failing_customers_function_is_named_with_its_dataset() -> None:
+    error = "CustomersFailed: crm/orders: customers() failed: FileNotFoundError: customers.txt"
+    (problem,) = find_problems(replace(FACTS, failing={"datasets": (error, ["w1"])}))
+    assert (problem.name, problem.severity) == ("task failing", "critical")
+    assert problem.says == "crm/orders: customers() failed: FileNotFoundError: customers.txt"
+    assert problem.mend.startswith("fix the function of customers= in the app")
+    (other,) = find_problems(replace(FACTS, failing={"datasets": ("OSError: disk", ["w1"])}))
+    assert other.says == "Workers: 1 worker cannot start scheduled extractions (w1: OSError: disk)"
