@@ -1,4 +1,4 @@
-"""`python -m examples.tiles`: upload tiles to a provider that rejects some of them, with a progress bar."""
+"""`python -m examples.tiles [FILE]`: upload tiles to a provider that rejects some of them, with a progress bar."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ def refuse(tile_id: str, time: int) -> str:
     return "busy, try later" if (number % 3 == 0 and time == 1) or (number % 9 == 0 and time == 2) else ""
 
 
-def main() -> None:
-    """Call the uploader twice, as an operator does some minutes apart."""
+def main(path: str | None = None) -> None:
+    """Call the uploader twice, as an operator does some minutes apart. The table stays in `path`, if it is passed."""
+    if path is not None and Path(path).exists():
+        sys.exit(f"{path}: already exists; remove it or pass another path")
     with tempfile.TemporaryDirectory() as folder, Provider() as provider:
-        engine = create_engine(f"sqlite:///{Path(folder) / 'onboard.db'}")
+        engine = create_engine(f"sqlite:///{path or Path(folder) / 'onboard.db'}")
         migrate(engine)
         store = TileStore(engine)
         store.add(FLIGHT, [(f"t{number:03}", number.to_bytes(2, "big") * 500) for number in range(TILES)])
@@ -55,4 +57,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:2])

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, inspect, text, update
+from sqlalchemy import Engine, create_engine, inspect, text, update
 
 import examples.tiles
 import examples.tiles.__main__ as program
@@ -289,3 +289,14 @@ def test_the_waits_of_the_program_grow(redrive_clock: FakeClock, capsys: pytest.
     assert len(set(first)) == 3
     assert first == sorted(first)
     assert "arrived: 59 of 60" in capsys.readouterr().out
+
+
+def test_the_program_keeps_its_tiles_in_a_file_on_request(tmp_path: Path, redrive_clock: FakeClock) -> None:
+    """The README reopens the damaged tile with the CLI."""
+    path = tmp_path / "onboard.db"
+    program.main(str(path))
+    engine = create_engine(f"sqlite:///{path}")
+    assert TileStore(engine).items().reasons(["t017"]).keys() == {"t017"}
+    engine.dispose()
+    with pytest.raises(SystemExit, match=r"onboard\.db: already exists; remove it or pass another path"):
+        program.main(str(path))
