@@ -56,9 +56,10 @@ MAX_COUNTED_REASON_CHARS = 40
 def status(*, options: ReadOptions) -> None:
     """Show the state of each batch.
 
-    Only items that were rejected at least once are counted. "accepted later" are items that were
-    accepted after a rejection. "not counted" are rejections that do not count as attempts: those in
-    outages, and those of whole groups with split=.
+    Only items that were rejected at least once are counted. "pending" are items that the next call
+    sends again. "accepted later" are items that were accepted after a rejection. "not counted" are
+    rejections that do not count as attempts: those in outages, and those of whole groups with
+    split=.
 
     Examples:
         redrive batch status
@@ -78,7 +79,7 @@ def status(*, options: ReadOptions) -> None:
 def _batch_columns(now: datetime) -> list[Column[Batch]]:
     return [
         Column("batch", lambda batch: batch.name, min_width=12),
-        Column("queued", lambda batch: f"{batch.waiting:,}", is_number=True),
+        Column("pending", lambda batch: f"{batch.waiting:,}", is_number=True),
         Column("given up", _given_up_count, is_number=True),
         Column(
             "accepted later", lambda batch: f"{batch.acknowledged:,}", is_number=True, drop_order=1

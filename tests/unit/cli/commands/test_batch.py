@@ -60,6 +60,7 @@ def test_json_is_one_document_without_secrets(arguments: tuple[str, ...]) -> Non
 @pytest.mark.usefixtures("sent")
 def test_status_and_giveups_show_counts_and_reasons() -> None:
     _, printed = call("batch", "status")
+    assert printed.split()[:4] == ["batch", "pending", "given", "up"]
     assert [line.split()[:4] for line in printed.splitlines()[1:3]] == [["signals", "0", "1", "0"], ["tiles", "2", "12", "1"]]
     _, printed = call("batch", "giveups", "--batch", "tiles", "--limit", "3")
     assert "use --limit for more." in printed
