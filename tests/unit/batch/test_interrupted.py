@@ -187,3 +187,17 @@ def test_the_worker_sends_the_rest_after_a_lost_connection(kind: type, tmp_path:
         assert ended is not None
         assert [job.id for job in box.done] == [ended.job_id]
     assert store.done == {"a", "b", "c"}
+
+
+def test_items_that_another_sender_accepted_meanwhile_are_missing(
+    redrive_clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two senders at the same time: the page on batches says how the slower call ends."""
+    store = Store()
+    other = retrying(Sender(store, ["a", "b"], lambda *_: ""), items=store)
+    monkeypatch.setattr(redrive_clock, "sleep", lambda _: other.send_pending())
+    slower = Sender(store, ["a", "b"], lambda item, _: "busy" if item == "b" else "")
+    with pytest.raises(BadReport, match="missing item 'b'") as raised:
+        retrying(slower, items=store).send_pending()
+    assert raised.value.redrive_report.count("acknowledged") == 1  # type: ignore[attr-defined]
+    assert store.done == {"a", "b"}
