@@ -54,7 +54,7 @@ def parameters(function: Any) -> set[str]:
 
 def constructor(public: type) -> set[str]:
     if not issubclass(public, Exception):
-        return set(inspect.signature(public).parameters) - FIELDS_OF_REDRIVE
+        return {name for name in inspect.signature(public).parameters if not name.startswith("_")} - FIELDS_OF_REDRIVE
     # Redrive raises these with a message of its own. The base class describes inherited attributes.
     return parameters(public.__init__) - {"message"} if "__init__" in vars(public) else set()
 

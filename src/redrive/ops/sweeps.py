@@ -243,7 +243,16 @@ class SweepOperations:
         return self._move(sweep_id, "cancel", because)
 
     def begin(self, plan: Plan, /, *, because: str, options: SweepOptions) -> Sweep:
-        """Store a plan for dead letters as a sweep. `Operator.begin` calls this."""
+        """Store a plan for dead letters as a sweep. `Operator.begin` calls this.
+
+        Args:
+            plan: The plan.
+            because: Why, for the audit log.
+            options: Rate, canary and limits.
+
+        Returns:
+            The sweep.
+        """
         if options.rate is not None:
             positive("rate", options.rate)
         if isinstance(options.canary, bool) or options.canary < 0:
@@ -265,6 +274,12 @@ class SweepOperations:
 
         `Operator.carry_out` calls this. Each step has what was done here. Workers may do other
         steps at the same time.
+
+        Args:
+            sweep_id: Id of the sweep.
+
+        Yields:
+            The steps.
         """
         clock = clock_around()
         while True:

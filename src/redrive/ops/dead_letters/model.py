@@ -79,7 +79,11 @@ class DeadLetterFilter:
             )
 
     def to_query(self, status: DeadLetterStatus | None, /) -> DeadLetterQuery:
-        """Return the filter of the ledger. Limit and highest id are up to the caller."""
+        """Return the filter of the ledger. Limit and highest id are up to the caller.
+
+        Args:
+            status: Status of the dead letters. None: all.
+        """
         return DeadLetterQuery(
             ids=self.numbers or None,
             status=status,

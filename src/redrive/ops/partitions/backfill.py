@@ -106,7 +106,16 @@ class BackfillOperations:
         return plans.plan_backfill(app, grid, options, unknown)
 
     def begin(self, plan: Plan, /, *, because: str, options: SweepOptions) -> Sweep:
-        """Store a plan for partitions as a sweep. `Operator.begin` calls this."""
+        """Store a plan for partitions as a sweep. `Operator.begin` calls this.
+
+        Args:
+            plan: The plan.
+            because: Why, for the audit log.
+            options: Rate, canary and limits.
+
+        Returns:
+            The sweep.
+        """
         actor = self._context.actor
         sweep_id = plans.begin(self._context.app, plan, options, actor=actor, because=because)
         return self._stored(sweep_id)
@@ -115,6 +124,12 @@ class BackfillOperations:
         """Queue the partitions of a sweep, until all are queued or it waits for workers.
 
         `Operator.carry_out` calls this.
+
+        Args:
+            sweep_id: Id of the sweep.
+
+        Yields:
+            The steps.
         """
         control = self._control()
         while True:
