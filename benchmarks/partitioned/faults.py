@@ -16,13 +16,13 @@ from typing import Protocol
 from redrive.backoff import fixed
 from redrive.core.context import Simulation, simulate
 from redrive.ledger import open_ledger
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.control.verdicts import VerdictWriter
 from redrive.partitions.key import Partition
-from redrive.partitions.model import Lease, Selection, Verdict
-from redrive.partitions.queries import Register
-from redrive.partitions.retry_schedule import Policy, Terms
+from redrive.partitions.model import PartitionLease, Selection, Verdict
+from redrive.partitions.queries import PartitionQueries
+from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from redrive.testing import FakeClock
 
 RETRY = 30
@@ -149,15 +149,19 @@ class Ours:
     def __init__(self, keys: list[str], clock: FakeClock) -> None:
         self.clock = clock
         self.ledger = open_ledger("sqlite://")
-        terms = [Terms("crm", "orders", Policy(max_attempts=10**6, backoff=fixed(RETRY * 60), max_lost=10**4), concurrency=10**6)]
-        self.planes = [Control(self.ledger, terms), Control(self.ledger, terms)]
-        self.authority, self.register = Authority(self.ledger, terms), Register(self.ledger)
-        self.leases: dict[str, Lease] = {}
-        self.waiting: list[Lease] = []
+        terms = [
+            DatasetLimits(
+                "crm", "orders", Policy(max_attempts=10**6, backoff=fixed(RETRY * 60), max_lost=10**4), concurrency=10**6
+            )
+        ]
+        self.planes = [ControlPlane(self.ledger, terms), ControlPlane(self.ledger, terms)]
+        self.authority, self.register = VerdictWriter(self.ledger, terms), PartitionQueries(self.ledger)
+        self.leases: dict[str, PartitionLease] = {}
+        self.waiting: list[PartitionLease] = []
         self.planes[0].backfill(Grid.of("crm", "orders", keys, DAY), actor="bench", because="the script")
 
     def due(self, minute: int) -> list[str]:
-        self.planes[0].tick()
+        self.planes[0].maintain()
         self.waiting = self.planes[0].claim(10_000, worker="w", lease=LEASE * 60 - 1)
         return [lease.partition.customer_id for lease in self.waiting]
 
@@ -176,13 +180,13 @@ class Ours:
         return None
 
     def say(self, run: str, good: bool, looked: object, minute: int) -> bool:
-        (told,) = self.authority.judge([Verdict(run, "accepted" if good else "rejected", reason="bad")])
+        (told,) = self.authority.apply([Verdict(run, "accepted" if good else "rejected", reason="bad")])
         return told.outcome == "accepted"
 
     def restate(self, key: str, minute: int) -> None:
-        picked = self.register.pick("reprocess", Selection(source="crm", customers=[key]))
-        self.planes[0].begin(picked, actor="bench", because="restated")
-        self.planes[0].tick()
+        picked = self.register.freeze("reprocess", Selection(source="crm", customers=[key]))
+        self.planes[0].begin_requeue(picked, actor="bench", because="restated")
+        self.planes[0].maintain()
 
     def readable(self, key: str) -> bool:
         found = self.register.get(Partition("crm", key, "orders", DAY))

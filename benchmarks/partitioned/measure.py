@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from benchmarks.interval import Interval
 from benchmarks.partitioned.fill import CUSTOMERS, SINCE, filled
 from redrive.ledger import open_ledger
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.control.verdicts import VerdictWriter
 from redrive.partitions.model import Selection, Verdict
-from redrive.partitions.queries import Register
-from redrive.partitions.retry_schedule import Terms
+from redrive.partitions.queries import PartitionQueries
+from redrive.partitions.retry_schedule import DatasetLimits
 
 T = TypeVar("T")
 SAID: Any = {"actor": "bench", "because": "a benchmark"}
@@ -46,20 +46,20 @@ def measured(url: str, many: int, rounds: int, batch: int) -> Figures:
     figures = Figures()
     with open_ledger(url, migrate=True) as ledger:
         queries = filled(ledger, many)
-        terms = [Terms("crm", f"q{number}", concurrency=10**6) for number in range(queries)]
-        control, authority, register = Control(ledger, terms), Authority(ledger, terms), Register(ledger)
+        terms = [DatasetLimits("crm", f"q{number}", concurrency=10**6) for number in range(queries)]
+        control, authority, register = ControlPlane(ledger, terms), VerdictWriter(ledger, terms), PartitionQueries(ledger)
         _verdicts(figures, control, authority, rounds, batch)
         _reads(figures, register, rounds)
         _sweeps(figures, control, register, rounds)
-        idle = Control(ledger, [Terms("none", "none")])
+        idle = ControlPlane(ledger, [DatasetLimits("none", "none")])
         idle.claim(100, worker="w")
         for _ in range(10 * rounds):
             figures.add("idle", _timed(idle.claim, 100, worker="w")[0])
-            figures.add("idle round", _timed(idle.tick)[0])
+            figures.add("idle round", _timed(idle.maintain)[0])
     return figures
 
 
-def _verdicts(figures: Figures, control: Control, authority: Authority, rounds: int, batch: int) -> None:
+def _verdicts(figures: Figures, control: ControlPlane, authority: VerdictWriter, rounds: int, batch: int) -> None:
     control.claim(batch, worker="w")
     for number in range(rounds):
         took, leases = _timed(control.claim, batch, worker="w")
@@ -70,10 +70,10 @@ def _verdicts(figures: Figures, control: Control, authority: Authority, rounds: 
             Verdict(lease.run_id, "accepted" if (number + place) % 4 else "rejected", record_count=5, reason="row_count")
             for place, lease in enumerate(leases)
         ]
-        figures.add("verdicts", len(said) / _timed(authority.judge, said)[0] * 1000)
+        figures.add("verdicts", len(said) / _timed(authority.apply, said)[0] * 1000)
 
 
-def _reads(figures: Figures, register: Register, rounds: int) -> None:
+def _reads(figures: Figures, register: PartitionQueries, rounds: int) -> None:
     last = SINCE + timedelta(days=364)
     failed = Selection(source="crm", query_name="q0", shades=["failed"])
     for _ in range(rounds):
@@ -81,18 +81,18 @@ def _reads(figures: Figures, register: Register, rounds: int) -> None:
         figures.add("counts", _timed(register.counts)[0])
         figures.add("year of one customer", _timed(register.days, "crm", "q0", "c7", SINCE, last)[0])
         figures.add("a page of failures", _timed(register.find, failed, limit=50)[0])
-    took, picked = _timed(register.pick, "reprocess", Selection(source="crm"))
+    took, picked = _timed(register.freeze, "reprocess", Selection(source="crm"))
     figures.add("plan", took)
     figures.add("plan, partitions", picked.count)
 
 
-def _sweeps(figures: Figures, control: Control, register: Register, rounds: int) -> None:
+def _sweeps(figures: Figures, control: ControlPlane, register: PartitionQueries, rounds: int) -> None:
     for number in range(rounds):
         since = SINCE - timedelta(days=1000 * (number + 1))
         grid = Grid.of("crm", "q0", [f"c{at}" for at in range(CUSTOMERS)], since, since + timedelta(days=999))
-        figures.add("plan of a range", _timed(register.grid_counts, grid)[0])
+        figures.add("plan of a range", _timed(register.plan_grid, grid)[0])
         took, sweep = _timed(control.backfill, grid, **SAID)
         figures.add("begin a backfill", took)
         control.claim(20, worker="w")
         figures.add("cancel", _timed(control.move, sweep.id, "cancel", **SAID)[0])
-    control.tick()
+    control.maintain()

@@ -12,11 +12,11 @@ from playwright.sync_api import Locator, Page, expect
 from redrive import App
 from redrive.console.render.heat_map import NO_PARTITIONS, DayCell, day_cell
 from redrive.ops.operator import Operator
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.control.verdicts import VerdictWriter
 from redrive.partitions.model import Decision, Verdict
-from redrive.partitions.retry_schedule import Terms
+from redrive.partitions.retry_schedule import DatasetLimits
 from tests.console.page_checks import low_contrast_texts, overflow_pixels, unlabelled_controls
 
 TODAY = date(2026, 1, 31)
@@ -29,11 +29,11 @@ NASTY = "<script>alert('xss')</script>"
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     """Two datasets of ten days and four customers. Two partitions of orders are rejected, one of them finally."""
     with App(f"sqlite:///{tmp_path_factory.mktemp('heat') / 'ledger.db'}", migrate=True) as made:
-        terms = [Terms("crm", name, concurrency=100) for name in ("orders", "visits")]
-        control, authority = Control(made.ledger, terms), Authority(made.ledger, terms)
+        terms = [DatasetLimits("crm", name, concurrency=100) for name in ("orders", "visits")]
+        control, authority = ControlPlane(made.ledger, terms), VerdictWriter(made.ledger, terms)
         for one in terms:
             grid = Grid(one.source, one.query_name, CUSTOMERS, TODAY - timedelta(days=9), TODAY)
-            control.step(control.backfill(grid, actor="ann", because="history").id)
+            control.requeue_next(control.backfill(grid, actor="ann", because="history").id)
         for lease in control.claim(1000, worker="w1"):
             of = lease.partition
             bad = of.query_name == "orders" and (of.customer_id, of.logical_date) in BAD
@@ -45,7 +45,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
                 lease.run_id, said, reason="row_count" if bad else None, message=message, checks=[check], record_count=420,
                 final=final, manifest="m",
             )  # fmt: skip
-            authority.judge([verdict])
+            authority.apply([verdict])
         yield made
 
 
@@ -158,18 +158,18 @@ def test_days_are_selected_by_keys_and_a_date_selects_all_datasets(page: Page) -
 
 @pytest.mark.req("O-4")
 def test_a_day_shows_queued_partitions_and_rejected_refreshes(page: Page, app: App) -> None:
-    terms = [Terms("erp", "stock")]
-    control, authority = Control(app.ledger, terms), Authority(app.ledger, terms)
+    terms = [DatasetLimits("erp", "stock")]
+    control, authority = ControlPlane(app.ledger, terms), VerdictWriter(app.ledger, terms)
     days = [TODAY - timedelta(days=back) for back in range(3)]
-    control.step(control.backfill(Grid("erp", "stock", ("c-1",), days[-1], days[0]), actor="ann", because="history").id)
+    control.requeue_next(control.backfill(Grid("erp", "stock", ("c-1",), days[-1], days[0]), actor="ann", because="history").id)
     for lease in control.claim(10, worker="w1"):
-        authority.judge([Verdict(lease.run_id, "accepted", record_count=1, manifest="m")])
+        authority.apply([Verdict(lease.run_id, "accepted", record_count=1, manifest="m")])
     ann = Operator(app, actor="ann")
     ann.apply(
         ann.partitions.reprocess(ann.partitions.selection("erp/stock", since=days[1], until=days[0])), because="new columns"
     )
     (lease,) = control.claim(1, worker="w1")
-    authority.judge([Verdict(lease.run_id, "rejected", reason="row_count", manifest="m", final=True)])
+    authority.apply([Verdict(lease.run_id, "rejected", reason="row_count", manifest="m", final=True)])
     page.goto(f"/partitions?source=erp&{RANGE}")
     hatched, queued = page.locator("td.r"), page.locator("td:is(.lr, .lf, .lb)")
     expect(hatched).to_have_count(1)

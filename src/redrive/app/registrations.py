@@ -115,7 +115,7 @@ class Registrations:
 
     def extractions(self, only: Collection[str] | None = None, /) -> list[Extraction]:
         """Return the extractions of these datasets. Default: all datasets."""
-        return [] if self._datasets is None else self._datasets.chosen(only)
+        return [] if self._datasets is None else self._datasets.select(only)
 
     def close(self) -> None:
         """Stop the threads of the registered parts. They start again at the next use."""

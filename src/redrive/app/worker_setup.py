@@ -85,11 +85,11 @@ class WorkerSetup:
         extractions = self.registrations.extractions(only)
         if not extractions:
             return []
-        from ..partitions.work.tasks import Firing, Tending  # noqa: PLC0415  # only with datasets
+        from ..partitions.work.tasks import ControlPlaneTask, ScheduleTask  # noqa: PLC0415  # only with datasets
 
-        tasks: list[BackgroundTask] = [Tending(self.ledger, extractions)]
+        tasks: list[BackgroundTask] = [ControlPlaneTask(self.ledger, extractions)]
         if any(extraction.cron is not None for extraction in extractions):
-            tasks.append(Firing(self.ledger, extractions))
+            tasks.append(ScheduleTask(self.ledger, extractions))
         return tasks
 
     def _work_sources(self, only: Collection[str] | None, threads: int) -> list[WorkSource]:

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from ..ops.dead_letters.model import DeadLetterFilter
-from ..ops.partitions.selection import Selection, Standing, day, selected
+from ..ops.partitions.selection import Selection, Standing, parse_day, selected
 from ..ops.render import moment
 
 ListQueryT = TypeVar("ListQueryT", bound="ListQuery")
@@ -39,7 +39,7 @@ def _read_time(value: Any) -> Any:
 
 
 def _read_day(value: Any, info: ValidationInfo) -> Any:
-    return day(info.field_name or "day", value) if isinstance(value, str) else value
+    return parse_day(info.field_name or "day", value) if isinstance(value, str) else value
 
 
 Text: TypeAlias = Annotated[

@@ -14,9 +14,9 @@ from ..ledger.model import READY, display_state
 from ..ledger.queries import overview
 from ..ledger.queries.overview import ScheduledJob
 from ..ledger.stats import counters
-from ..partitions.queries import Register
-from ..partitions.store.schedule_runs import Fired
-from ..partitions.work.tasks import due
+from ..partitions.queries import PartitionQueries
+from ..partitions.store.queries import StoredSchedule
+from ..partitions.work.tasks import due_times
 from .partitions.datasets import label, parse_cron
 from .target import Operated, extractions, ledger_of
 
@@ -71,9 +71,9 @@ def schedules(app: Operated, /) -> list[Schedule]:
 
 def _of_datasets(app: Operated, now: datetime) -> list[Schedule]:
     """Schedules of the app's datasets, and of those that only the ledger knows."""
-    stored = Register(ledger_of(app)).schedules()
+    stored = PartitionQueries(ledger_of(app)).schedules()
     crons = {dataset: parse_cron(fired.cron) for dataset, fired in stored.items()}
-    crons |= {extraction.terms.dataset: extraction.cron for extraction in extractions(app)}
+    crons |= {extraction.limits.dataset: extraction.cron for extraction in extractions(app)}
     return [
         of_dataset(*dataset, cron, stored.get(dataset), now)
         for dataset, cron in crons.items()
@@ -85,12 +85,14 @@ def of_dataset(
     source: str,
     query: str,
     cron: Cron,
-    stored: Fired | None,
+    stored: StoredSchedule | None,
     now: datetime,
     /,
 ) -> Schedule:
     """Return the schedule of one dataset. Pure."""
-    waiting = [] if stored is None else due(cron, stored.fired_at, now - GRACE, most=MOST_MISSED)
+    waiting = (
+        [] if stored is None else due_times(cron, stored.fired_at, now - GRACE, most=MOST_MISSED)
+    )
     last = None if stored is None else stored.last
     error = None
     if last is not None and last.failed:

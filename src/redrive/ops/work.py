@@ -177,7 +177,7 @@ def _summarise(app: App, name: str, threads: int, only: Sequence[str] | None) ->
     from .ledger import status  # noqa: PLC0415  # SQLAlchemy: not before a ledger is needed
 
     kinds = tuple(sorted(kind.name for kind in app.kinds(only)))
-    datasets = app.datasets.chosen(only)
+    datasets = app.datasets.select(only)
     registered = {kind.name for kind in app.kinds()}
     unknown: dict[str, int] = {}
     for kind in status(app.ledger).kinds:

@@ -10,7 +10,7 @@ from ..ledger.jobs.workers import Worker
 from ..ledger.jobs.workers import list_workers as read_workers
 from ..ledger.ledger import Ledger
 from ..ledger.queries import overview
-from ..partitions.store.overview import held as held_partitions
+from ..partitions.store.overview import leased_partitions as held_partitions
 from .context import OperatorContext
 from .defaults import QUIET
 from .render import ago

@@ -1,4 +1,4 @@
-"""Partition: one customer's data of one day, from one query of one source. It is extracted, judged and read whole."""
+"""Partition: the data of one customer and one day, from one query of one source."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from datetime import date, datetime, timedelta
 from typing import Self, TypeAlias
 from urllib.parse import unquote
 
-LONGEST = 300
-"""Bytes of each of the three names."""
+MAX_NAME_BYTES = 300
 ONE_DAY = timedelta(days=1)
 Day: TypeAlias = date | str
 """A date, or "2026-01-31"."""
@@ -37,13 +36,13 @@ class Partition:
     logical_date: date
 
     def __post_init__(self) -> None:
-        for what in ("source", "customer_id", "query_name"):
-            named(what, getattr(self, what))
-        object.__setattr__(self, "logical_date", day("logical_date", self.logical_date))
+        for field in ("source", "customer_id", "query_name"):
+            check_name(field, getattr(self, field))
+        object.__setattr__(self, "logical_date", parse_day("logical_date", self.logical_date))
 
     def __str__(self) -> str:
         parts = (self.source, self.customer_id, self.query_name)
-        return "/".join((*map(_quoted, parts), self.logical_date.isoformat()))
+        return "/".join((*map(_quote, parts), self.logical_date.isoformat()))
 
     @classmethod
     def parse(cls, text: str, /) -> Self:
@@ -63,65 +62,69 @@ class Partition:
         parts = text.split("/")
         if len(parts) != 4:
             raise ValueError(
-                f"a partition is written source/customer/query/date, such as crm/acme/orders/2026-01-31 "
-                f"(a / inside a name is %2F), not {text!r}"
+                "a partition is written source/customer/query/date, "
+                f"such as crm/acme/orders/2026-01-31 (a / inside a name is %2F), not {text!r}"
             )
         source, customer, query = (unquote(part, errors="strict") for part in parts[:3])
-        return cls(source, customer, query, day("the date", parts[3]))
+        return cls(source, customer, query, parse_day("the date", parts[3]))
 
 
-def named(what: str, value: object, /) -> str:
-    """A source, customer or query: any printable text, commas, slashes and all of Unicode included."""
+def check_name(field: str, value: object, /) -> str:
+    """Return the name of a source, customer or query if it is valid: any printable text."""
     if not isinstance(value, str):
-        raise TypeError(f"{what} must be text, not {type(value).__name__}: {value!r}")
+        raise TypeError(f"{field} must be text, not {type(value).__name__}: {value!r}")
     if not value.strip() or not value.isprintable():
-        raise ValueError(f"{what} must be printable and not empty: {value!r}")
+        raise ValueError(f"{field} must be printable and not empty: {value!r}")
     try:
-        long = len(value) * 4 > LONGEST and len(value.encode()) > LONGEST
+        is_long = len(value) * 4 > MAX_NAME_BYTES and len(value.encode()) > MAX_NAME_BYTES
     except UnicodeEncodeError:
-        raise ValueError(f"{what} has half a character in it, which no database takes: {value!r}") from None
-    if long:
-        raise ValueError(f"{what} must not be longer than {LONGEST} bytes: {value[:60]!r}…")
+        raise ValueError(f"{field} has half a character in it, which no database takes: {value!r}") from None
+    if is_long:
+        raise ValueError(f"{field} must not be longer than {MAX_NAME_BYTES} bytes: {value[:60]!r}…")
     return value
 
 
-def day(what: str, value: object, /) -> date:
-    """A date that exists, given as one or as "2026-01-31"."""
+def parse_day(field: str, value: object, /) -> date:
+    """Return a date that is passed as a date or as "2026-01-31"."""
     if isinstance(value, datetime):
         raise TypeError(
-            f"{what} is a day, not a timestamp; pass {value.date().isoformat()!r}, or the day that you mean by {value!r}"
+            f"{field} is a day, not a timestamp; pass {value.date().isoformat()!r}, or the day that you mean by {value!r}"
         )
     if isinstance(value, date):
         return value
     if not isinstance(value, str):
-        raise TypeError(f'{what} must be a date, or text such as "2026-01-31", not {type(value).__name__}: {value!r}')
+        raise TypeError(f'{field} must be a date, or text such as "2026-01-31", not {type(value).__name__}: {value!r}')
     try:
-        found = date.fromisoformat(value)
-    except ValueError as wrong:
-        said = f"{what}={value!r}" if what.isidentifier() else f"{what} {value!r}"  # an argument, or an option, or in words
-        raise ValueError(f'{said} is not a valid date, such as "2026-01-31": {wrong}') from None
-    if found.isoformat() != value:
-        raise ValueError(f'{what} is written year-month-day, "{found.isoformat()}", not {value!r}')
-    return found
+        day = date.fromisoformat(value)
+    except ValueError as error:
+        # The name of an argument, or words such as "the date".
+        subject = f"{field}={value!r}" if field.isidentifier() else f"{field} {value!r}"
+        raise ValueError(f'{subject} is not a valid date, such as "2026-01-31": {error}') from None
+    if day.isoformat() != value:
+        raise ValueError(f'{field} is written year-month-day, "{day.isoformat()}", not {value!r}')
+    return day
 
 
-def span(since: Day, until: Day | None = None, /) -> tuple[date, date]:
-    """Both ends of a range, both in it; one day where no other end is given. ValueError where it is reversed."""
-    first = day("since", since)
-    last = first if until is None else day("until", until)
+def parse_range(since: Day, until: Day | None = None, /) -> tuple[date, date]:
+    """Return both ends of a range of days, inclusive. Without `until` it is one day.
+
+    Raises:
+        ValueError: The range is reversed.
+    """
+    first = parse_day("since", since)
+    last = first if until is None else parse_day("until", until)
     if last < first:
         raise ValueError(f"the range is reversed: it begins {first} and ends {last}; did you mean {last} to {first}?")
     return first, last
 
 
-def days(since: date, until: date, /) -> Iterator[date]:
-    """Each day of a range, both ends in it."""
+def days_between(since: date, until: date, /) -> Iterator[date]:
+    """Yield each day of a range, both ends included."""
     while since <= until:
         yield since
         since += ONE_DAY
 
 
-def _quoted(part: str) -> str:
-    # Only what the form itself needs: a customer's name stays readable.
-    # A lone * is how an operator says any.
+def _quote(part: str) -> str:
+    # Escapes only what the form needs, so that names stay readable. A lone * means any.
     return "%2A" if part == "*" else part.replace("%", "%25").replace("/", "%2F")

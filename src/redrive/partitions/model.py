@@ -1,124 +1,176 @@
-"""Records: what the stores of partitions take and give. All are immutable: anything may share one."""
+"""The values that the stores of partitions take and return. All are immutable, so threads may share
+them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from enum import IntEnum
 from typing import Any, Literal, TypeAlias
 
 from .key import Partition
 from .raw.files import Raw
 
 Status: TypeAlias = Literal["pending", "success", "failed"]
-Shade: TypeAlias = Literal["pending", "success", "refresh_failed", "failed", "terminal"]
-"""A status as people see it: success with a newer run that was rejected, and failed for good, are told apart."""
-SHADES: tuple[Shade, ...] = ("success", "pending", "refresh_failed", "failed", "terminal")
-"""As they are stored, by place: from the third on somebody may want to look."""
-Lane: TypeAlias = Literal["fresh", "retry", "backfill"]
-LANES: tuple[Lane, ...] = ("fresh", "retry", "backfill")
+DisplayStatus: TypeAlias = Literal["pending", "success", "refresh_failed", "failed", "terminal"]
+"""A status as people see it.
+
+`refresh_failed` is a success whose newest run was rejected. `terminal` is a failure that is not
+retried.
+"""
+DISPLAY_STATUSES: tuple[DisplayStatus, ...] = ("success", "pending", "refresh_failed", "failed", "terminal")
+"""The column `shade` stores the index. From the third on, an operator may want to look."""
+LaneName: TypeAlias = Literal["fresh", "retry", "backfill"]
 Kind: TypeAlias = Literal["initial", "retry", "reprocess", "revalidate", "backfill"]
 RunState: TypeAlias = Literal["leased", "accepted", "rejected", "late", "lost", "returned"]
 Decision: TypeAlias = Literal["accepted", "rejected"]
-Cause: TypeAlias = Literal["not_ready", "rate_limited", "systemic", "stopped", "ledger"]
-"""Why a lease is given back without a verdict: the attempt does not count. stopped: the worker is going. ledger: our own
-database could not be used."""
-DAMAGED = "damaged"
-"""Why raw data is rejected that is gone, or is not what was written."""
+ReleaseCause: TypeAlias = Literal["not_ready", "rate_limited", "systemic", "stopped", "ledger"]
+"""Why a lease is released without a verdict, so that the attempt does not count.
+
+`stopped`: the worker stops. `ledger`: our own database could not be used.
+"""
 TerminalCause: TypeAlias = Literal["attempts", "age", "lost", "error", "manual"]
+DAMAGED = "damaged"
+"""Reason of a rejection: raw data is gone, or differs from the written data."""
+
+
+class Lane(IntEnum):
+    """A queue of partitions with a share of the capacity, as its number is stored."""
+
+    FRESH = 0
+    """Partitions of a schedule."""
+    RETRY = 1
+    """Partitions that were rejected, or that an operator requested."""
+    BACKFILL = 2
+    """Partitions of a backfill."""
+
+    @classmethod
+    def of(cls, name: LaneName, /) -> Lane:
+        """Return the lane of a name."""
+        return cls[name.upper()]
+
+    @property
+    def label(self) -> LaneName:
+        """Its name."""
+        return LANE_NAMES[self]
+
+
+LANE_NAMES: tuple[LaneName, ...] = ("fresh", "retry", "backfill")
+
+
+def display_status(status: Status, last_verdict: Decision | None, /, *, is_terminal: bool) -> DisplayStatus:
+    """Return a status as people see it."""
+    if status == "success":
+        return "refresh_failed" if last_verdict == "rejected" else "success"
+    return "terminal" if is_terminal else status
+
+
+def status_when_requeued(status: Status, /) -> Status:
+    """Return the status of a partition that is queued again. A readable one stays readable."""
+    return "success" if status == "success" else "pending"
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
-    """The exclusive, expiring right to extract one partition, under a run of its own. `attempt_no` is its fence."""
+class PartitionLease:
+    """The exclusive, expiring right to extract one partition in a run of its own."""
 
     partition_id: int
     partition: Partition
     attempt_no: int
-    """The number of this run among all of the partition's: grows, never comes back."""
+    """Number of this run among all runs of the partition. It only grows: the fencing token."""
     run_id: str
     kind: Kind
-    lane: Lane
+    lane: LaneName
     attempts: int
-    """Verdicts so far that count against the policy."""
+    """Earlier verdicts that count against the policy."""
     current_run_id: str | None
-    """The run in force: what readers get while this one is under way."""
+    """The run that readers get until this one is accepted."""
     current_raw_id: str | None
-    """The run whose raw data that is; another one's where it was revalidated."""
+    """The run that wrote its raw data. It differs after a revalidation."""
     raw_run_id: str | None
-    """Revalidate: the run whose raw data is to be judged again; nothing is extracted."""
+    """For a revalidation: the run whose raw data is validated again. Nothing is extracted."""
     sweep_id: int | None
     lost: int
     until: datetime
     uncharged: int = 0
-    """Earlier runs that ended without data and do not count as attempts: outages, rate limits and faults of the ledger."""
+    """Earlier runs that ended without data and do not count as attempts: outages, rate limits and
+    faults of the ledger.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A validator's word on one run. Said once: a repetition changes nothing."""
+    """The decision of a validator about one run. A second verdict on a run changes nothing."""
 
     run_id: str
     decision: Decision
     validator: str = "redrive"
     version: str = ""
     checks: Sequence[Mapping[str, Any]] = ()
-    """Each with name, ok, value, limit, detail; whatever JSON can say."""
+    """Each with name, ok, value, limit and detail, as JSON values."""
     record_count: int | None = None
     reason: str | None = None
-    """Rejected: in a word, such as `row_count`; for an extraction that raised, what its error is."""
+    """Of a rejection: a word such as `row_count`, or the class of the error that was raised."""
     message: str | None = None
     manifest: str | None = None
-    """Digest of the manifest that was judged."""
+    """Digest of the validated manifest."""
     after: float | None = None
-    """Rejected: not before so many seconds, whatever the backoff says."""
+    """Of a rejection: minimum seconds until the next attempt, also if the backoff is shorter."""
     final: bool = False
-    """Rejected: no use trying again; terminal at once."""
+    """Of a rejection: a retry cannot succeed, so the partition gives up at once."""
     signature: str | None = None
-    """Rejected for a fault that may be the source's, so evidence of an outage: equal for faults of one cause. Not stored."""
+    """Set if the fault may be the source's. Equal for faults of one cause. Not stored."""
     shared: bool = False
-    """That fault is a refused credential, a block, or the raw store's: with several customers it is the source's. Not stored."""
+    """The fault is a refused credential, a block, or one of the raw store. If several customers get
+    it, it is the source's. Not stored.
+    """
     charged: bool = False
-    """Counts as an attempt, outage or not: the partition has used up the attempts that do not. Not stored."""
+    """Counts as an attempt, even in an outage: the partition has used up those that do not. Not
+    stored.
+    """
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """What a verdict came to."""
+class VerdictResult:
+    """The effect of a verdict."""
 
     run_id: str
     outcome: Literal["accepted", "rejected", "late", "repeated", "unknown", "spared"]
-    """late: somebody newer has the partition; it counts, and moves nothing. repeated: said before. unknown: no such run. spared:
-    its source rests for this very fault, or this was the probe: nothing was counted, and the lease is to be given back."""
+    """`late`: a newer run owns the partition; counted, no effect. `repeated`: it has a verdict.
+    `unknown`: no such run. `spared`: the source is paused for this fault; not counted, release the
+    lease.
+    """
     partition: Partition | None = None
     attempt_count: int = 0
     status: Status = "pending"
     next_at: datetime | None = None
-    """When it is tried again; none: never, unless somebody asks."""
+    """When it is retried. None: not without a request."""
     terminal: TerminalCause | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
-    """A lease that is given back without a verdict."""
+class Release:
+    """A lease that is released without a verdict."""
 
-    lease: Lease
-    cause: Cause
+    lease: PartitionLease
+    cause: ReleaseCause
     error: str | None = None
     after: float | None = None
-    """Not before so many seconds: the source's own words. None: by the policy."""
+    """Minimum seconds until the next attempt, as the source requested. None: by the policy."""
     signature: str | None = None
-    """Systemic: equal for faults of one cause."""
+    """For the cause `systemic`: equal for faults of one cause."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of one partition: its outcomes, and beside them its work. What stays None is not so."""
+class PartitionView:
+    """A partition: its outcomes, its queued or running work, and its markers."""
 
     id: int
     partition: Partition
     status: Status
-    shade: Shade
+    shade: DisplayStatus
     current_run_id: str | None
     current_raw_id: str | None
     current_attempt_no: int
@@ -131,51 +183,51 @@ class Facts:
     """Of the last rejection, in a word."""
     error: str | None
     updated_at: datetime
-    lane: Lane | None = None
+    lane: LaneName | None = None
     next_at: datetime | None = None
-    """When it is tried again: the time shown is the time used."""
+    """When the next attempt is due."""
     strategy: str | None = None
-    """How that time came about."""
+    """How that time was chosen."""
     run_id: str | None = None
-    """Of the run under way."""
+    """The running run."""
     worker: str | None = None
     until: datetime | None = None
-    """How long its lease lasts."""
+    """End of its lease."""
     sweep_id: int | None = None
     terminal: str | None = None
     paused: str | None = None
 
     @property
     def running(self) -> bool:
-        """Whether somebody has it now."""
+        """Whether a worker extracts it now."""
         return self.run_id is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One attempt at a partition, with the verdict on it, if there is one."""
+class PartitionRun:
+    """One run of a partition, with its verdict if it has one."""
 
     partition_id: int
     attempt_no: int
     run_id: str
     raw_run_id: str
-    """Where its raw data is: its own, or of the run that it judged again."""
+    """The run that wrote its raw data: itself, or the one that it validated again."""
     kind: Kind
     state: RunState
-    lane: Lane
+    lane: LaneName
     worker: str | None
     sweep_id: int | None
     leased_at: datetime
     ended_at: datetime | None
     note: str | None
-    """Without a verdict: why it ended; with one: that it was an outage's, and is not charged."""
+    """Why a run without a verdict ended, or why a rejection does not count."""
     verdict: Verdict | None = None
     verdict_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What the control plane, or a person, decided about a partition beside its outcomes."""
+    """A decision about a partition beside its outcomes, by an operator or the policy."""
 
     kind: Literal["terminal", "paused", "grant"]
     cause: str
@@ -183,62 +235,65 @@ class Marker:
     because: str
     at: datetime
     attempts: int
-    """The partition's count when it was set."""
-    amount: int | None
-    """Of a grant: so many new attempts; none: as many as the policy has."""
+    """Number of attempts when it was set."""
+    amount: int | None = None
+    """New attempts of a grant. None: as many as the policy has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which partitions: all that is given must hold. By itself it means everything; verbs refuse that."""
+    """Selects the partitions that meet all conditions that are set.
+
+    Without a condition it selects all partitions. Commands that change something refuse that.
+    """
 
     source: str | None = None
     query_name: str | None = None
     customers: Sequence[str] | None = None
     since: date | None = None
     until: date | None = None
-    shades: Sequence[Shade] | None = None
+    shades: Sequence[DisplayStatus] | None = None
     reason: str | None = None
     """Of the last rejection."""
     min_attempts: int | None = None
-    lane: Lane | None = None
+    lane: LaneName | None = None
     ids: Sequence[int] | None = None
     keys: Sequence[Partition] | None = None
 
     @property
-    def troubled(self) -> bool:
-        """Whether it is for those alone that somebody may want to look at: they have an index of their own."""
-        return bool(self.shades) and all(SHADES.index(one) > 1 for one in self.shades or ())
+    def only_failing(self) -> bool:
+        """Whether it selects failing partitions only, which have an index of their own."""
+        return bool(self.shades) and all(DISPLAY_STATUSES.index(status) > 1 for status in self.shades or ())
 
     @property
-    def dated(self) -> bool:
-        """Whether it is by dates, or by customers, which are found by their dates."""
+    def is_dated(self) -> bool:
+        """Whether it selects by date, or by customer, whose partitions are found by date."""
         return not (self.since is None and self.until is None and self.customers is None)
 
     @property
     def everything(self) -> bool:
-        """Whether nothing at all is asked for."""
+        """Whether it has no condition."""
         return all(getattr(self, name) is None for name in self.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One day of a calendar: how many partitions of a query, in which shade."""
+    """One day of a calendar: number of partitions of a query by display status."""
 
     source: str
     query_name: str
     logical_date: date
-    shades: Mapping[Shade, int]
+    shades: Mapping[DisplayStatus, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A source as the control plane has it."""
+class SourceView:
+    """A source, and whether it is paused."""
 
     source: str
     paused: bool
     until: datetime | None
-    """When one probe is let through; none: until somebody says so."""
+    """When one probe starts. None: not before it is unpaused."""
     because: str | None
     actor: str | None
     probes: int
@@ -247,30 +302,33 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a partition is not running now, most telling first; empty: it may start with the next claim."""
+    """Why a partition is not running, the most important reason first.
 
-    facts: Facts | None
+    Without a reason, it may start with the next claim.
+    """
+
+    facts: PartitionView | None
     """None: nothing is stored of it."""
     now: datetime
     why: Sequence[str] = ()
     position: int | None = None
-    """How many of its lane and dataset are due before it."""
+    """Place in the queue of its lane and dataset."""
     queued: int | None = None
-    """How many of its lane and dataset wait, counted up to a limit."""
+    """Length of that queue, counted up to a limit."""
     budget: str | None = None
     sweep: int | None = None
-    """The sweep in whose range it stands and whose turn has not come."""
-    damaged: Run | None = None
-    """The run that found the raw data in force to be gone, or changed: readers do not get it."""
+    """The sweep that contains it and has not queued it yet."""
+    damaged: PartitionRun | None = None
+    """The run that found the current raw data gone or changed. Readers do not get it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What an operator's verb did, and to what it did nothing."""
+    """What an operator's command changed, and what it skipped."""
 
     count: int
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """Partition, as text, and why it was left alone."""
+    """Reason by partition, as text."""
     audit: int | None = None
 
 
@@ -292,4 +350,4 @@ class Finding:
 
 
 Check: TypeAlias = Callable[[Raw], Finding | bool]
-"""Looks at what a run wrote. True or False will do; a Finding says why."""
+"""Checks the data of a run. It returns True, False, or a Finding that says why."""

@@ -1,204 +1,224 @@
-"""Register: what is known of partitions. It only reads: for readers, operators and the console."""
+"""PartitionQueries: reads the state of partitions, for readers, operators and the console."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import date
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import Connection, exists, func, select
 
 from ..ledger.db.clock import now_on
 from ..ledger.db.compiled import sql_int
 from ..ledger.db.partition_tables import TROUBLE, partition, rollup, run
-from .control import backfill, explain, progress, source_health, sweeps
-from .control.progress import GridPlan, Progress
-from .control.sweeps import Grid
-from .key import Day, Partition, span
-from .model import SHADES, Cell, Explanation, Facts, Lane, Marker, Run, RunState, Selection, Shade, Source
-from .retry_schedule import Terms
-from .store import frozen_selection, overview, queries, schedule_runs
-from .store.frozen_selection import Picked, Verb
-from .store.queries import known
-from .store.rows import Opened, marks, opened
-from .store.schedule_runs import Fired
+from ..ledger.db.session import Session
+from ..ledger.ledger import Ledger
+from .control import backfill, explain, source_health, sweeps
+from .control.sweeps import Grid, GridPlan, SweepProgress
+from .key import Day, Partition, parse_range
+from .model import (
+    DISPLAY_STATUSES,
+    Cell,
+    DisplayStatus,
+    Explanation,
+    LaneName,
+    Marker,
+    PartitionRun,
+    PartitionView,
+    RunState,
+    Selection,
+    SourceView,
+)
+from .retry_schedule import DatasetLimits
+from .store import frozen_selection, overview, queries
+from .store.changes import ROLLUP
+from .store.frozen_selection import FrozenSelection, Verb
+from .store.queries import StoredSchedule, in_range, of_dataset
+from .store.rows import read_markers
+from .store.sweeps import load_sweep
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _DATASETS = select(rollup.c.source, rollup.c.query_name).where(rollup.c.n > sql_int(0)).distinct()
 
 
-class Register:
-    """What is known of partitions. Threads may share one, and so may forked children. Its methods block."""
+class PartitionQueries:
+    """Reads the state of partitions. Threads and forked children may share it. It blocks."""
 
-    def __init__(self, ledger: Opened, /) -> None:
-        self._ledger = opened(ledger)
+    def __init__(self, ledger: Ledger, /) -> None:
+        self._ledger = ledger
 
-    def _reading(self) -> Any:
-        return self._ledger().connections.read.use()
+    def _session(self) -> AbstractContextManager[Session]:
+        return self._ledger.connections.read.use()
 
-    # ---- one ----
+    def _read(self, query: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._session() as session:
+            return query(session.core, *args, **kwargs)
 
-    def get(self, partition: Partition, /) -> Facts | None:
-        """All that is known of one; None: nothing is stored of it."""
-        with self._reading() as session:
-            row = known(session.core, partition)
-            return None if row is None else next(iter(queries.facts(session.core, [row.id])), None)
+    # ---- one partition ----
 
-    def days(self, source: str, query_name: str, customer: str, since: Day, until: Day | None = None, /) -> dict[date, Facts]:
-        """One customer's days, both ends in it; those of which nothing is stored are left out."""
-        with self._reading() as session:
-            return queries.of_days(session.core, source, query_name, customer, *span(since, until))
+    def get(self, key: Partition, /) -> PartitionView | None:
+        """Return a partition. None: nothing is stored of it."""
+        return self._read(queries.load_view, key)
 
-    def history(self, partition: Partition, /, *, before: int | None = None, limit: int = 100) -> list[Run]:
-        """Its runs with their verdicts, the newest first. before: an attempt_no."""
-        with self._reading() as session:
-            row = known(session.core, partition)
-            return [] if row is None else queries.history(session.core, row.id, before=before, limit=limit)
+    def days(
+        self, source: str, query_name: str, customer: str, since: Day, until: Day | None = None, /
+    ) -> dict[date, PartitionView]:
+        """Return the stored days of one customer, both ends included."""
+        first, last = parse_range(since, until)
+        return self._read(queries.load_days, source, query_name, customer, first, last)
 
-    def run(self, run_id: str, /) -> Run | None:
-        """One run with its verdict; None: there is none of that name."""
-        with self._reading() as session:
-            return queries.whole(session.core, run_id)
+    def history(self, key: Partition, /, *, before: int | None = None, limit: int = 100) -> list[PartitionRun]:
+        """Return runs before an attempt number with their verdicts, the newest first."""
+        with self._session() as session:
+            row = queries.load_row(session.core, key)
+            if row is None:
+                return []
+            return queries.load_history(session.core, row.id, before=before, limit=limit)
+
+    def run(self, run_id: str, /) -> PartitionRun | None:
+        """Return a run with its verdict."""
+        return self._read(queries.load_run, run_id)
 
     def states(self, run_ids: Sequence[str], /) -> dict[str, RunState]:
-        """How these runs stand; those that the ledger does not know are left out."""
-        with self._reading() as session:
-            return {one.run_id: one.state for one in queries.found(session.core, run_ids)}
+        """Return the states of runs. Unknown ones are omitted."""
+        with self._session() as session:
+            return {each.run_id: each.state for each in queries.load_runs(session.core, run_ids)}
 
-    def markers(self, partition: Partition, /) -> list[Marker]:
-        """What was decided about it beside its outcomes."""
-        with self._reading() as session:
-            row = known(session.core, partition)
-            found = {} if row is None else marks(session.core, [row.id]).get(row.id, {})
-            return [Marker(*mark[1:]) for _, mark in sorted(found.items())]  # type: ignore[arg-type]  # its kinds are checked
+    def markers(self, key: Partition, /) -> list[Marker]:
+        """Return the markers of a partition, by kind."""
+        with self._session() as session:
+            row = queries.load_row(session.core, key)
+            markers = {} if row is None else read_markers(session.core, [row.id]).get(row.id, {})
+            return [marker for _, marker in sorted(markers.items())]
 
-    def explain(self, partition: Partition, terms: Terms | None = None, /) -> Explanation:
-        """Why it is not running now, when it will, and what else stands in its way. terms: of its dataset, where known."""
-        with self._reading() as session:
-            return explain.explained(session, partition, terms)
+    def explain(self, key: Partition, limits: DatasetLimits | None = None, /) -> Explanation:
+        """Explain why a partition is not running, when it will run, and what else delays it."""
+        with self._session() as session:
+            return explain.explain_partition(session, key, limits)
 
-    # ---- many ----
+    # ---- many partitions ----
 
-    def find(self, selection: Selection, /, *, after: int = 0, limit: int = 100) -> list[Facts]:
-        """Those that are asked for, in the order of their ids. after: the id of the last one of the page before."""
-        with self._reading() as session:
-            return queries.selected(session.core, selection, after=after, limit=limit)
+    def find(self, selection: Selection, /, *, after: int = 0, limit: int = 100) -> list[PartitionView]:
+        """Return selected partitions by id, after the last id of the page before."""
+        return self._read(queries.find_partitions, selection, after=after, limit=limit)
 
-    def newest(self, selection: Selection, /, *, limit: int = 100) -> list[Facts]:
-        """Those that are asked for, the one that was judged last first."""
-        with self._reading() as session:
-            return queries.newest(session.core, selection, limit=limit)
+    def newest(self, selection: Selection, /, *, limit: int = 100) -> list[PartitionView]:
+        """Return selected partitions, the newest verdict first."""
+        return self._read(queries.find_newest, selection, limit=limit)
 
     def datasets(self) -> list[tuple[str, str]]:
-        """Source and query of every one that has partitions."""
-        with self._reading() as session:
+        """Return source and query of every dataset with partitions."""
+        with self._session() as session:
             return [(row[0], row[1]) for row in session.core.execute(_DATASETS).all()]
 
     def counts(
         self, *, source: str | None = None, query_name: str | None = None, since: date | None = None, until: date | None = None
-    ) -> dict[tuple[str, str], dict[Shade, int]]:
-        """How many of each dataset stand how. From the rollup: as fast at ten million."""
-        found: dict[tuple[str, str], dict[Shade, int]] = {}
-        for of, query, shade, many in self._rolled((), source, query_name, since, until):
-            if many:
-                found.setdefault((of, query), {})[SHADES[shade]] = int(many)
-        return found
+    ) -> dict[tuple[str, str], dict[DisplayStatus, int]]:
+        """Count the partitions of each dataset by display status. Reads the rollup only."""
+        counts: dict[tuple[str, str], dict[DisplayStatus, int]] = {}
+        for name, query, shade, count in self._rolled_up((), source, query_name, since, until):
+            if count:
+                counts.setdefault((name, query), {})[DISPLAY_STATUSES[shade]] = int(count)
+        return counts
 
     def calendar(
         self, since: Day, until: Day | None = None, /, *, source: str | None = None, query_name: str | None = None
     ) -> list[Cell]:
-        """Day by day, how many of each dataset stand how. From the rollup."""
-        cells: dict[tuple[str, str, date], dict[Shade, int]] = {}
-        for of, query, shade, many, on in self._rolled((rollup.c.logical_date,), source, query_name, *span(since, until)):
-            if many:
-                cells.setdefault((of, query, on), {})[SHADES[shade]] = int(many)
+        """Count the partitions of each dataset and day by display status. Reads the rollup only."""
+        cells: dict[tuple[str, str, date], dict[DisplayStatus, int]] = {}
+        by_day = (rollup.c.logical_date,)
+        rows = self._rolled_up(by_day, source, query_name, *parse_range(since, until))
+        for name, query, shade, count, day in rows:
+            if count:
+                cells.setdefault((name, query, day), {})[DISPLAY_STATUSES[shade]] = int(count)
         return [Cell(*key, shades) for key, shades in sorted(cells.items())]
 
-    def under_way(
-        self, datasets: Sequence[tuple[str, str]], since: date, until: date, /
-    ) -> dict[tuple[str, str, date], dict[Lane, int]]:
-        """Day by day, what of these is queued or running, in which lane; where there is much, of the first of it."""
-        with self._reading() as session:
-            return overview.days(session.core, datasets, since, until)
-
-    def _rolled(
+    def _rolled_up(
         self, by: Iterable[Any], source: str | None, query_name: str | None, since: date | None, until: date | None
     ) -> list[Any]:
         at = rollup.c
-        query = select(at.source, at.query_name, at.shade, func.sum(at.n), *by).group_by(at.source, at.query_name, at.shade, *by)
-        for column, value in ((at.source, source), (at.query_name, query_name)):
-            query = query if value is None else query.where(column == value)
-        query = query if since is None else query.where(at.logical_date >= since)
-        query = query if until is None else query.where(at.logical_date <= until)
-        with self._reading() as session:
+        keys = (at.source, at.query_name, at.shade)
+        query = select(*keys, func.sum(at.n), *by).group_by(*keys, *by)
+        query = of_dataset(query, rollup, source, query_name)
+        query = in_range(query, at.logical_date, since, until)
+        with self._session() as session:
             return list(session.core.execute(query.order_by(at.source, at.query_name)))
 
+    def active_by_day(
+        self, datasets: Sequence[tuple[str, str]], since: date, until: date, /
+    ) -> dict[tuple[str, str, date], dict[LaneName, int]]:
+        """Count queued and running partitions by day and lane, of the first of each dataset."""
+        return self._read(overview.active_by_day, datasets, since, until)
+
     def reasons(self, *, source: str | None = None, query_name: str | None = None, sweep_id: int | None = None) -> dict[str, int]:
-        """How many failed, or could not be refreshed, for what; the most first. Reads those alone. sweep_id: of its runs only."""
+        """Count failing partitions by the reason of their rejection, the largest count first."""
         at = partition.c
         query = select(at.reason, func.count()).where(TROUBLE).group_by(at.reason)
-        for column, value in ((at.source, source), (at.query_name, query_name)):
-            query = query if value is None else query.where(column == value)
+        query = of_dataset(query, partition, source, query_name)
         if sweep_id is not None:
-            query = query.where(exists().where(run.c.partition_id == at.id, run.c.sweep_id == sweep_id))
-        with self._reading() as session:
-            found = {row[0] or "no verdict": row[1] for row in session.core.execute(query)}
-        return dict(sorted(found.items(), key=lambda one: -one[1]))
+            own = exists().where(run.c.partition_id == at.id, run.c.sweep_id == sweep_id)
+            query = query.where(own)
+        with self._session() as session:
+            counts = {row[0] or "no verdict": row[1] for row in session.core.execute(query)}
+        return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
-    def schedules(self) -> dict[tuple[str, str], Fired]:
+    def schedules(self) -> dict[tuple[str, str], StoredSchedule]:
         """Return the schedules of datasets that workers stored, by source and query."""
-        with self._reading() as session:
-            return schedule_runs.schedules(session.core)
+        return self._read(queries.load_schedules)
 
-    def sources(self) -> list[Source]:
-        """The sources, and which of them are paused."""
-        with self._reading() as session:
-            return source_health.listed(session.core)
+    def sources(self) -> list[SourceView]:
+        """Return the sources, and which of them are paused."""
+        return self._read(source_health.list_sources)
 
     def customers(self, source: str, query_name: str, /, *, among: Sequence[str]) -> set[str]:
-        """Which of these have partitions of a dataset. Reads all of its keys."""
-        at = partition.c
-        query = select(at.customer_id).where(at.source == source, at.query_name == query_name, at.customer_id.in_(among))
-        with self._reading() as session:
-            return set(session.core.execute(query.distinct()).scalars())
+        """Return which of these customers have partitions of a dataset. Reads all its keys."""
+        query = select(partition.c.customer_id).where(partition.c.customer_id.in_(among))
+        query = of_dataset(query, partition, source, query_name).distinct()
+        with self._session() as session:
+            return set(session.core.execute(query).scalars())
 
     # ---- plans ----
 
-    def pick(self, act: Verb, selection: Selection, /, *, clear_terminal: bool = False) -> Picked:
-        """The partitions that an act would be for. Nothing is changed. ValueError: nothing at all was asked for."""
+    def freeze(self, act: Verb, selection: Selection, /, *, clear_terminal: bool = False) -> FrozenSelection:
+        """Return the partitions that an act would change. Nothing is changed.
+
+        Raises:
+            ValueError: The selection has no condition.
+        """
         if selection.everything:
             raise ValueError(
                 "no partitions selected; pass source, query, customers, dates, status or error; an empty selection means all"
             )
-        with self._reading() as session, session.snapshot():
-            return frozen_selection.pick(session.core, act, selection, clear_terminal=clear_terminal)
+        with self._session() as session, session.snapshot():
+            return frozen_selection.freeze_selection(session.core, act, selection, clear_terminal=clear_terminal)
 
-    def grid_counts(self, grid: Grid, /) -> GridPlan:
-        """What a backfill of this range would find."""
-        with self._reading() as session, session.snapshot():
-            return progress.planned(session, grid, [one.sweep_id for one in backfill.overlaps(session, grid)])
+    def plan_grid(self, grid: Grid, /) -> GridPlan:
+        """Return what a backfill of a range would contain."""
+        with self._session() as session, session.snapshot():
+            overlaps = [sweep.id for sweep, _ in backfill.find_overlaps(session, grid)]
+            return sweeps.plan_grid(session, grid, overlaps)
 
-    def progress(self, sweep_id: int, /) -> Progress | None:
-        """How far a sweep over partitions is; None: there is none of that number."""
-        with self._reading() as session:
-            one = sweeps.get(session.core, sweep_id)
-            return None if one is None else progress.of(session, one, now_on(session))
+    def progress(self, sweep_id: int, /) -> SweepProgress | None:
+        """Return the progress of a sweep over partitions. None: there is none of this id."""
+        with self._session() as session:
+            sweep = load_sweep(session.core, sweep_id)
+            return None if sweep is None else sweeps.sweep_progress(session, sweep, now_on(session))
 
     # ---- health ----
 
     def imbalance(self) -> list[str]:
-        """Where the rollup and the rows differ, in words. Reads every row: for `redrive doctor` and for tests."""
-        at = partition.c
-        with self._reading() as session, session.snapshot():
-            rows = select(at.source, at.query_name, at.logical_date, at.shade, func.count())
-            stood = session.core.execute(rows.group_by(at.source, at.query_name, at.logical_date, at.shade))
-            counted = Counter({tuple(row[:4]): row[4] for row in stood})
-            for row in session.core.execute(
-                select(*(rollup.c[name] for name in ("source", "query_name", "logical_date", "shade", "n")))
-            ):
-                counted[tuple(row[:4])] -= row[4]
+        """Return where the rollup and the rows differ. Reads every row."""
+        keys = [partition.c[name] for name in ROLLUP[:-1]]
+        with self._session() as session, session.snapshot():
+            rows = session.core.execute(select(*keys, func.count()).group_by(*keys))
+            difference = Counter({tuple(row[:4]): row[4] for row in rows})
+            for row in session.core.execute(select(*(rollup.c[name] for name in ROLLUP))):
+                difference[tuple(row[:4])] -= row[4]
         return [
-            f"{source}/{query} of {on}: {SHADES[shade]} is counted {abs(many)} too {'few' if many > 0 else 'many'}"
-            for (source, query, on, shade), many in sorted(counted.items())
-            if many
+            f"{source}/{query} of {day}: {DISPLAY_STATUSES[shade]} is counted {abs(count)} too {'few' if count > 0 else 'many'}"
+            for (source, query, day, shade), count in sorted(difference.items())
+            if count
         ]

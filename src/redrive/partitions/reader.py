@@ -1,9 +1,9 @@
-"""Reader: gives consumers what a validator accepted, and nothing else."""
+"""Reader: returns accepted data to consumers, and nothing else."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
@@ -13,67 +13,73 @@ from ..core.context import clock_around
 from ..core.text import pluralise
 from ..errors import Damaged, Incomplete
 from ..storage.store import Store
-from .key import Day, Partition, days, named, span
-from .model import Facts
-from .queries import Register
-from .raw.files import File, Raw, raw
+from .key import Day, Partition, check_name, days_between, parse_range
+from .model import PartitionView
+from .queries import PartitionQueries
+from .raw.files import File, Raw, load_raw
 
-AT_ONCE = 8
-"""Manifests that are looked at side by side."""
-LONGEST = 36_600
+MAX_READERS = 8
+"""Manifests that are read at the same time."""
+MAX_DAYS = 36_600
 """Days of one reading: a hundred years."""
 
 
 class Reader:
-    """Reads one dataset: facts from the ledger, data from the store. Has no other verb. Threads may share it."""
+    """Reads a dataset: its state from the ledger, its data from the store. Threads may share it."""
 
-    def __init__(self, source: str, query_name: str, register: Callable[[], Register], store: Callable[[], Store], /) -> None:
+    def __init__(
+        self, source: str, query_name: str, queries: Callable[[], PartitionQueries], store: Callable[[], Store], /
+    ) -> None:
         self._source, self._query = source, query_name
-        self._register, self._store = register, store
+        self._queries, self._store = queries, store
 
     def read(self, customer_id: str, since: Day, until: Day | None = None, /) -> Reading:
-        """What is in force of these days, both ends in it. What is in force and not in the store is missing, and says so."""
-        customer = named("customer", customer_id)
-        first, last = span(since, until)
-        if (last - first).days >= LONGEST:
+        """Return the accepted data of a range of days, both ends included.
+
+        Accepted data that is not in the store is missing, with the reason.
+        """
+        customer = check_name("customer", customer_id)
+        first, last = parse_range(since, until)
+        if (last - first).days >= MAX_DAYS:
             raise ValueError(f"{first} to {last} is more than a hundred years: read it in parts")
-        facts = self._register().days(self._source, self._query, customer, first, last)
-        today = clock_around().now().date()
+        views = self._queries().days(self._source, self._query, customer, first, last)
         files: list[File] = []
         missing: list[Gap] = []
-        for found in self._found([self._key(customer, each) for each in days(first, last)], facts, today):
-            if isinstance(found, Gap):
-                missing.append(found)
+        keys = [Partition(self._source, customer, self._query, day) for day in days_between(first, last)]
+        for part in self._read_days(keys, views):
+            if isinstance(part, Gap):
+                missing.append(part)
             else:
-                files += found.files
+                files += part.files
         return Reading(files, missing)
 
-    def _key(self, customer: str, day: date) -> Partition:
-        return Partition(self._source, customer, self._query, day)
+    def _read_days(self, keys: Sequence[Partition], views: Mapping[date, PartitionView]) -> list[Raw | Gap]:
+        readable = [key for key in keys if key.logical_date in views and views[key.logical_date].current_run_id is not None]
 
-    def _found(self, keys: Sequence[Partition], facts: dict[date, Facts], today: date) -> list[Raw | Gap]:
-        readable = [key for key in keys if (one := facts.get(key.logical_date)) is not None and one.current_run_id is not None]
+        def load(key: Partition) -> Raw | Gap:
+            return self._load(key, views[key.logical_date])
+
         if len(readable) > 1:
-            with ThreadPoolExecutor(min(AT_ONCE, len(readable)), "redrive-read") as threads:
-                opened = dict(
-                    zip(readable, threads.map(lambda key: self._opened(key, facts[key.logical_date]), readable), strict=True)
-                )
+            with ThreadPoolExecutor(min(MAX_READERS, len(readable)), "redrive-read") as threads:
+                loaded = dict(zip(readable, threads.map(load, readable), strict=True))
         else:
-            opened = {key: self._opened(key, facts[key.logical_date]) for key in readable}
-        return [opened[key] if key in opened else gap(key, facts.get(key.logical_date), today=today) for key in keys]
+            loaded = {key: load(key) for key in readable}
+        today = clock_around().now().date()
+        return [loaded[key] if key in loaded else explain_gap(key, views.get(key.logical_date), today) for key in keys]
 
-    def _opened(self, key: Partition, facts: Facts) -> Raw | Gap:
-        run_id = facts.current_raw_id or facts.current_run_id
+    def _load(self, key: Partition, view: PartitionView) -> Raw | Gap:
+        run_id = view.current_raw_id or view.current_run_id
         assert run_id is not None
         try:
-            found = raw(self._store(), key, run_id)
+            raw = load_raw(self._store(), key, run_id)
         except Damaged as damage:
-            return Gap(key, "lost", f"the data of the current run {facts.current_run_id} cannot be read: {damage}")
-        if facts.record_count not in (None, found.row_count):
-            accepted = pluralise(facts.record_count or 0, "was", "were")
-            told = f"the manifest says {pluralise(found.row_count, 'row')}, but {accepted} accepted; it was changed"
-            return Gap(key, "lost", f"current run {facts.current_run_id}: {told}")
-        return found
+            return Gap(key, "lost", f"the data of the current run {view.current_run_id} cannot be read: {damage}")
+        if view.record_count not in (None, raw.row_count):
+            rows = pluralise(raw.row_count, "row")
+            accepted = pluralise(view.record_count or 0, "was", "were")
+            detail = f"the manifest says {rows}, but {accepted} accepted; it was changed"
+            return Gap(key, "lost", f"current run {view.current_run_id}: {detail}")
+        return raw
 
 
 class Reading:
@@ -88,7 +94,7 @@ class Reading:
 
     def __init__(self, files: Sequence[File], missing: Sequence[Gap]) -> None:
         self.files: Sequence[File] = tuple(files)
-        """In the order of their days."""
+        """Ordered by day."""
         self.missing: Sequence[Gap] = tuple(missing)
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -112,12 +118,14 @@ class Reading:
         if not self.missing:
             return self
         first = self.missing[0]
-        why = ", ".join(f"{many} {reason.replace('_', ' ')}" for reason, many in Counter(one.why for one in self.missing).items())
+        counts = Counter(gap.why for gap in self.missing)
+        reasons = ", ".join(f"{count} {why.replace('_', ' ')}" for why, count in counts.items())
         days = pluralise(len(self.missing), "day is", "days are")
-        raise Incomplete(f"{days} missing ({why}); first {first.partition}: {first.detail}", gaps=list(self.missing))
+        raise Incomplete(f"{days} missing ({reasons}); first {first.partition}: {first.detail}", gaps=list(self.missing))
 
     def __repr__(self) -> str:
-        return f"<Reading: {pluralise(len(self.files), 'file')}, {pluralise(len(self.missing), 'day')} missing>"
+        files, days = pluralise(len(self.files), "file"), pluralise(len(self.missing), "day")
+        return f"<Reading: {files}, {days} missing>"
 
 
 Why: TypeAlias = Literal["never_run", "running", "failed", "terminal", "paused", "lost"]
@@ -139,32 +147,33 @@ class Gap:
     detail: str
 
 
-def gap(partition: Partition, facts: Facts | None, /, *, today: date) -> Gap:
-    """Why there is nothing to read."""
-    if facts is None:
-        future = partition.logical_date > today
-        return Gap(
-            partition, "never_run", "the day is in the future" if future else "not queued so far by a schedule or a backfill"
-        )
-    if facts.running:
-        return Gap(partition, "running", f"run {facts.run_id} is running{_last(facts)}")
-    if facts.terminal is not None:
-        return Gap(partition, "terminal", f"gave up: {facts.terminal}{_last(facts)}")
-    if facts.paused is not None:
-        return Gap(partition, "paused", f"paused: {facts.paused}{_last(facts)}")
-    if facts.status == "failed":
-        return Gap(partition, "failed", f"{_next(facts)}{_last(facts)}")
-    return Gap(partition, "never_run", _next(facts))
+def explain_gap(key: Partition, view: PartitionView | None, today: date, /) -> Gap:
+    """Return why a day has no accepted data."""
+    if view is None:
+        is_future = key.logical_date > today
+        never = "not queued so far by a schedule or a backfill"
+        return Gap(key, "never_run", "the day is in the future" if is_future else never)
+    if view.running:
+        return Gap(key, "running", f"run {view.run_id} is running{_last_rejection(view)}")
+    if view.terminal is not None:
+        return Gap(key, "terminal", f"gave up: {view.terminal}{_last_rejection(view)}")
+    if view.paused is not None:
+        return Gap(key, "paused", f"paused: {view.paused}{_last_rejection(view)}")
+    if view.status == "failed":
+        return Gap(key, "failed", f"{_next_attempt(view)}{_last_rejection(view)}")
+    return Gap(key, "never_run", _next_attempt(view))
 
 
-def _next(facts: Facts) -> str:
-    if facts.next_at is None:
+def _next_attempt(view: PartitionView) -> str:
+    if view.next_at is None:
         return "not retried automatically"
-    return f"queued in lane {facts.lane}, due {facts.next_at.isoformat(timespec='seconds')}"
+    return f"queued in lane {view.lane}, due {view.next_at.isoformat(timespec='seconds')}"
 
 
-def _last(facts: Facts) -> str:
-    if facts.last_verdict != "rejected":
+def _last_rejection(view: PartitionView) -> str:
+    if view.last_verdict != "rejected":
         return ""
-    said = (facts.error or "").strip().partition("\n")[0]
-    return f"; attempt {facts.attempt_count} was rejected: {facts.reason or 'no reason given'}" + (f" ({said})" if said else "")
+    error = (view.error or "").strip().partition("\n")[0]
+    reason = view.reason or "no reason given"
+    rejection = f"; attempt {view.attempt_count} was rejected: {reason}"
+    return f"{rejection} ({error})" if error else rejection

@@ -1,8 +1,12 @@
-"""Policy: how often a partition is tried, how far apart, and until when. Terms: a dataset's policy and its limits."""
+"""When a partition is attempted again: policy and limits of a dataset, and the meaning of errors.
+
+All decisions are pure.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
@@ -14,28 +18,31 @@ from ..core.text import pluralise
 from ..errors import Again, Blocked, Denied, Stop, Unavailable
 from ..journal.redaction import redact_text
 from ..worker.outcome import is_ledger_fault
-from .key import named
-from .model import TerminalCause
+from .key import check_name
+from .model import ReleaseCause, TerminalCause
 
-STEPS = steps(300, 1800, 7200)
-"""5 minutes, 30 minutes, 2 hours, each ± 10 %; the last one repeats."""
+DEFAULT_BACKOFF = steps(300, 1800, 7200)
+"""5 minutes, 30 minutes, then every 2 hours, each ± 10 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How often, how far apart, until when. Immutable: anything may share it."""
+    """How often, how far apart and how long a partition is attempted. Immutable."""
 
     max_attempts: int = 6
-    """Verdicts, since the first or since an operator's last grant. At so many it is terminal."""
-    backoff: Backoff = STEPS
+    """Verdicts, since the first or since the last grant of an operator. Then it gives up."""
+    backoff: Backoff = DEFAULT_BACKOFF
     max_age: timedelta | None = None
-    """After its date's end a partition is not tried any longer than this; none: for ever. A backfill and an operator may."""
+    """How long after its day a partition is retried automatically. None: without a limit.
+
+    Backfills and requests of operators are exempt.
+    """
     max_lost: int = 5
-    """Extractions in a row that vanished with their worker, without a verdict. At so many it is terminal."""
+    """Runs in a row that were lost with their worker. Then the partition gives up."""
     poll: float = 900.0
-    """Seconds until one looks again for what was not ready; not charged."""
+    """Seconds until data that was not ready is requested again. Does not count as an attempt."""
     pause: float = 60.0
-    """Seconds for which a source rests after a fault that is everybody's; twice as long each time, up to an hour."""
+    """Seconds that a source is paused after an outage: doubled each time, at most an hour."""
 
     def __post_init__(self) -> None:
         whole_number("max_attempts", self.max_attempts)
@@ -51,172 +58,228 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """A dataset as the control plane knows it. Immutable: anything may share it."""
+class DatasetLimits:
+    """The policy and the limits of a dataset. Immutable.
+
+    If the datasets of a source set different limits for it, the smallest one counts.
+    """
 
     source: str
     query_name: str
     policy: Policy = field(default_factory=Policy)
     concurrency: int = 10
-    """Leases of this dataset at a time, over all workers."""
+    """Maximum leases of this dataset at the same time, over all workers."""
     source_concurrency: int | None = None
-    """Leases of its source at a time, over all datasets and workers; the smallest that any of its datasets says counts."""
+    """The same for all datasets of its source."""
     rate: float | None = None
-    """Leases of this dataset that begin in a second, over all workers."""
+    """Maximum leases of this dataset that start in a second, over all workers."""
     source_rate: float | None = None
-    """Of its source, over all datasets and workers; the smallest that any of its datasets says counts."""
+    """The same for all datasets of its source."""
 
     def __post_init__(self) -> None:
-        named("source", self.source)
-        named("query", self.query_name)
+        check_name("source", self.source)
+        check_name("query", self.query_name)
         whole_number("concurrency", self.concurrency)
         if self.source_concurrency is not None:
             whole_number("source_concurrency", self.source_concurrency)
         for name in ("rate", "source_rate"):
-            if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _rate(name, given))
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _rate(name, value))
 
     @property
     def dataset(self) -> tuple[str, str]:
-        """What it is known by."""
+        """Its source and query."""
         return self.source, self.query_name
 
 
+def policy_of(datasets: Mapping[tuple[str, str], DatasetLimits], dataset: tuple[str, str], /) -> Policy:
+    """Return the policy of a dataset, or the default one if the dataset is unknown."""
+    limits = datasets.get(dataset)
+    return Policy() if limits is None else limits.policy
+
+
 def _rate(name: str, value: object) -> float:
-    given = real(name, value)
-    if given <= 0:
+    rate = real(name, value)
+    if rate <= 0:
         raise ValueError(f"{name} is extractions that start in a second, above 0: {value!r}")
-    return given
+    return rate
 
 
-def share(name: str, value: object, /) -> float:
-    """A part of one: above 0, below 1."""
-    given = real(name, value)
-    if not 0 < given < 1:
+def check_share(name: str, value: object, /) -> float:
+    """Return a share if it is above 0 and below 1."""
+    share = real(name, value)
+    if not 0 < share < 1:
         raise ValueError(f"{name} is a part of one, above 0 and below 1: {value!r}")
-    return given
+    return share
 
+
+# ---- the meaning of errors ----
 
 MeaningKind: TypeAlias = Literal["ordinary", "rate_limited", "shared", "systemic", "final", "not_ready", "ledger"]
-REFUSED = frozenset((401, 402, 403))
-"""HTTP statuses of a refused credential: the source's where several customers get them, else one customer's."""
-LONGEST_PAUSE = 3600.0
+REFUSED_STATUSES = frozenset((401, 402, 403))
+"""HTTP statuses of a refused credential. If several customers get them, it is the source's."""
+MAX_PAUSE_SECONDS = 3600.0
 
 
-class Meaning(NamedTuple):
-    """What an extraction's error means for its partition."""
+class ErrorMeaning(NamedTuple):
+    """What the error of an extraction means for its partition."""
 
     kind: MeaningKind
-    """ordinary: rejected, charged, retried. shared: the same, unless other customers of the source get it too. final: rejected,
-    and terminal at once. The others are given back and do not count as attempts. systemic: declared to be the source's.
-    ledger: our own database could not be used, which says nothing of the source."""
+    """- `ordinary`: rejected, counts as an attempt, retried.
+    - `shared`: the same, unless other customers of the source get it too.
+    - `final`: rejected, and the partition gives up at once.
+    - `systemic`, `rate_limited`, `not_ready`, `ledger`: released, does not count as an attempt.
+
+    `systemic` is declared to be the source's fault. `ledger` means that our own database could not
+    be used, which says nothing about the source.
+    """
     reason: str
-    """In a word: equal for errors of one cause."""
+    """A word that is equal for errors of one cause."""
     message: str
     after: float | None = None
-    """Not before so many seconds."""
+    """Minimum seconds until the next attempt."""
     passing: bool = False
-    """Of an ordinary one: that trying again may help is known, and not only hoped. Many of these at once are an outage."""
+    """Of an ordinary error: it is known to be transient. Many at the same time are an outage."""
 
 
-def meaning(error: Exception, now: datetime, /) -> Meaning:
-    """What this error means. `Again(free=True)` is not ready, `Stop` final; `Blocked` and storage errors are shared.
+def meaning_of(error: Exception, now: datetime, /) -> ErrorMeaning:
+    """Return what an error means.
 
-    Any other error that the ledger's database caused is the ledger's, whatever was raised from it.
+    `Again(free=True)` is not ready, `Stop` is final, `Blocked` and storage errors are shared. Any
+    other error that the ledger's database caused is the ledger's, even if it was wrapped.
     """
     reason, message = type(error).__name__, redact_text(f"{type(error).__name__}: {error}")
     if isinstance(error, Again) and error.free:
-        return Meaning("not_ready", "not_ready", message, _after(error))
+        return ErrorMeaning("not_ready", "not_ready", message, _after(error))
     if isinstance(error, Stop):
-        return Meaning("final", "stopped", message)
+        return ErrorMeaning("final", "stopped", message)
     if isinstance(error, Blocked):
         after = None if error.until is None else max(0.0, (error.until - now).total_seconds())
-        return Meaning("systemic" if error.systemic else "shared", "blocked", message, after)
+        return ErrorMeaning("systemic" if error.systemic else "shared", "blocked", message, after)
     if is_ledger_fault(error):
-        return Meaning("ledger", "ledger", message)
+        return ErrorMeaning("ledger", "ledger", message)
     if isinstance(error, Again):
-        return Meaning("ordinary", "again", message, _after(error))
+        return ErrorMeaning("ordinary", "again", message, _after(error))
     if isinstance(error, (Denied, Unavailable)):
-        return Meaning("shared", reason, message)
+        return ErrorMeaning("shared", reason, message)
     fault = classify(error, now=now)
     if fault.kind == "throttled":
-        return Meaning("rate_limited", reason, message, fault.after)
-    if fault.status in REFUSED:
-        return Meaning("shared", f"{reason} {fault.status}", message, fault.after)
-    return Meaning("ordinary", reason, message, fault.after, passing=fault.retryable)
+        return ErrorMeaning("rate_limited", reason, message, fault.after)
+    if fault.status in REFUSED_STATUSES:
+        return ErrorMeaning("shared", f"{reason} {fault.status}", message, fault.after)
+    return ErrorMeaning("ordinary", reason, message, fault.after, passing=fault.retryable)
 
 
 def _after(error: Again) -> float | None:
     return None if error.after is None else seconds("after", error.after)
 
 
-class Next(NamedTuple):
-    """When a partition is tried again: at a moment, or never because."""
+# ---- the next attempt ----
+
+
+class NextAttempt(NamedTuple):
+    """When a partition is attempted again, or why never."""
 
     due: datetime | None
     strategy: str
     terminal: TerminalCause | None = None
 
 
+class AttemptBudget(NamedTuple):
+    """Used attempts since the last grant, and how many are allowed."""
+
+    used: int
+    limit: int
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no attempt is left."""
+        return self.used >= self.limit
+
+
 def after_rejection(
-    policy: Policy, attempts: int, limit: int, seed: float, now: datetime, ends: datetime | None, /, *,
-    after: float | None = None, final: bool = False,
-) -> Next:  # fmt: skip
-    """After a rejection, the nth (attempts) of at most `limit`. ends: when the partition is too old to be tried; none: never."""
+    policy: Policy,
+    budget: AttemptBudget,
+    seed: float,
+    now: datetime,
+    max_age_at: datetime | None,
+    /,
+    *,
+    after: float | None = None,
+    final: bool = False,
+) -> NextAttempt:
+    """Return the attempt after a rejection, which the budget includes.
+
+    The seed is for the jitter. `after` is the minimum wait in seconds. `final`: a retry cannot
+    succeed.
+    """
+    attempts, limit = budget
     if final:
-        return Next(None, "a retry cannot succeed", "error")
-    if attempts >= limit:
-        return Next(None, f"{attempts} of {pluralise(limit, 'attempt')}", "attempts")
+        return NextAttempt(None, "a retry cannot succeed", "error")
+    if budget.is_used_up:
+        return NextAttempt(None, f"{attempts} of {pluralise(limit, 'attempt')}", "attempts")
     wait = policy.backoff(attempts, draw(seed, attempts))
-    how = f"backoff after attempt {attempts} of {limit}"
+    strategy = f"backoff after attempt {attempts} of {limit}"
     if after is not None and after > wait:
-        wait, how = after, f"the source's own words after attempt {attempts} of {limit}"
+        wait, strategy = after, f"the source's own words after attempt {attempts} of {limit}"
     due = now + timedelta(seconds=max(0.0, wait))
-    if ends is not None and due >= ends:
-        return Next(None, f"too old: no retries after {ends:%Y-%m-%d %H:%M}Z", "age")
-    return Next(due, f"{how}: {_spoken(wait)}")
+    if max_age_at is not None and due >= max_age_at:
+        return NextAttempt(None, too_old(max_age_at), "age")
+    return NextAttempt(due, f"{strategy}: {_duration(wait)}")
 
 
-def after_loss(policy: Policy, lost: int, seed: float, now: datetime, ends: datetime | None, /) -> Next:
-    """After a run that nobody heard of again, the nth in a row."""
+def after_loss(policy: Policy, lost: int, seed: float, now: datetime, max_age_at: datetime | None, /) -> NextAttempt:
+    """Return the attempt after a number of runs in a row that were lost with their worker."""
     if lost >= policy.max_lost:
-        return Next(None, pluralise(lost, "run vanished with its worker", "runs in a row vanished with their worker"), "lost")
-    if ends is not None and now >= ends:
-        return Next(None, f"too old: no retries after {ends:%Y-%m-%d %H:%M}Z", "age")
+        runs = ("run vanished with its worker", "runs in a row vanished with their worker")
+        return NextAttempt(None, pluralise(lost, *runs), "lost")
+    if max_age_at is not None and now >= max_age_at:
+        return NextAttempt(None, too_old(max_age_at), "age")
     wait = 0.0 if lost == 1 else policy.backoff(lost - 1, draw(seed, -lost))
-    return Next(now + timedelta(seconds=wait), f"the run before was lost ({lost} of {policy.max_lost}): {_spoken(wait)}")
+    return NextAttempt(now + timedelta(seconds=wait), f"the run before was lost ({lost} of {policy.max_lost}): {_duration(wait)}")
 
 
-def after_return(policy: Policy, cause: str, after: float | None, seed: float, attempt_no: int, now: datetime, /) -> Next:
-    """After a run that was given back without a verdict."""
+def too_old(max_age_at: datetime, /) -> str:
+    """Return why a partition past its maximum age is not retried."""
+    return f"too old: no retries after {max_age_at:%Y-%m-%d %H:%M}Z"
+
+
+_RELEASE_WORDS = {
+    "not_ready": "not ready yet",
+    "rate_limited": "rate limited",
+    "systemic": "the source is down",
+    "ledger": "the ledger could not be used",
+}
+
+
+def after_release(
+    policy: Policy, cause: ReleaseCause, after: float | None, seed: float, attempt_no: int, now: datetime, /
+) -> NextAttempt:
+    """Return the attempt after a run that was released without a verdict."""
     if cause == "stopped":
-        return Next(now, "its worker stopped")
-    wait = after if after is not None else {"not_ready": policy.poll}.get(cause, policy.pause)
-    # Those that were turned away together come back spread, and never before the source said.
+        return NextAttempt(now, "its worker stopped")
+    wait = after if after is not None else policy.poll if cause == "not_ready" else policy.pause
+    # Jitter spreads partitions that were rejected together, and never shortens the source's wait.
     wait += min(wait, 60.0) * 0.1 * draw(seed, attempt_no)
-    how = {
-        "not_ready": "not ready yet", "rate_limited": "rate limited", "systemic": "the source is down",
-        "ledger": "the ledger could not be used",
-    }[cause]  # fmt: skip
-    return Next(now + timedelta(seconds=wait), f"{how}; does not count; next attempt {_when(wait)}")
+    next_attempt = "now" if wait < 1 else f"in {_duration(wait)}"
+    return NextAttempt(now + timedelta(seconds=wait), f"{_RELEASE_WORDS[cause]}; does not count; next attempt {next_attempt}")
 
 
-def pause_of(policy: Policy, probes: int, after: float | None, /) -> float:
-    """Seconds for which a source rests, after so many probes that failed."""
-    return max(after or 0.0, min(LONGEST_PAUSE, policy.pause * 2.0 ** min(probes, 20)))
+def pause_seconds(policy: Policy, probes: int, after: float | None, /) -> float:
+    """Return how long a source is paused after a number of failed probes."""
+    return max(after or 0.0, min(MAX_PAUSE_SECONDS, policy.pause * 2.0 ** min(probes, 20)))
 
 
 def draw(seed: float, turn: int, /) -> float:
-    """A number from [0, 1) that is the same each time: what was shown is what is used."""
-    found = hashlib.blake2b(f"{seed!r}:{turn}".encode(), digest_size=7).digest()
-    return int.from_bytes(found, "big") / 2**56
+    """Return deterministic jitter: the same seed and attempt give the same number in [0, 1).
+
+    So the displayed time is the real one.
+    """
+    digest = hashlib.blake2b(f"{seed!r}:{turn}".encode(), digest_size=7).digest()
+    return int.from_bytes(digest, "big") / 2**56
 
 
-def _when(wait: float) -> str:
-    return "now" if wait < 1 else f"in {_spoken(wait)}"
-
-
-def _spoken(wait: float) -> str:
+def _duration(wait: float) -> str:
     if wait < 1:
         return "at once"
     if wait < 120:

@@ -13,16 +13,22 @@ from ..core.outage import Parking
 from ..ledger.db.partition_tables import source, work
 from ..ledger.db.tables import sweep
 from ..ledger.ledger import Ledger
-from ..partitions.control.plane import Control
-from ..partitions.control.source_health import Outages
-from ..partitions.control.sweeps import ACTS
-from ..partitions.control.verdicts import Authority
+from ..partitions.control.plane import ControlPlane
+from ..partitions.control.source_health import OutageDetector, only_customer_check
+from ..partitions.control.verdicts import VerdictWriter
 from ..partitions.datasets.definition import Extraction
 from ..partitions.key import Partition
-from ..partitions.model import Return, Verdict
-from ..partitions.work.attempt import Done, Held, coroutine, ended, plain
-from ..partitions.work.events import tell_expired, tell_judged, tell_returned
-from ..partitions.work.tasks import Firing
+from ..partitions.model import Release, Verdict
+from ..partitions.store.sweeps import ACTS
+from ..partitions.work.attempt import (
+    ExtractionAttempt,
+    ExtractionResult,
+    extract_in_thread,
+    extract_on_loop,
+    verdict_or_release,
+)
+from ..partitions.work.events import log_expired, log_release, log_verdict
+from ..partitions.work.tasks import ScheduleTask
 
 LEASE_SECONDS = 8.0
 PARKING = Parking()
@@ -41,17 +47,17 @@ class StepwiseRunner:
         self,
         ledger: Ledger,
         extractions: Sequence[Extraction],
-        run_coroutine: Callable[[Coroutine[Any, Any, Done]], Done],
+        run_coroutine: Callable[[Coroutine[Any, Any, ExtractionResult]], ExtractionResult],
         /,
     ) -> None:
-        terms = [extraction.terms for extraction in extractions]
+        terms = [extraction.limits for extraction in extractions]
         self._ledger = ledger
-        self._control = Control(ledger, terms, draw=lambda: 0.0)
-        self._authority = Authority(ledger, terms)
-        self._firing = Firing(ledger, extractions)
-        self._extractions = {extraction.terms.dataset: extraction for extraction in extractions}
+        self._control = ControlPlane(ledger, terms, draw=lambda: 0.0)
+        self._authority = VerdictWriter(ledger, terms)
+        self._firing = ScheduleTask(ledger, extractions)
+        self._extractions = {extraction.limits.dataset: extraction for extraction in extractions}
         self._run_coroutine = run_coroutine
-        self._outages = Outages(PARKING, self._control.is_only_customer)
+        self._outages = OutageDetector(PARKING, only_customer_check(ledger))
 
     def step(self, now: datetime, /, *, worker: str, is_killed: bool) -> bool:
         """Extract one due partition. Return False if there is none.
@@ -62,53 +68,53 @@ class StepwiseRunner:
             is_killed: The worker dies before it can store the verdict.
         """
         self._firing.do(now)
-        self._control.tick()
+        self._control.maintain()
         leases = self._control.claim(1, worker=worker, lease=LEASE_SECONDS)
         for expired in self._control.expired:
-            tell_expired(self._extraction_of(expired.partition), expired)
+            log_expired(self._extraction_of(expired.partition), expired)
         if not leases:
             return False
-        held = Held(self._extraction_of(leases[0].partition), leases[0])
-        done: Done = copy_context().run(self._extract, held)
-        found = ended(done, now, PARKING, stopping=False)
+        held = ExtractionAttempt(self._extraction_of(leases[0].partition), leases[0])
+        done: ExtractionResult = copy_context().run(self._extract, held)
+        found = verdict_or_release(done, now, PARKING, is_stopping=False)
         if is_killed or found is None:
             return True
         spare: dict[tuple[int, int], str] = {}
         if isinstance(found, Verdict):
             outage = self._outages.add(
-                held.lease, found, now.timestamp(), answered=done.verdict is not None
+                held.lease, found, now.timestamp(), has_data=done.verdict is not None
             )
             if outage is not None:
                 own = (held.lease.partition_id, held.lease.attempt_no)
-                spare = {attempt: outage.says for attempt in outage.attempts if attempt != own}
+                spare = {attempt: outage.reason for attempt in outage.attempts if attempt != own}
             if outage is None or found.charged:
-                judged = self._authority.judge([found])[0]
+                judged = self._authority.apply([found])[0]
                 if judged.outcome != "spared":
-                    tell_judged(done, found, judged, now)
-                    self._control.give_back([], spare=spare)
+                    log_verdict(done, found, judged, now)
+                    self._control.release_uncharged([], refunds=spare)
                     return True
-            says = found.message if outage is None else outage.says
-            found = Return(
+            says = found.message if outage is None else outage.reason
+            found = Release(
                 held.lease, "systemic", error=says, after=found.after, signature=found.signature
             )
-        self._control.give_back([found], spare=spare)
-        tell_returned(done, found)
+        self._control.release_uncharged([found], refunds=spare)
+        log_release(done, found)
         return True
 
     def _extraction_of(self, partition: Partition) -> Extraction:
         return self._extractions[partition.source, partition.query_name]
 
-    def _extract(self, held: Held) -> Done:
+    def _extract(self, held: ExtractionAttempt) -> ExtractionResult:
         if held.extraction.execution == "async":
-            return self._run_coroutine(coroutine(held))
-        return plain(held)
+            return self._run_coroutine(extract_on_loop(held))
+        return extract_in_thread(held)
 
     def next_due(self, now: datetime, /) -> datetime | None:
         """Return the next time with something to do, apart from schedules."""
         with self._ledger.connections.read.use() as session:
             times = _due_times(session.core)
-        if self._control.soon is not None:
-            times.append(now + timedelta(seconds=self._control.soon))
+        if self._control.seconds_until_room is not None:
+            times.append(now + timedelta(seconds=self._control.seconds_until_room))
         return min((time for time in times if time is not None and time > now), default=None)
 
 

@@ -1,4 +1,4 @@
-"""What these tests share: one zygote, one database, and a store on a disk or on S3."""
+"""Shared by these tests: one zygote, one database, and a store on a disk or on S3."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from redrive import App
-from redrive.partitions.queries import Register
+from redrive.partitions.queries import PartitionQueries
 from tests.conformance.ledger.conftest import postgres_ledger, postgres_made
 from tests.ledgers import sqlite_ledger
 from tests.servers.buckets import options
@@ -47,4 +47,4 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
     url = sqlite_ledger(tmp_path) if request.param == "sqlite" else request.getfixturevalue("postgres_ledger")
     with App(url, stores={"raw": {"type": "local", "options": {"root": str(tmp_path / "raw")}}}) as made:
         yield made
-        assert Register(made.ledger).imbalance() == []
+        assert PartitionQueries(made.ledger).imbalance() == []

@@ -1,4 +1,4 @@
-"""A lake: one ledger and one store, processes that extract into it, and what must hold when they are through."""
+"""A lake: one ledger, one store, processes that extract into it, and invariants."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from redrive.errors import Damaged
 from redrive.ledger import Ledger, open_ledger
 from redrive.partitions import Partition
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.queries import Register
-from redrive.partitions.raw.files import raw
-from redrive.partitions.raw.layout import MANIFEST, folder_of
+from redrive.partitions.queries import PartitionQueries
+from redrive.partitions.raw.files import load_raw
+from redrive.partitions.raw.layout import MANIFEST, run_folder
 from redrive.partitions.reader import Reader, Reading
 from redrive.storage import Store
 from tests.acceptance.crash.oracle import connection, rows
@@ -50,7 +50,9 @@ class Lake:
             for table in TABLES:
                 opened.execute(f"DELETE FROM {table}")
         with open_ledger(self.url) as ledger:
-            Control(ledger, [one.terms for one in self.app.datasets]).backfill(self.grid, actor="ann", because="a new dataset")
+            ControlPlane(ledger, [one.limits for one in self.app.datasets]).backfill(
+                self.grid, actor="ann", because="a new dataset"
+            )
 
     def hire(self, name: str = "worker", *, crash_at: str = "", gated: bool = False) -> int:
         """A process that extracts; its id."""
@@ -85,7 +87,7 @@ class Lake:
     def current(self, key: Partition) -> str | None:
         """The run in force."""
         with open_ledger(self.url) as ledger:
-            facts = Register(ledger).get(key)
+            facts = PartitionQueries(ledger).get(key)
             return None if facts is None else facts.current_run_id
 
     def states(self) -> Counter[str]:
@@ -98,14 +100,14 @@ class Lake:
         """What does not hold, in words; empty: all is well."""
         store = self.app.stores.get_store("raw")
         with open_ledger(self.url) as ledger:
-            found = [f"counts: {one}" for one in Register(ledger).imbalance()]
+            found = [f"counts: {one}" for one in PartitionQueries(ledger).imbalance()]
             for key in self.keys:
                 found += [f"{key}: {one}" for one in self._wrong(ledger, store, key)]
         found += self._unread()
         return found
 
     def _wrong(self, ledger: Ledger, store: Store, key: Partition) -> list[str]:
-        register = Register(ledger)
+        register = PartitionQueries(ledger)
         facts = register.get(key)
         if facts is None or facts.status != "success" or facts.current_run_id is None:
             return [f"it is {facts}"]
@@ -118,7 +120,7 @@ class Lake:
         current = next(run for run in runs if run.run_id == facts.current_run_id)
         if current.state != "accepted" or current.verdict is None:
             found.append(f"the run in force is {current}")
-        elif raw(store, key, current.raw_run_id, digest=current.verdict.manifest).row_count != facts.record_count:
+        elif load_raw(store, key, current.raw_run_id, digest=current.verdict.manifest).row_count != facts.record_count:
             found.append("the rows of the run in force are not those of its verdict")
         return found + [f"run {run.run_id}: {problem}" for run in runs if (problem := _damaged(store, key, run.run_id))]
 
@@ -126,7 +128,7 @@ class Lake:
         """What a consumer gets."""
         (one,) = self.app.datasets
         with open_ledger(self.url) as ledger:
-            return Reader("crm", "orders", lambda: Register(ledger), one.store).read(customer, SINCE, UNTIL)
+            return Reader("crm", "orders", lambda: PartitionQueries(ledger), one.store).read(customer, SINCE, UNTIL)
 
     def _unread(self) -> list[str]:
         found = []
@@ -142,11 +144,11 @@ class Lake:
 
 def _damaged(store: Store, key: Partition, run_id: str) -> str | None:
     """Whatever lies in a run's folder: with a manifest it is whole; without one it does not count."""
-    names = {path.removeprefix(f"{folder_of(key, run_id)}/") for path in store.files(folder_of(key, run_id))}
+    names = {path.removeprefix(f"{run_folder(key, run_id)}/") for path in store.files(run_folder(key, run_id))}
     if MANIFEST not in names:
         return None
     try:
-        raw(store, key, run_id).verified()
+        load_raw(store, key, run_id).check_digests()
     except Damaged as damage:
         return str(damage)
     return None

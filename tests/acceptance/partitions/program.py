@@ -16,7 +16,7 @@ from typing import Any
 
 from redrive import App, RetryPolicy
 from redrive.partitions import Partition, Sink, not_null, row_count, schema, unique
-from redrive.partitions.work.tasks import Tending
+from redrive.partitions.work.tasks import ControlPlaneTask
 from tests.partition_runner import SteppedRunner
 
 CUSTOMERS = ("acme", "Globex, Inc/é")
@@ -54,7 +54,7 @@ def made(url: str, store: dict[str, Any], gate: Path | None = None) -> App:
     return app
 
 
-def _round(app: App, tending: Tending, runner: SteppedRunner) -> bool:
+def _round(app: App, tending: ControlPlaneTask, runner: SteppedRunner) -> bool:
     """As a worker does its chores: what goes wrong is done again. True: nothing is left to do."""
     try:
         now = app.ledger.now()
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     with made(url, json.loads(store), Path(rest[0]) if rest else None) as app:
         worker = f"{name}-{os.getpid()}-{secrets.token_hex(3)}"
         runner = SteppedRunner(app.ledger, list(app.datasets), worker=worker, max_running=2, lease_seconds=3600)
-        tending = Tending(app.ledger, list(app.datasets))
+        tending = ControlPlaneTask(app.ledger, list(app.datasets))
         print("begins", worker, os.getpid(), flush=True)
         while not _round(app, tending, runner):
             runner.wait(0.2)

@@ -1,4 +1,4 @@
-"""An extraction dies at each boundary, by SIGKILL; others take over: nothing is lost, doubled, half or miscounted."""
+"""An extraction is killed at each boundary, and others take over: nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ELSEWHERE = ("partition.claim.after_commit", "run.payload", "run.before_manifest
     [*(("sqlite-local", point) for point in POINTS), *(("postgres-s3", point) for point in ELSEWHERE)],
     indirect=["lake"],
 )
-def test_dying_there(lake: Lake, point: str) -> None:
+def test_a_kill_at_each_boundary_loses_nothing(lake: Lake, point: str) -> None:
     assert lake.zygote.wait(lake.hire(crash_at=f"{point}:1:kill")) == -signal.SIGKILL, lake.story()
     lake.an_hour_passes()
     lake.finished()

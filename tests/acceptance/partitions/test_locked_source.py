@@ -1,4 +1,4 @@
-"""A source whose row another process has locked: the partitions wait, and the jobs of the worker do not."""
+"""Another process has locked the row of a source: partitions wait, jobs do not."""
 
 from __future__ import annotations
 

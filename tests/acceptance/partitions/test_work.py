@@ -1,4 +1,4 @@
-"""A worker of an app with datasets: extracts, judges, fires; plain and async, several at once."""
+"""A worker with datasets: extracts and validates, sync and async, several at a time."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from redrive import App, RetryPolicy, current, journal, retry
 from redrive.errors import Again
 from redrive.journal import Record
 from redrive.partitions import Finding, Partition, Raw, Sink
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.model import Selection
-from redrive.partitions.queries import Register
+from redrive.partitions.queries import PartitionQueries
 from tests.acceptance.partitions.world import SINCE, UNTIL, backfill, counts, told, until, work_counts
 
 
 @pytest.mark.req("P-1", "P-11")
-def test_plain_and_async_extractions_by_two_workers(app: App) -> None:
+def test_sync_and_async_extractions_by_two_workers(app: App) -> None:
     seen: list[tuple[str, Partition, str]] = []
 
     @app.dataset("crm", "orders", **told())
@@ -50,7 +50,7 @@ def test_plain_and_async_extractions_by_two_workers(app: App) -> None:
 
 
 @pytest.mark.req("P-9")
-def test_what_fails_is_tried_again_until_its_attempts_are_spent(app: App) -> None:
+def test_a_failing_partition_is_retried_until_its_attempts_are_used_up(app: App) -> None:
     tried: Counter[str] = Counter()
     records: list[Record] = []
 
@@ -78,12 +78,12 @@ def test_what_fails_is_tried_again_until_its_attempts_are_spent(app: App) -> Non
     last = next(record for record in records if record.kind == "giveup")
     assert (last.fields["reason"], last.fields["rejected"], last.fields["attempt"]) == ("attempts", "row_count", 3)
     assert "hunter2" not in str(records)
-    history = Register(app.ledger).history(Partition("crm", "globex", "orders", SINCE))  # type: ignore[arg-type]
+    history = PartitionQueries(app.ledger).history(Partition("crm", "globex", "orders", SINCE))  # type: ignore[arg-type]
     assert [run.state for run in history] == ["accepted", "rejected", "rejected"]
     assert "hunter2" not in str(history)
 
 
-def test_an_attempt_has_its_time(app: App) -> None:
+def test_an_attempt_has_a_timeout(app: App) -> None:
     @app.dataset("crm", "orders", **told(retry=retry(max_attempts=1, attempt_timeout=0.05)))
     def orders(partition: Partition, out: Sink) -> None:
         assert (current().remaining or 0) <= 0.05
@@ -98,12 +98,12 @@ def test_an_attempt_has_its_time(app: App) -> None:
     with app.worker(threads=2):
         until(lambda: counts(app) == counts(app, "visits") == {"terminal": 1})
     for query in ("orders", "visits"):
-        facts = Register(app.ledger).get(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
+        facts = PartitionQueries(app.ledger).get(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
         assert facts is not None
         assert facts.reason == "AttemptTimeout"
 
 
-def test_bad_extractions_say_what_is_wrong(app: App) -> None:
+def test_invalid_extractions_are_explained(app: App) -> None:
     def writes_nothing(partition: Partition, out: Sink) -> None:
         pass
 
@@ -135,7 +135,7 @@ def test_bad_extractions_say_what_is_wrong(app: App) -> None:
         until(lambda: all(counts(app, fn.__name__) == {"terminal": 1} for fn in functions))
     said = {}
     for fn in functions:
-        facts = Register(app.ledger).get(Partition("crm", "a,b/é", fn.__name__, SINCE))  # type: ignore[arg-type]
+        facts = PartitionQueries(app.ledger).get(Partition("crm", "a,b/é", fn.__name__, SINCE))  # type: ignore[arg-type]
         assert facts is not None
         said[fn.__name__] = facts.error or ""
     assert "wrote no file" in said["writes_nothing"]
@@ -149,7 +149,7 @@ def test_bad_extractions_say_what_is_wrong(app: App) -> None:
 
 
 @pytest.mark.req("P-5")
-def test_a_reprocessing_that_fails_leaves_the_earlier_success_readable(app: App) -> None:
+def test_a_failed_reprocessing_keeps_the_data_readable(app: App) -> None:
     good = [True]
 
     @app.dataset("crm", "orders", **told())
@@ -160,14 +160,14 @@ def test_a_reprocessing_that_fails_leaves_the_earlier_success_readable(app: App)
     with app.worker(threads=1):
         until(lambda: counts(app) == {"success": 1})
         good.clear()
-        register, control = Register(app.ledger), Control(app.ledger, [one.terms for one in app.datasets])
-        control.begin(register.pick("reprocess", Selection(source="crm")), actor="ann", because="restated")
+        register, control = PartitionQueries(app.ledger), ControlPlane(app.ledger, [one.limits for one in app.datasets])
+        control.begin_requeue(register.freeze("reprocess", Selection(source="crm")), actor="ann", because="restated")
         until(lambda: counts(app) == {"refresh_failed": 1} and work_counts(app) == (0, 0))
         assert list(orders.read("acme", SINCE).complete().rows()) == [{"n": 1}]
 
 
 @pytest.mark.req("P-6")
-def test_the_same_data_judged_again(app: App) -> None:
+def test_revalidation_of_the_same_data(app: App) -> None:
     strict = [True]
     extracted: list[str] = []
 
@@ -183,9 +183,9 @@ def test_the_same_data_judged_again(app: App) -> None:
     with app.worker(threads=1):
         until(lambda: counts(app) == {"terminal": 1})
         strict.clear()
-        register, control = Register(app.ledger), Control(app.ledger, [one.terms for one in app.datasets])
-        picked = register.pick("revalidate", Selection(source="crm"), clear_terminal=True)
-        control.begin(picked, actor="ann", because="the check is mended", clear_terminal=True)
+        register, control = PartitionQueries(app.ledger), ControlPlane(app.ledger, [one.limits for one in app.datasets])
+        picked = register.freeze("revalidate", Selection(source="crm"), clear_terminal=True)
+        control.begin_requeue(picked, actor="ann", because="the check is mended", clear_terminal=True)
         until(lambda: counts(app) == {"success": 1})
     assert len(extracted) == 1
     facts = register.get(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]
@@ -196,7 +196,7 @@ def test_the_same_data_judged_again(app: App) -> None:
 
 
 @pytest.mark.req("P-11")
-def test_raw_data_deleted_behind_our_back_is_said(app: App) -> None:
+def test_deleted_raw_data_is_reported(app: App) -> None:
     @app.dataset("crm", "orders", **told())
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([{"n": 1}])
@@ -238,7 +238,7 @@ def test_a_source_that_is_not_ready_is_not_charged(app: App) -> None:
     with app.worker(threads=1):
         until(lambda: counts(app) == {"success": 1})
     assert calls == [1, 1, 1]
-    facts = Register(app.ledger).get(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]
+    facts = PartitionQueries(app.ledger).get(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]
     assert facts is not None
     assert (facts.attempt_count, facts.dispatch_count) == (1, 3)
 
@@ -252,7 +252,7 @@ def test_a_source_that_is_not_ready_is_not_charged(app: App) -> None:
         ("0001-01-01", "9999-12-31", "more than a hundred years"),
     ],
 )
-def test_dates_that_make_no_sense(app: App, since: str, until_: str | None, says: str) -> None:
+def test_invalid_dates_are_refused(app: App, since: str, until_: str | None, says: str) -> None:
     orders = app.dataset("crm", "orders", **told())(lambda partition, out: None)
     with pytest.raises(ValueError, match=says):
         orders.read("acme", since, until_)

@@ -1,4 +1,4 @@
-"""What tests of a worker with datasets have in common: terms, backfills, and waiting for what it does."""
+"""Shared by the tests of a worker with datasets: options, backfills, and waiting."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sqlalchemy import func, select
 from redrive import App, RetryPolicy
 from redrive.ledger.db.partition_tables import work
 from redrive.partitions import row_count
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.queries import Register
+from redrive.partitions.queries import PartitionQueries
 
 AT_ONCE = RetryPolicy(max_attempts=3, backoff_base=0.0, backoff_max=0.0, jitter=0.0)
 CUSTOMERS = ("acme", "globex", "initech")
@@ -25,7 +25,7 @@ def told(**more: Any) -> dict[str, Any]:
 
 
 def backfill(app: App, *queries: str, customers: tuple[str, ...] = CUSTOMERS, until: str = UNTIL) -> None:
-    control = Control(app.ledger, [one.terms for one in app.datasets])
+    control = ControlPlane(app.ledger, [one.limits for one in app.datasets])
     for query in queries:
         control.backfill(Grid.of("crm", query, customers, SINCE, until), actor="ann", because="new")
 
@@ -47,5 +47,5 @@ def work_counts(app: App) -> tuple[int, int]:
 
 
 def counts(app: App, query: str = "orders") -> dict[str, int]:
-    found: dict[str, int] = {shade: n for shade, n in Register(app.ledger).counts().get(("crm", query), {}).items() if n}
+    found: dict[str, int] = {shade: n for shade, n in PartitionQueries(app.ledger).counts().get(("crm", query), {}).items() if n}
     return found

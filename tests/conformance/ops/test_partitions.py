@@ -13,12 +13,12 @@ from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
 from redrive.ops.operator import Operator
 from redrive.ops.partitions.selection import Selection, selected
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.control.verdicts import VerdictWriter
 from redrive.partitions.key import Partition
 from redrive.partitions.model import Verdict
-from redrive.partitions.retry_schedule import Policy, Terms
+from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from tests.conformance.partitions.world import DAY, World
 
 ALL = Selection(source="crm", query_name="orders")
@@ -187,7 +187,7 @@ def test_successes_only_by_reprocess(mixed: World, ann: Operator) -> None:
 def test_a_backfill_ends_today_in_the_time_zone_of_a_stored_schedule(world: World, ann: Operator) -> None:
     world.accept(world.one("a"))
     now = world.ledger.now()
-    world.control.seen("crm", "orders", now, cron="0 2 * * * Etc/GMT+12")
+    world.control.start_schedule_at("crm", "orders", now, cron="0 2 * * * Etc/GMT+12")
     today = (now - timedelta(hours=12)).date()
     assert ann.backfills.plan("crm/orders", today, today, customers=["a"]).count == 1
     with pytest.raises(ValueError, match=rf"the last day to extract is {today} \(today in Etc/GMT\+12\)"):
@@ -200,7 +200,7 @@ def test_a_backfill_from_plan_to_end(world: World, ann: Operator) -> None:
     with pytest.raises(ValueError, match="unknown source 'crm'.*no dataset is registered"):
         ann.backfills.plan("crm/orders", DAY, DAY, customers=["a"])
     world.accept(world.one("a"))
-    world.control.tick()
+    world.control.maintain()
     last = DAY + timedelta(days=9)
     with pytest.raises(ValueError, match="customers of crm/orders are unknown"):
         ann.backfills.plan("crm/orders", DAY, last)
@@ -341,14 +341,14 @@ def test_the_doctor_compares_the_calendar_with_the_rows(world: World, ann: Opera
 @pytest.mark.req("P-10")
 def test_a_canary_that_is_rejected_halts_it_until_somebody_has_looked(world: World, ann: Operator) -> None:
     world.accept(world.one("a"))
-    world.control.tick()
+    world.control.maintain()
     plan = ann.backfills.plan("crm/orders", DAY, DAY + timedelta(days=4), customers=["b"])
     begun = ann.apply(plan, because="history", canary=2).sweep
     leases = world.claim()
     assert len(leases) == 2
     world.reject(*leases)
     world.pass_time(3600)
-    world.control.tick()
+    world.control.maintain()
     assert world.claim(0) == []
     world.claim()
     report = ann.backfills.progress(begun.id)
@@ -361,13 +361,16 @@ def test_a_canary_that_is_rejected_halts_it_until_somebody_has_looked(world: Wor
 @pytest.mark.req("O-2")
 def test_a_plan_over_several_datasets(ledger: Ledger, ann: Operator) -> None:
     """Whose partitions have numbers in between each other's."""
-    both = [Terms("crm", query, Policy(max_attempts=3, backoff=fixed(60)), concurrency=100) for query in ("orders", "customers")]
-    control, authority = Control(ledger, both, draw=lambda: 0.5), Authority(ledger, both)
+    both = [
+        DatasetLimits("crm", query, Policy(max_attempts=3, backoff=fixed(60)), concurrency=100)
+        for query in ("orders", "customers")
+    ]
+    control, authority = ControlPlane(ledger, both, draw=lambda: 0.5), VerdictWriter(ledger, both)
     for at in range(6):
         one = Grid.of("crm", both[at % 2].query_name, ["acme"], DAY + timedelta(days=at))
         control.backfill(one, actor="ann", because="a test")
         (lease,) = control.claim(1, worker="w1")
-        authority.judge([Verdict(lease.run_id, "rejected", reason="row_count", manifest="sha")])
+        authority.apply([Verdict(lease.run_id, "rejected", reason="row_count", manifest="sha")])
     plan = ann.partitions.retry(Selection(source="crm"))
     assert (plan.count, plan.kinds) == (6, {"crm/orders": 3, "crm/customers": 3})
     done = ann.apply(plan, **WHY)

@@ -150,6 +150,6 @@ def test_the_overview_tells_jobs_that_run_from_partitions_that_are_extracted(wor
 def test_the_overview_names_partitions_that_gave_up(world: World, ann: Operator) -> None:
     world.ledger.maintenance.heartbeat("w1", {"kinds": []})
     world.reject(world.one(), final=True)
-    world.control.tick()
+    world.control.maintain()
     decision = "No new problems; 1 given-up partition waiting for a decision. 1 worker online; nothing running"
     assert ann.overview.summary().says == decision

@@ -14,7 +14,7 @@ from redrive.commands.schedule import CommandScheduleTask, next_run
 from redrive.ledger import Ledger, NewJob
 from redrive.ops import DeadLetterFilter
 from redrive.ops.operator import Operator
-from redrive.partitions.work.tasks import Firing
+from redrive.partitions.work.tasks import ScheduleTask
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import SECRET, TIMEOUT, die
 from tests.conformance.partitions.world import World
@@ -104,7 +104,7 @@ def test_schedules_of_datasets_are_listed_with_next_and_last_run(url: str) -> No
         assert (one.kind, one.line, one.of) == ("crm/orders", "0 2 * * * Europe/Prague", "dataset")
         assert (one.next_at, one.last_at, one.late_since, one.missed) == (cron.after(now), None, None, 0)
         assert bare.overview.schedules() == []
-        chore = Firing(ledger, list(app.datasets))
+        chore = ScheduleTask(ledger, list(app.datasets))
         chore.do(now)
         (one,) = bare.overview.schedules()
         assert (one.source, one.query, one.last_at, one.missed) == ("crm", "orders", None, 0)

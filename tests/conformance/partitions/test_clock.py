@@ -1,4 +1,4 @@
-"""The ledger's clock jumps ahead by an hour and is set back: partitions keep their backoff, and no source is held."""
+"""The ledger's clock jumps ahead by an hour and is set back: backoffs and pauses are kept."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from sqlalchemy import select
 
 from redrive.ledger.db.partition_tables import source, work
 from redrive.ledger.jobs.clock_setback import correct_setback
-from redrive.partitions.model import Lease, Return
-from redrive.partitions.work.tasks import Tending
+from redrive.partitions.model import PartitionLease, Release
+from redrive.partitions.work.tasks import ControlPlaneTask
 
 from .world import World
 
 HOUR = 3600
 
 
-def reject(world: World, lease: Lease, after: float) -> None:
+def reject(world: World, lease: PartitionLease, after: float) -> None:
     assert [one.outcome for one in world.reject(lease, after=after)] == ["rejected"]
 
 
@@ -67,10 +67,10 @@ def test_a_partition_queued_during_the_jump_is_due(world: World) -> None:
 
 
 @pytest.mark.req("L-9")
-def test_a_source_that_an_outage_paused_is_probed_and_one_that_a_person_paused_is_not(world: World) -> None:
+def test_only_a_pause_of_the_policy_is_probed(world: World) -> None:
     jump(world)
     world.backfill(["a", "b"])
-    world.control.give_back([Return(world.claim(1)[0], "systemic", error="503", signature="503")])
+    world.control.release_uncharged([Release(world.claim(1)[0], "systemic", error="503", signature="503")])
     set_clock_back(world)
     assert len(world.claim()) == 1, "the probe"
     until = world.ledger.now() + timedelta(minutes=30)
@@ -82,7 +82,7 @@ def test_a_source_that_an_outage_paused_is_probed_and_one_that_a_person_paused_i
     assert abs((stored - until).total_seconds()) < 1
 
 
-def tend(tending: Tending, world: World, monkeypatch: pytest.MonkeyPatch, *, at: float) -> None:
+def tend(tending: ControlPlaneTask, world: World, monkeypatch: pytest.MonkeyPatch, *, at: float) -> None:
     """Do the chore once, at this time on the monotonic clock."""
     monkeypatch.setattr("redrive.partitions.control.plane.monotonic", lambda: at)
     tending.do(world.ledger.now())
@@ -90,7 +90,7 @@ def tend(tending: Tending, world: World, monkeypatch: pytest.MonkeyPatch, *, at:
 
 @pytest.mark.req("L-9")
 def test_a_live_worker_keeps_its_lease_when_the_clock_jumps_ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    tending = Tending(world.ledger, [])
+    tending = ControlPlaneTask(world.ledger, [])
     lease = world.one()
     tend(tending, world, monkeypatch, at=0.0)
     jump(world)
@@ -104,8 +104,8 @@ def test_a_live_worker_keeps_its_lease_when_the_clock_jumps_ahead(world: World, 
 
 
 @pytest.mark.req("L-9")
-def test_a_lease_that_expires_between_two_looks_is_taken_back_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    tending = Tending(world.ledger, [])
+def test_a_lease_that_expires_between_two_rounds_is_recovered_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    tending = ControlPlaneTask(world.ledger, [])
     lease = world.one()
     tend(tending, world, monkeypatch, at=0.0)
     world.pass_time(310)

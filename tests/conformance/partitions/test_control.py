@@ -1,4 +1,4 @@
-"""The control plane: what it hands out, what comes back, and what it never starts."""
+"""The control plane: claims, releases, limits, markers and schedules."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from redrive.ledger.db.partition_tables import work
 from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from redrive.partitions import queries
 from redrive.partitions.control import verdicts
-from redrive.partitions.control.plane import Control
-from redrive.partitions.model import Lease, Selection
-from redrive.partitions.retry_schedule import Policy, Terms
+from redrive.partitions.control.plane import ControlPlane
+from redrive.partitions.model import Lane, PartitionLease, Selection
+from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from tests.conformance.partitions.world import DAY, SAID, World
 from tests.conformance.worker.world import heard
 
@@ -38,11 +38,11 @@ def test_each_attempt_is_a_run_of_its_own(world: World) -> None:
 @pytest.mark.req("P-3")
 def test_only_the_control_plane_has_a_way_from_failed_to_pending(world: World) -> None:
     """Roles are objects: what one may not do, it cannot call."""
-    verbs = {"claim", "begin", "step", "clear_terminal", "unpause", "backfill", "fire"}
-    assert verbs <= set(dir(Control))
-    for role in (Lease, verdicts.Authority, queries.Register):
+    verbs = {"claim", "begin_requeue", "requeue_next", "clear_terminal", "unpause", "backfill", "enqueue_scheduled"}
+    assert verbs <= set(dir(ControlPlane))
+    for role in (PartitionLease, verdicts.VerdictWriter, queries.PartitionQueries):
         assert not {name for name in dir(role) if not name.startswith("_")} & verbs
-    assert not set(vars(Control)) & {"judge", "rollback"}
+    assert not set(vars(ControlPlane)) & {"judge", "rollback"}
 
     lease = world.one()
     world.reject(lease)
@@ -56,9 +56,9 @@ def test_only_the_control_plane_has_a_way_from_failed_to_pending(world: World) -
 
 
 @pytest.mark.req("P-3")
-def test_a_retry_by_policy_is_in_the_audit_and_so_is_a_persons(world: World) -> None:
+def test_retries_of_the_policy_and_of_operators_are_audited(world: World) -> None:
     now = world.ledger.now()
-    world.control.fire("crm", "orders", now, ["acme"], [DAY], cron="0 2 * * *")
+    world.control.enqueue_scheduled("crm", "orders", now, ["acme"], [DAY], cron="0 2 * * *")
     (lease,) = world.claim()
     assert (lease.lane, lease.kind) == ("fresh", "initial")
     world.reject(lease)
@@ -85,7 +85,7 @@ def test_a_partition_has_one_lease(world: World) -> None:
     assert known.worker == "w1"
 
 
-def test_what_is_given_back_is_not_charged(world: World) -> None:
+def test_a_released_lease_is_not_charged(world: World) -> None:
     lease = world.one()
     assert world.give_back(lease, "not_ready", error="no export yet") == 1
     known = world.facts()
@@ -103,7 +103,7 @@ def test_what_is_given_back_is_not_charged(world: World) -> None:
     assert len(world.claim()) == 1
 
 
-def test_a_source_that_is_not_well_rests_and_one_probe_goes_first(world: World) -> None:
+def test_a_source_with_an_outage_is_paused_and_probed(world: World) -> None:
     """T14: everybody's fault is nobody's charge."""
     world.backfill(50)
     leases = world.claim(10)
@@ -113,7 +113,7 @@ def test_a_source_that_is_not_well_rests_and_one_probe_goes_first(world: World) 
     assert source.paused
     assert source.because == "401: key revoked"
     assert world.claim() == []
-    assert any("paused" in why for why in world.register.explain(leases[0].partition, world.terms).why)
+    assert any("paused" in why for why in world.register.explain(leases[0].partition, world.limits).why)
     world.pass_time(70)
     (probe,) = world.claim()
     assert world.claim() == []
@@ -129,13 +129,13 @@ def test_a_source_that_is_not_well_rests_and_one_probe_goes_first(world: World) 
     assert world.audited().count("source.pause") == 2
 
 
-def test_a_probe_that_dies_is_followed_by_another(world: World) -> None:
+def test_a_lost_probe_is_followed_by_another(world: World) -> None:
     lease = world.one()
     world.give_back(lease, "systemic", error="down")
     world.pass_time(70)
     assert len(world.claim()) == 1
     world.pass_time(400)
-    world.control.tick()
+    world.control.maintain()
     assert len(world.claim()) == 1
 
 
@@ -147,11 +147,11 @@ def test_the_probe_of_a_killed_worker_is_followed_at_once(world: World) -> None:
     assert world.claim() == []
     with world.ledger.connections.write.use() as session:
         expire_leases_of_dead_workers(session, ["killed"])
-    world.control.tick()
+    world.control.maintain()
     assert len(world.claim()) == 1
 
 
-def test_a_person_pauses_a_source_and_lets_it_go_on(world: World) -> None:
+def test_an_operator_pauses_and_unpauses_a_source(world: World) -> None:
     world.backfill(3)
     world.control.pause_source("crm", **SAID)
     world.pass_time(10_000)
@@ -165,20 +165,23 @@ def test_a_person_pauses_a_source_and_lets_it_go_on(world: World) -> None:
 
 
 def test_limits_hold_for_a_dataset_and_for_a_source(ledger: Ledger) -> None:
-    orders, clicks = Terms("crm", "orders", concurrency=3, source_concurrency=4), Terms("crm", "clicks", concurrency=3)
-    planes = [Control(ledger, [orders, clicks]) for _ in range(2)]
+    orders, clicks = (
+        DatasetLimits("crm", "orders", concurrency=3, source_concurrency=4),
+        DatasetLimits("crm", "clicks", concurrency=3),
+    )
+    planes = [ControlPlane(ledger, [orders, clicks]) for _ in range(2)]
     world = World(ledger)
     for name in ("orders", "clicks"):
         planes[0].backfill(world.grid(10).__class__.of("crm", name, ["a", "b", "c", "d"], DAY), **SAID)
     leases = [lease for plane in planes for lease in plane.claim(10, worker="w")]
     assert len(leases) == 4
     assert max(sum(lease.partition.query_name == name for lease in leases) for name in ("orders", "clicks")) <= 3
-    world.authority.judge([])
+    world.authority.apply([])
     world.accept(leases[0])
     assert len(planes[1].claim(10, worker="w")) == 1
 
 
-def test_paused_and_terminal_partitions_are_left_alone(world: World) -> None:
+def test_paused_and_terminal_partitions_are_skipped(world: World) -> None:
     world.backfill(["a", "b", "c"])
     leases = {lease.partition.customer_id: lease for lease in world.claim()}
     world.reject(*leases.values())
@@ -197,7 +200,7 @@ def test_paused_and_terminal_partitions_are_left_alone(world: World) -> None:
         world.control.pause([ids["a"]], actor="", because="x")
 
 
-def test_what_is_marked_while_it_runs_may_still_be_accepted(world: World) -> None:
+def test_a_partition_marked_while_running_may_be_accepted(world: World) -> None:
     lease = world.one()
     known = world.facts()
     world.control.mark_terminal([known.id], **SAID)
@@ -207,14 +210,14 @@ def test_what_is_marked_while_it_runs_may_still_be_accepted(world: World) -> Non
 
 
 @pytest.mark.req("P-10")
-def test_fresh_work_is_written_down_once_for_its_moment(world: World) -> None:
+def test_scheduled_work_is_stored_once_for_each_time(world: World) -> None:
     now = world.ledger.now()
-    assert world.control.fired("crm", "orders") is None
-    made = world.control.fire("crm", "orders", now, ["a", "b"], [DAY], cron="15 2 * * *")
+    assert world.control.last_fired_at("crm", "orders") is None
+    made = world.control.enqueue_scheduled("crm", "orders", now, ["a", "b"], [DAY], cron="15 2 * * *")
     assert made is not None
     assert [one.total for one in made] == [2]
-    assert world.plane(2).fire("crm", "orders", now, ["a", "b"], [DAY], cron="15 2 * * *") is None
-    assert world.control.fired("crm", "orders") == now
+    assert world.plane(2).enqueue_scheduled("crm", "orders", now, ["a", "b"], [DAY], cron="15 2 * * *") is None
+    assert world.control.last_fired_at("crm", "orders") == now
     assert {lease.lane for lease in world.claim()} == {"fresh"}
 
 
@@ -222,11 +225,11 @@ def test_lanes_share_the_slots(world: World) -> None:
     """A backfill of hundreds does not keep retries or fresh work waiting, nor is it kept waiting."""
     fresh = [f"f{number}" for number in range(100)]
     failed = [f"r{number}" for number in range(100)]
-    world.control.fire("crm", "orders", world.ledger.now(), failed, [DAY], cron="x")
+    world.control.enqueue_scheduled("crm", "orders", world.ledger.now(), failed, [DAY], cron="x")
     world.reject(*world.claim(200))
     world.pass_time(100)
     world.backfill([f"b{number}" for number in range(300)])
-    world.control.fire("crm", "orders", world.ledger.now() + timedelta(seconds=9), fresh, [DAY], cron="x")
+    world.control.enqueue_scheduled("crm", "orders", world.ledger.now() + timedelta(seconds=9), fresh, [DAY], cron="x")
     taken = {"fresh": 0, "retry": 0, "backfill": 0}
     for lease in world.claim(100):
         taken[lease.lane] += 1
@@ -247,7 +250,7 @@ def test_fresh_work_at_nine_tenths_beside_a_million_keys_of_a_backfill(world: Wo
     for tick in range(12):
         names = [f"f{tick}-{number}" for number in range(9)]
         came |= dict.fromkeys(names, tick)
-        world.control.fire("crm", "orders", world.ledger.now(), names, [DAY], cron="x")
+        world.control.enqueue_scheduled("crm", "orders", world.ledger.now(), names, [DAY], cron="x")
         leases = world.claim(10)
         assert len(leases) == 10, "no slot is wasted"
         waits += [tick - came[lease.partition.customer_id] for lease in leases if lease.lane == "fresh"]
@@ -262,7 +265,7 @@ def test_fresh_work_at_nine_tenths_beside_a_million_keys_of_a_backfill(world: Wo
 
 
 @pytest.mark.req("O-1")
-def test_failures_come_the_last_first(world: World) -> None:
+def test_failures_are_listed_newest_first(world: World) -> None:
     for name in ("c", "a", "b"):
         world.reject(world.one(name))
     world.one("d")
@@ -290,14 +293,15 @@ def test_history_and_find_go_page_by_page(world: World) -> None:
     assert world.register.find(Selection(customers=["nobody"])) == []
     assert world.register.reasons() == {"row_count": 10}
     with world.ledger.reading() as connection:
-        assert connection.execute(select(work.c.lane, work.c.lease_until)).all() == [(2, None)] * 10
+        lanes = connection.execute(select(work.c.lane, work.c.lease_until)).all()
+    assert lanes == [(Lane.BACKFILL, None)] * 10
     days = world.register.days("crm", "orders", "c1", DAY, DAY + timedelta(days=9))
     assert list(days) == [DAY, DAY + timedelta(days=1)]
 
 
-def test_explain_says_why(world: World) -> None:
+def test_explain_names_every_reason(world: World) -> None:
     def why(customer: str) -> str:
-        return "\n".join(world.register.explain(world.key(customer), world.terms).why)
+        return "\n".join(world.register.explain(world.key(customer), world.limits).why)
 
     assert "never requested" in why("acme")
     sweep = world.backfill(["acme", "b"])
@@ -305,7 +309,7 @@ def test_explain_says_why(world: World) -> None:
     lease, other = world.claim()
     assert "running now" in why("acme")
     world.reject(lease, other)
-    found = world.register.explain(world.key("acme"), world.terms)
+    found = world.register.explain(world.key("acme"), world.limits)
     assert "scheduled for" in found.why[0]
     assert "backoff after attempt 1 of 3" in found.why[0]
     assert (found.position, found.queued) in ((1, 2), (2, 2))
@@ -318,7 +322,7 @@ def test_explain_says_why(world: World) -> None:
     assert "paused (ann: a test)" in why("b")
 
 
-def test_policies_of_a_reprocessing_that_keeps_failing_end(ledger: Ledger) -> None:
+def test_a_failing_reprocessing_stops_at_its_attempts(ledger: Ledger) -> None:
     world = World(ledger, policy=Policy(max_attempts=2, backoff=fixed(1)))
     world.accept(world.one())
     world.retry(world.key(), act="reprocess")
@@ -335,13 +339,13 @@ def test_policies_of_a_reprocessing_that_keeps_failing_end(ledger: Ledger) -> No
 @pytest.mark.req("P-7")
 def test_a_partition_of_two_ranges_has_one_lease(world: World) -> None:
     """T9: a scheduled run and a backfill of the same day."""
-    world.control.fire("crm", "orders", world.ledger.now(), ["a", "b"], [DAY], cron="x")
+    world.control.enqueue_scheduled("crm", "orders", world.ledger.now(), ["a", "b"], [DAY], cron="x")
     sweep = world.backfill(["a", "b"])
     leases = world.claim()
     assert sorted(lease.partition.customer_id for lease in leases) == ["a", "b"]
     assert world.claim() == []
     world.accept(*leases)
-    world.control.tick()
+    world.control.maintain()
     done = world.register.progress(sweep)
     assert done is not None
     assert done.state == "done"

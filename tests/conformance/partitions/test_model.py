@@ -1,4 +1,4 @@
-"""Any order of acts by all roles: what must hold holds after each (research §9), beside a small model of authority and counts."""
+"""Random sequences of operations by all roles, compared with a small model after each step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from redrive.errors import NotAllowed
 from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.db.tables import METADATA
 from redrive.partitions.key import Partition
-from redrive.partitions.model import Facts, Lease, Return, Selection
+from redrive.partitions.model import PartitionLease, PartitionView, Release, Selection
 from redrive.partitions.retry_schedule import Policy
 from tests.conformance.partitions.world import DAY, SAID, World
 
@@ -35,9 +35,9 @@ class Model:
 
     attempts: int = 0
     runs: int = 0
-    current: Lease | None = None
-    held: Lease | None = None
-    accepted: list[Lease] = field(default_factory=list)
+    current: PartitionLease | None = None
+    held: PartitionLease | None = None
+    accepted: list[PartitionLease] = field(default_factory=list)
 
 
 class Acts(RuleBasedStateMachine):
@@ -47,8 +47,8 @@ class Acts(RuleBasedStateMachine):
         super().__init__()
         self.world = World(self.ledger, policy=Policy(max_attempts=3, max_lost=3, backoff=fixed(60), pause=30, poll=50))
         self.models: dict[Partition, Model] = {}
-        self.leases: list[Lease] = []
-        self.judged: list[Lease] = []
+        self.leases: list[PartitionLease] = []
+        self.judged: list[PartitionLease] = []
         self.sweeps: list[int] = []
         self.fired = 0
 
@@ -60,10 +60,10 @@ class Acts(RuleBasedStateMachine):
 
     # ---- helpers ----
 
-    def known(self) -> list[Facts]:
+    def known(self) -> list[PartitionView]:
         return self.world.register.find(Selection(source="crm"), limit=1000)
 
-    def pick(self, at: int) -> Facts | None:
+    def pick(self, at: int) -> PartitionView | None:
         known = self.known()
         return known[at % len(known)] if known else None
 
@@ -99,7 +99,9 @@ class Acts(RuleBasedStateMachine):
     def fire(self) -> None:
         self.fired += 1
         moment = self.world.ledger.now() + timedelta(days=self.fired)
-        self.world.control.fire("crm", "orders", moment, CUSTOMERS[:2], [DAY + timedelta(days=self.fired % 3)], cron="x")
+        self.world.control.enqueue_scheduled(
+            "crm", "orders", moment, CUSTOMERS[:2], [DAY + timedelta(days=self.fired % 3)], cron="x"
+        )
 
     @rule(most=st.integers(1, 5))
     def claim(self, most: int) -> None:
@@ -123,7 +125,7 @@ class Acts(RuleBasedStateMachine):
         model = self.models[lease.partition]
         spare = {(one.partition_id, one.attempt_no): "an outage" for one in self.judged} if outage else {}
         with self.no_requeue():
-            mine = self.world.control.give_back([Return(lease, cause, error="e")], spare=spare)
+            mine = self.world.control.release_uncharged([Release(lease, cause, error="e")], refunds=spare)
         assert mine == (model.held is lease)
         if mine:
             model.held = None
@@ -136,7 +138,7 @@ class Acts(RuleBasedStateMachine):
     @rule()
     def tick(self) -> None:
         with self.audited():
-            self.world.control.tick()
+            self.world.control.maintain()
         running = {one.partition for one in self.known() if one.running}
         for key, model in self.models.items():
             if key not in running:
@@ -211,7 +213,7 @@ class Acts(RuleBasedStateMachine):
         if verb != "resume":
             assert all(lease.sweep_id != sweep for lease in self._claimed())
 
-    def _claimed(self) -> list[Lease]:
+    def _claimed(self) -> list[PartitionLease]:
         before = len(self.leases)
         self.claim(3)
         return self.leases[before:]

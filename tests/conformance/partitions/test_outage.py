@@ -1,4 +1,4 @@
-"""What an outage was first taken for is made up for; while a source rests, what fails for the same is nobody's charge."""
+"""Outages: rejected attempts are refunded, and faults of a paused source are not charged."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from redrive import App, Blocked, Parking, retry
 from redrive.backoff import fixed
 from redrive.ledger import Ledger
 from redrive.partitions import Partition, Sink
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.model import Lease, Return, Verdict
-from redrive.partitions.retry_schedule import Policy, Terms
+from redrive.partitions.model import PartitionLease, Release, Verdict
+from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from tests.partition_runner import SteppedRunner, stepped_runner
 
 from .world import DAY, SAID, World
@@ -27,9 +27,9 @@ DOWN = "ConnectionError: no answer"
 SAYS = "2 partitions failed for one reason: ConnectionError: no answer"
 
 
-def failed(world: World, *leases: Lease, signature: str | None = DOWN) -> list[str]:
+def failed(world: World, *leases: PartitionLease, signature: str | None = DOWN) -> list[str]:
     said = [Verdict(one.run_id, "rejected", reason="ConnectionError", message="no answer", signature=signature) for one in leases]
-    return [one.outcome for one in world.authority.judge(said)]
+    return [one.outcome for one in world.authority.apply(said)]
 
 
 def test_rejections_of_an_outage_are_counted_and_not_charged(ledger: Ledger) -> None:
@@ -40,11 +40,11 @@ def test_rejections_of_an_outage_are_counted_and_not_charged(ledger: Ledger) -> 
     assert world.facts(first.partition).shade == "terminal"
     spare = {(first.partition_id, first.attempt_no): SAYS}
     for _ in range(2):  # said twice: once is what it is worth
-        world.control.give_back([_systemic(second)], spare=spare)
+        world.control.release_uncharged([_systemic(second)], refunds=spare)
     facts = world.facts(first.partition)
     assert (facts.shade, facts.status, facts.attempt_count, facts.terminal) == ("failed", "failed", 1, None)
     assert world.history(first.partition)[0].note == f"not charged: {SAYS}"
-    assert world.register.explain(first.partition, world.terms).budget == (
+    assert world.register.explain(first.partition, world.limits).budget == (
         "1 of 1 attempt left since the grant by redrive; 1 verdict and 1 run in total"
     )
     assert [one.because for one in world.register.sources()] == [SAYS]
@@ -57,22 +57,22 @@ def test_rejections_of_an_outage_are_counted_and_not_charged(ledger: Ledger) -> 
     assert world.register.imbalance() == []
 
 
-def test_what_somebody_granted_meanwhile_is_not_granted_twice(world: World) -> None:
+def test_attempts_granted_meanwhile_are_not_refunded(world: World) -> None:
     world.backfill(["a", "b"])
     first, second = sorted(world.claim(), key=lambda one: one.partition.customer_id)
     failed(world, first)
     world.control.mark_terminal([first.partition_id], **SAID)
     world.control.clear_terminal([first.partition_id], grant=2, **SAID)
-    world.control.give_back([_systemic(second)], spare={(first.partition_id, first.attempt_no): SAYS})
-    budget = world.register.explain(first.partition, world.terms).budget
+    world.control.release_uncharged([_systemic(second)], refunds={(first.partition_id, first.attempt_no): SAYS})
+    budget = world.register.explain(first.partition, world.limits).budget
     assert budget is not None
     assert budget.startswith("2 of 2 attempts left since the grant by ann")
 
 
-def test_while_a_source_rests_the_same_fault_is_nobodys_charge(world: World) -> None:
+def test_the_fault_of_a_paused_source_is_not_charged(world: World) -> None:
     world.backfill(["a", "b", "c", "d"])
     one, two, three, four = world.claim()
-    world.control.give_back([_systemic(one)])
+    world.control.release_uncharged([_systemic(one)])
     assert failed(world, two) == ["spared"]
     assert world.facts(two.partition).attempt_count == 0
     assert world.give_back(two, "systemic", error="no answer", signature=DOWN) == 1
@@ -88,7 +88,7 @@ def test_while_a_source_rests_the_same_fault_is_nobodys_charge(world: World) -> 
 
 
 @pytest.mark.req("P-10")
-def test_a_worker_recognises_an_outage_and_another_ones_probe_ends_it(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_worker_detects_an_outage_and_the_probe_of_another_ends_it(ledger: Ledger, tmp_path: Path) -> None:
     """Ten customers of a source that is down. Threads of the workers' own; nothing waits for time to pass."""
     down = threading.Event()
     down.set()
@@ -103,7 +103,7 @@ def test_a_worker_recognises_an_outage_and_another_ones_probe_ends_it(ledger: Le
         app.dataset("crm", "orders", raw="raw", customers=customers, checks=[], max_age=None, concurrency=3)(orders)
         (extraction,) = app.datasets
         world = World(ledger)
-        Control(ledger, [extraction.terms]).backfill(Grid.of("crm", "orders", customers, DAY), **SAID)
+        ControlPlane(ledger, [extraction.limits]).backfill(Grid.of("crm", "orders", customers, DAY), **SAID)
         workers = [
             SteppedRunner(ledger, [extraction], worker=name, max_running=2, parking=Parking(least=5)) for name in ("one", "two")
         ]
@@ -111,12 +111,12 @@ def test_a_worker_recognises_an_outage_and_another_ones_probe_ends_it(ledger: Le
         (source,) = world.register.sources()
         assert (source.paused, source.actor) == (True, "redrive")
         assert source.because == "5 partitions failed for one reason: ConnectionError: no answer for …"
-        _uncharged(world, customers, extraction.terms.policy.max_attempts)
+        _uncharged(world, customers, extraction.limits.policy.max_attempts)
         for _ in range(2):
             world.pass_time(1000)
             workers[1].run_until_idle(ledger)  # it never saw the outage; the probe is its first
         assert world.register.sources()[0].paused
-        _uncharged(world, customers, extraction.terms.policy.max_attempts)
+        _uncharged(world, customers, extraction.limits.policy.max_attempts)
         down.clear()
         for _ in range(2):
             world.pass_time(10_000)
@@ -160,7 +160,7 @@ class Extracting:
 
     def backfill(self, days: int = 1) -> None:
         grid = Grid.of("crm", "orders", self.customers, DAY, DAY + timedelta(days=days - 1))
-        Control(self.ledger, [self.extraction.terms]).backfill(grid, **SAID)
+        ControlPlane(self.ledger, [self.extraction.limits]).backfill(grid, **SAID)
 
     def run(self, *, passed: float = 0) -> None:
         """Extract all that is due, in a runner of its own."""
@@ -199,7 +199,7 @@ def test_one_revoked_customer_does_not_pause_the_source(ledger: Ledger, tmp_path
 
 
 @pytest.mark.req("P-10")
-def test_a_credential_that_is_refused_for_all_costs_no_attempt(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_credential_refused_for_all_customers_is_not_charged(ledger: Ledger, tmp_path: Path) -> None:
     is_revoked = threading.Event()
     is_revoked.set()
 
@@ -226,7 +226,7 @@ def test_a_credential_that_is_refused_for_all_costs_no_attempt(ledger: Ledger, t
 
 @pytest.mark.req("P-10")
 @pytest.mark.parametrize("error", [refused(401), ConnectionError("no answer"), Blocked("closed", systemic=True)])
-def test_an_outage_without_end_ends_every_partition(ledger: Ledger, tmp_path: Path, error: Exception) -> None:
+def test_a_permanent_outage_ends_every_partition(ledger: Ledger, tmp_path: Path, error: Exception) -> None:
     """Within max_attempts and the number of attempts that are not charged, counted across processes."""
 
     def extract(_partition: Partition) -> None:
@@ -244,7 +244,7 @@ def test_an_outage_without_end_ends_every_partition(ledger: Ledger, tmp_path: Pa
 
 
 @pytest.mark.req("P-10")
-def test_bugs_are_charged_however_many_there_are(ledger: Ledger, tmp_path: Path) -> None:
+def test_bugs_are_always_charged(ledger: Ledger, tmp_path: Path) -> None:
     def extract(_partition: Partition) -> None:
         raise KeyError("order_id")
 
@@ -258,7 +258,7 @@ def test_bugs_are_charged_however_many_there_are(ledger: Ledger, tmp_path: Path)
 
 
 @pytest.mark.req("P-10")
-def test_a_fault_of_the_ledger_is_charged_to_no_partition_and_no_source(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_fault_of_the_ledger_is_not_charged(ledger: Ledger, tmp_path: Path) -> None:
     """Twenty partitions, of which each uses another app's ledger that is away for some time."""
     is_away = threading.Event()
     is_away.set()
@@ -286,7 +286,7 @@ def test_a_fault_of_the_ledger_is_charged_to_no_partition_and_no_source(ledger: 
 
 
 @pytest.mark.req("P-10")
-def test_a_ledger_that_stays_away_ends_every_partition(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_permanent_ledger_fault_ends_every_partition(ledger: Ledger, tmp_path: Path) -> None:
     """Within max_attempts and the number of attempts that are not charged, counted from the stored runs."""
 
     def extract(_partition: Partition) -> None:
@@ -302,12 +302,12 @@ def test_a_ledger_that_stays_away_ends_every_partition(ledger: Ledger, tmp_path:
     assert crm.world.wrong() == []
 
 
-def test_a_probe_that_could_not_use_the_ledger_says_nothing_of_the_source(world: World) -> None:
+def test_a_probe_with_a_ledger_fault_keeps_the_pause(world: World) -> None:
     world.backfill(["a", "b", "c"])
-    world.control.give_back([_systemic(world.claim(1)[0])])
+    world.control.release_uncharged([_systemic(world.claim(1)[0])])
     world.pass_time(100)
     (probe,) = world.claim()
-    world.control.give_back([Return(probe, "ledger", error="LedgerUnavailable: away", after=60.0)])
+    world.control.release_uncharged([Release(probe, "ledger", error="LedgerUnavailable: away", after=60.0)])
     (source,) = world.register.sources()
     assert source.paused, "neither that it is well"
     (next_probe,) = world.claim()  # nor that it is not: the next probe goes at once
@@ -316,12 +316,12 @@ def test_a_probe_that_could_not_use_the_ledger_says_nothing_of_the_source(world:
     assert not world.register.sources()[0].paused
 
 
-def test_a_probe_whose_worker_stopped_does_not_hold_the_source(world: World) -> None:
+def test_a_probe_whose_worker_stopped_is_followed_at_once(world: World) -> None:
     world.backfill(["a", "b", "c"])
-    world.control.give_back([_systemic(world.claim(1)[0])])
+    world.control.release_uncharged([_systemic(world.claim(1)[0])])
     world.pass_time(100)
     (probe,) = world.claim()
-    world.control.give_back([Return(probe, "stopped")])
+    world.control.release_uncharged([Release(probe, "stopped")])
     (source,) = world.register.sources()
     assert source.paused, "the probe said nothing of the source"
     (next_probe,) = world.claim()
@@ -337,7 +337,7 @@ def use_a_ledger_that_is_away() -> None:
 
 def test_a_probe_that_fails_for_its_own_reason_is_followed_at_once(world: World) -> None:
     world.backfill(["a", "b", "c"])
-    world.control.give_back([_systemic(world.claim(1)[0])])
+    world.control.release_uncharged([_systemic(world.claim(1)[0])])
     world.pass_time(100)
     (probe,) = world.claim()
     assert failed(world, probe, signature=None) == ["rejected"], "a bug is charged"
@@ -350,11 +350,11 @@ def test_a_probe_that_fails_for_its_own_reason_is_followed_at_once(world: World)
 
 def _uncharged(world: World, customers: list[str], most: int, *, accepted: int = 0) -> None:
     """Every attempt is left, but for those that were accepted."""
-    terms = Terms("crm", "orders", Policy(max_attempts=most))
+    terms = DatasetLimits("crm", "orders", Policy(max_attempts=most))
     for customer in customers:
         budget = world.register.explain(world.key(customer), terms).budget
         assert budget is None or budget.startswith(f"{most - accepted} of {most} attempts left"), budget
 
 
-def _systemic(lease: Lease) -> Return:
-    return Return(lease, "systemic", error=SAYS, signature=DOWN)
+def _systemic(lease: PartitionLease) -> Release:
+    return Release(lease, "systemic", error=SAYS, signature=DOWN)

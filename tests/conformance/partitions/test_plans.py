@@ -1,4 +1,4 @@
-"""What the statements of partitions read: never a whole table, whatever its size."""
+"""Query plans of partitions: no statement reads a whole table."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import sqlalchemy
 from sqlalchemy import event
 
 from redrive.ledger import Ledger
-from redrive.partitions.control import sweeps
 from redrive.partitions.model import Selection
-from redrive.partitions.store.overview import held, troubled
+from redrive.partitions.store import sweeps
+from redrive.partitions.store.overview import find_failing, leased_partitions
 from tests.conformance.partitions.world import DAY, SAID, World
 
 SIZE = 300_000 if os.environ.get("REDRIVE_FULL") == "1" else 20_000
@@ -74,11 +74,11 @@ def test_no_act_reads_a_whole_table(full: World) -> None:
     full.reject(*leases[10:20])
     full.give_back(leases[20], "not_ready")
     full.control.renew(leases[21:])
-    full.control.tick()
+    full.control.maintain()
     key = leases[10].partition
     full.register.get(key)
     full.register.history(key)
-    full.register.explain(key, full.terms)
+    full.register.explain(key, full.limits)
     full.register.days("crm", "orders", "k1", "2020-01-01", "2020-12-31")
     full.register.counts()
     full.register.calendar("2020-01-01", "2020-12-31")
@@ -86,9 +86,9 @@ def test_no_act_reads_a_whole_table(full: World) -> None:
     full.register.find(Selection(source="crm", query_name="orders", shades=["failed"]))
     full.register.newest(Selection(source="crm", query_name="orders", shades=["failed"]))
     with full.ledger.reading() as connection:
-        assert troubled(connection, dataset=None, since=None, each=5, unjudged=True)
-        troubled(connection, dataset=("crm", "orders"), since=full.ledger.now(), each=5)
-        assert held(connection, 5)
+        assert find_failing(connection, dataset=None, since=None, each=5, unjudged=True)
+        find_failing(connection, dataset=("crm", "orders"), since=full.ledger.now(), each=5)
+        assert leased_partitions(connection, 5)
     full.register.find(Selection(source="crm", query_name="orders", customers=["k1"]))
     full.register.find(Selection(source="crm", query_name="orders", since=DAY, until=DAY))
     full.retry(key)
@@ -116,7 +116,7 @@ SELECT 'fresh', 'done', 'a', 'b', 0, {now}, {now}, {now} FROM {numbers}
 """
 
 
-def test_a_tick_does_not_read_the_sweeps_that_were(full: World) -> None:
+def test_maintenance_does_not_read_ended_sweeps(full: World) -> None:
     with full.ledger.connections.write.use() as session:
         each = "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 5000) SELECT n FROM s)"
         numbers, now = (each, 1) if session.sqlite else ("generate_series(1, 5000) n", "now()")
@@ -127,13 +127,13 @@ def test_a_tick_does_not_read_the_sweeps_that_were(full: World) -> None:
     full.control.move(sweep, "cancel", **SAID)
     seen = watched(full)
     full.claim()
-    full.control.tick()
+    full.control.maintain()
     assert not [text for text, _ in seen if re.search("UPDATE|INSERT|DELETE", text)], "what is under way is waited for"
     full.accept(*leases)
-    full.control.tick()
+    full.control.maintain()
     full.register.progress(sweep)
     with full.ledger.connections.read.use() as session:
-        assert sweeps.cancelled(session.core) == [], "nothing is left of it"
+        assert sweeps.load_cancelled(session.core) == [], "nothing is left of it"
     swept = [(text, given) for text, given in seen if "redrive_sweep.state = '" in text]
     assert swept
     with full.ledger.connections.write.use() as session:
@@ -152,8 +152,8 @@ def test_counts_and_calendar_read_the_rollup_alone(full: World) -> None:
     assert isinstance(sqlalchemy.__version__, str)
 
 
-def test_an_idle_tick_holds_nobody_up(full: World) -> None:
-    full.control.tick()
+def test_idle_maintenance_takes_no_lock(full: World) -> None:
+    full.control.maintain()
     seen = watched(full)
     assert full.claim() == []
     assert not [text for text, _ in seen if re.match("UPDATE|INSERT|DELETE", text)]

@@ -1,4 +1,4 @@
-"""Real races: validators, control planes and operators at the same time, each with connections of its own."""
+"""Races of validators, control planes and operators, each with its own connections."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_four_validators_with_a_hundred_runs_each_of_one_partition(world: World,
             here = World(ledger)
             for some in range(mine, 400, 4 * AT_ONCE):
                 numbers = range(some, min(400, some + 4 * AT_ONCE), 4)
-                here.authority.judge([Verdict(f"run-{number}", "rejected" if number % 2 else "accepted") for number in numbers])
-                here.authority.judge([Verdict(f"run-{(number + 1) % 400}", "rejected") for number in numbers])
+                here.authority.apply([Verdict(f"run-{number}", "rejected" if number % 2 else "accepted") for number in numbers])
+                here.authority.apply([Verdict(f"run-{(number + 1) % 400}", "rejected") for number in numbers])
 
     at_once(*(lambda mine=mine: validate(mine) for mine in range(4)))
     known = world.facts()
@@ -58,7 +58,7 @@ def test_four_validators_with_a_hundred_runs_each_of_one_partition(world: World,
 
 
 @pytest.mark.req("P-7")
-def test_two_control_planes_lease_each_partition_once_and_what_one_loses_the_other_gets(world: World, url: str) -> None:
+def test_two_control_planes_lease_each_partition_once(world: World, url: str) -> None:
     """T2."""
     world.backfill(MANY)
     seen: Counter[str] = Counter()
@@ -78,7 +78,7 @@ def test_two_control_planes_lease_each_partition_once_and_what_one_loses_the_oth
     assert len(seen) == MANY
     assert set(seen.values()) == {1}
     world.pass_time(1000)
-    while world.control.reap():
+    while world.control.recover_expired():
         pass
     left = MANY - world.register.counts()["crm", "orders"].get("success", 0)
     again: list[str] = []
@@ -86,7 +86,7 @@ def test_two_control_planes_lease_each_partition_once_and_what_one_loses_the_oth
         again += [str(lease.partition) for lease in leases]
         world.accept(*leases)
     assert len(set(again)) == len(again) == left
-    world.control.tick()
+    world.control.maintain()
     assert world.register.counts() == {("crm", "orders"): {"success": MANY}}
 
 
@@ -123,7 +123,7 @@ def test_no_lease_begins_after_a_cancel_has_returned(world: World, url: str) -> 
     assert done.state == "cancelled"
 
 
-def test_verdicts_and_claims_and_operators_at_once_neither_wait_in_a_circle_nor_lose_count(world: World, url: str) -> None:
+def test_verdicts_claims_and_operators_do_not_deadlock(world: World, url: str) -> None:
     world.backfill(200, days=2)
 
     def work(number: int) -> None:
@@ -136,7 +136,7 @@ def test_verdicts_and_claims_and_operators_at_once_neither_wait_in_a_circle_nor_
                 for lease in leases[2::3]:
                     here.give_back(lease, "stopped")
                 if turn % 4 == number:
-                    here.control.tick()
+                    here.control.maintain()
 
     def operate() -> None:
         with open_ledger(url) as ledger:
@@ -151,13 +151,13 @@ def test_verdicts_and_claims_and_operators_at_once_neither_wait_in_a_circle_nor_
     assert world.register.imbalance() == []
 
 
-def test_two_who_fire_the_same_cron_write_it_down_once(world: World, url: str, ledger: Ledger) -> None:
+def test_two_planes_store_a_scheduled_time_once(world: World, url: str, ledger: Ledger) -> None:
     now = ledger.now()
 
     def fire() -> bool:
         with open_ledger(url) as other:
             here = World(other)
-            return here.control.fire("crm", "orders", now, ["a"], [here.key().logical_date], cron="x") is not None
+            return here.control.enqueue_scheduled("crm", "orders", now, ["a"], [here.key().logical_date], cron="x") is not None
 
     assert sorted(at_once(fire, fire)) == [False, True]
     assert len(world.claim()) == 1

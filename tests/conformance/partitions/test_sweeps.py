@@ -1,4 +1,4 @@
-"""Backfills, retries and reprocessings: ranges, steered while they run."""
+"""Backfills, retries and reprocessings: ranges and sweeps, changed while they run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conformance.partitions.world import DAY, SAID, World
 @pytest.mark.req("P-10")
 def test_a_backfill_is_a_range_and_not_a_million_rows(world: World) -> None:
     grid = Grid.of("crm", "orders", [f"c{number}" for number in range(1000)], DAY, DAY + timedelta(days=999))
-    plan = world.register.grid_counts(grid)
+    plan = world.register.plan_grid(grid)
     assert (plan.total, plan.new, plan.overlaps) == (1_000_000, 1_000_000, ())
     sweep = world.control.backfill(grid, **SAID).id
     assert world.register.counts() == {}
@@ -36,7 +36,7 @@ def test_every_partition_of_a_finished_backfill_is_accounted_for(world: World) -
     assert len(leases) == 19
     world.reject(*leases[:4], final=True)
     world.accept(*leases[4:])
-    world.control.tick()
+    world.control.maintain()
     done = world.register.progress(sweep)
     assert done is not None
     assert (done.state, done.ok, done.failed, done.skipped, done.skips) == ("done", 15, 4, 1, {"accepted already": 1})
@@ -45,7 +45,7 @@ def test_every_partition_of_a_finished_backfill_is_accounted_for(world: World) -
 
 
 @pytest.mark.req("P-10")
-def test_pause_resume_and_cancel_hold_at_once(world: World) -> None:
+def test_pause_resume_and_cancel_take_effect_at_once(world: World) -> None:
     sweep = world.backfill(30)
     first = world.claim(5)
     world.control.move(sweep, "pause", **SAID)
@@ -60,7 +60,7 @@ def test_pause_resume_and_cancel_hold_at_once(world: World) -> None:
     with pytest.raises(NotAllowed, match="cancelled"):
         world.control.move(sweep, "resume", **SAID)
     world.accept(*first[1:])
-    world.control.tick()
+    world.control.maintain()
     # What was cancelled can be begun anew: exactly the unfinished ones.
     again = world.backfill(30)
     keys = {lease.partition.customer_id for lease in world.claim()}
@@ -69,16 +69,16 @@ def test_pause_resume_and_cancel_hold_at_once(world: World) -> None:
     assert world.audited().count("sweep.cancel") == 1
 
 
-def test_what_a_cancelled_retry_had_queued_goes_back_to_its_policy(world: World) -> None:
+def test_partitions_of_a_cancelled_retry_return_to_their_policy(world: World) -> None:
     """airflow#72337: a cancelled backfill left its runs unschedulable for ever."""
-    world.control.fire("crm", "orders", world.ledger.now(), ["a", "b"], [DAY], cron="x")
+    world.control.enqueue_scheduled("crm", "orders", world.ledger.now(), ["a", "b"], [DAY], cron="x")
     world.reject(*world.claim())
     before = world.facts(world.key("a")).next_at
     sweep = world.retry(world.key("a"), world.key("b"))
     assert world.facts(world.key("a")).status == "pending"
     world.control.move(sweep, "cancel", **SAID)
     assert world.claim() == []
-    world.control.tick()
+    world.control.maintain()
     known = world.facts(world.key("a"))
     assert (known.status, known.lane, known.sweep_id) == ("failed", "retry", None)
     assert known.next_at == before
@@ -87,11 +87,11 @@ def test_what_a_cancelled_retry_had_queued_goes_back_to_its_policy(world: World)
 
 
 @pytest.mark.req("P-10")
-def test_overlap_is_refused_and_shown(world: World) -> None:
+def test_an_overlapping_backfill_is_refused(world: World) -> None:
     sweep = world.backfill(10, days=10)
     with pytest.raises(NotAllowed, match=rf"sweep {sweep} \(running\) has 10 of them"):
         world.control.backfill(Grid.of("crm", "orders", ["c1", "c2", "zz"], DAY + timedelta(5), DAY + timedelta(20)), **SAID)
-    assert world.register.grid_counts(world.grid(1)).overlaps == (sweep,)
+    assert world.register.plan_grid(world.grid(1)).overlaps == (sweep,)
     world.control.backfill(Grid.of("crm", "orders", ["zz"], DAY), **SAID)
     world.control.backfill(Grid.of("crm", "orders", ["c1"], DAY - timedelta(1)), **SAID)
     world.control.move(sweep, "cancel", **SAID)
@@ -99,7 +99,7 @@ def test_overlap_is_refused_and_shown(world: World) -> None:
 
 
 @pytest.mark.req("P-10")
-def test_a_canary_goes_first_and_its_death_halts_the_rest(world: World) -> None:
+def test_a_failed_canary_halts_the_sweep(world: World) -> None:
     sweep = world.backfill(20, canary=3)
     first = world.claim()
     assert len(first) == 3
@@ -123,7 +123,7 @@ def test_a_canary_goes_first_and_its_death_halts_the_rest(world: World) -> None:
 
 
 @pytest.mark.req("P-10")
-def test_it_halts_on_a_failure_rate(world: World) -> None:
+def test_a_sweep_halts_on_its_failure_rate(world: World) -> None:
     sweep = world.backfill(100, halt_on=0.2)
     leases = world.claim(20)
     world.reject(*leases[:5])
@@ -141,7 +141,7 @@ def test_it_halts_on_a_failure_rate(world: World) -> None:
 @pytest.mark.req("P-10")
 def test_a_share_changes_with_the_next_claim(world: World) -> None:
     sweep = world.backfill(1000, share=0.5)
-    world.control.fire("crm", "orders", world.ledger.now(), [f"f{number}" for number in range(500)], [DAY], cron="x")
+    world.control.enqueue_scheduled("crm", "orders", world.ledger.now(), [f"f{number}" for number in range(500)], [DAY], cron="x")
     taken = [lease.lane for lease in world.claim(100)]
     assert 45 <= taken.count("backfill") <= 55
     world.control.set_share(sweep, 0.1, **SAID)
@@ -155,44 +155,44 @@ def test_a_rate_is_kept(world: World) -> None:
     world.backfill(100, rate=0.01)  # no machine is so slow that a test takes as long as the next one
     assert len(world.claim()) == 1
     assert world.claim() == []
-    assert world.control.soon is not None
-    assert 50 < world.control.soon <= 100, "it says when to look again"
+    assert world.control.seconds_until_room is not None
+    assert 50 < world.control.seconds_until_room <= 100, "it says when to look again"
     world.pass_time(101)
     assert len(world.claim()) == 1
 
 
 @pytest.mark.req("O-2")
-def test_what_is_applied_is_what_was_planned(world: World) -> None:
+def test_only_planned_partitions_are_changed(world: World) -> None:
     """T6."""
     world.backfill(10)
     leases = world.claim()
     world.reject(*leases)
-    plan = world.register.pick("retry", Selection(source="crm", shades=["failed"]))
+    plan = world.register.freeze("retry", Selection(source="crm", shades=["failed"]))
     assert (plan.count, plan.reasons, plan.skipped, plan.readable, plan.without_raw) == (10, {"row_count": 10}, {}, 0, 0)
     world.control.mark_terminal([world.facts(world.key("c3")).id], **SAID)
     with pytest.raises(Drift, match="1 terminal meanwhile"):
-        world.control.begin(plan, **SAID)
-    sweep = world.control.begin(plan, accept_drift=True, **SAID).id
-    world.control.tick()
+        world.control.begin_requeue(plan, **SAID)
+    sweep = world.control.begin_requeue(plan, accept_drift=True, **SAID).id
+    world.control.maintain()
     done = world.register.progress(sweep)
     assert done is not None
     assert (done.queued, done.skipped, done.skips) == (9, 1, {"terminal": 1})
     assert len(world.claim()) == 9
     with pytest.raises(ValueError, match="no partitions selected"):
-        world.register.pick("retry", Selection())
+        world.register.freeze("retry", Selection())
 
 
 @pytest.mark.req("O-2")
-def test_what_is_running_or_done_is_skipped_and_listed(world: World) -> None:
+def test_running_and_accepted_partitions_are_skipped_and_listed(world: World) -> None:
     world.backfill(5)
     leases = world.claim()
     world.accept(leases[0])
     world.reject(leases[1], reason="Timeout", manifest=False)
-    plan = world.register.pick("retry", Selection(source="crm"))
+    plan = world.register.freeze("retry", Selection(source="crm"))
     assert plan.count == 1
     assert plan.skipped == {"accepted already": 1, "running now": 3}
     assert plan.without_raw == 1
-    assert world.register.pick("reprocess", Selection(source="crm")).count == 1
+    assert world.register.freeze("reprocess", Selection(source="crm")).count == 1
     sweep = world.retry(leases[1].partition, act="revalidate")
     done = world.register.progress(sweep)
     assert done is not None
@@ -216,24 +216,24 @@ def test_two_retries_in_a_row_are_for_the_stored_keys(world: World) -> None:
 def test_a_retry_with_a_grant_and_cleared_terminals(world: World) -> None:
     lease = world.one()
     world.reject(lease, final=True)
-    assert world.register.pick("retry", Selection(keys=[world.key()])).skipped == {"terminal": 1}
+    assert world.register.freeze("retry", Selection(keys=[world.key()])).skipped == {"terminal": 1}
     world.retry(world.key(), clear_terminal=True, grant=1)
     (lease,) = world.claim()
     (judged,) = world.reject(lease)
     assert (judged.terminal, judged.attempt_count) == ("attempts", 2)
 
 
-def test_a_sweep_of_many_goes_in_steps_and_another_goes_on(ledger: Ledger) -> None:
+def test_a_sweep_advances_in_steps_of_several_processes(ledger: Ledger) -> None:
     world = World(ledger)
     world.backfill(1500)
     while leases := world.claim(1000):
         world.reject(*leases)
-    plan = world.register.pick("retry", Selection(source="crm", query_name="orders"))
-    sweep = world.control.begin(plan, **SAID).id
-    step = world.control.step(sweep)
+    plan = world.register.freeze("retry", Selection(source="crm", query_name="orders"))
+    sweep = world.control.begin_requeue(plan, **SAID).id
+    step = world.control.requeue_next(sweep)
     assert (step.made, step.sweep.cursor) == (1000, 1000)
     other = world.plane(3)
-    other.tick()
+    other.maintain()
     done = world.register.progress(sweep)
     assert done is not None
     assert (done.queued, done.untouched) == (1500, 0)

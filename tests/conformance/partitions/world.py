@@ -1,4 +1,4 @@
-"""What the tests of partitions have in common: a dataset, its roles, and what must hold whatever was done."""
+"""Shared by the tests of partitions: a dataset, its roles, and invariants."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from redrive.backoff import fixed
 from redrive.ledger import Ledger
 from redrive.ledger import audit as audit_of
 from redrive.ledger.db.partition_tables import partition, run, verdict, work
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.control.verdicts import VerdictWriter
 from redrive.partitions.key import Partition
-from redrive.partitions.model import Facts, Judged, Lease, Return, Run, Selection, Verdict
-from redrive.partitions.queries import Register
-from redrive.partitions.retry_schedule import Policy, Terms
+from redrive.partitions.model import PartitionLease, PartitionRun, PartitionView, Release, Selection, Verdict, VerdictResult
+from redrive.partitions.queries import PartitionQueries
+from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from tests.conformance.ledger.world import pass_time
 
 DAY = date(2026, 3, 1)
@@ -32,13 +32,13 @@ class World:
     def __init__(self, ledger: Ledger, **options: Any) -> None:
         self.ledger = ledger
         policy = options.pop("policy", Policy(max_attempts=3, backoff=fixed(60)))
-        self.terms = Terms("crm", "orders", policy, concurrency=options.pop("concurrency", 10_000), **options)
-        self.register = Register(ledger)
-        self.authority = Authority(ledger, [self.terms])
+        self.limits = DatasetLimits("crm", "orders", policy, concurrency=options.pop("concurrency", 10_000), **options)
+        self.register = PartitionQueries(ledger)
+        self.authority = VerdictWriter(ledger, [self.limits])
         self.control = self.plane()
 
-    def plane(self, seed: int = 1) -> Control:
-        return Control(self.ledger, [self.terms], draw=random.Random(seed).random)
+    def plane(self, seed: int = 1) -> ControlPlane:
+        return ControlPlane(self.ledger, [self.limits], draw=random.Random(seed).random)
 
     # ---- doing ----
 
@@ -52,33 +52,35 @@ class World:
     def backfill(self, customers: int | Iterable[str] = 1, days: int = 1, **options: Any) -> int:
         return self.control.backfill(self.grid(customers, days), **SAID | options).id
 
-    def claim(self, most: int = 1000, worker: str = "w1", **options: Any) -> list[Lease]:
+    def claim(self, most: int = 1000, worker: str = "w1", **options: Any) -> list[PartitionLease]:
         return self.control.claim(most, worker=worker, **options)
 
-    def one(self, customer: str = "acme") -> Lease:
+    def one(self, customer: str = "acme") -> PartitionLease:
         """A lease of a new partition."""
         self.backfill([customer])
         (lease,) = self.claim()
         return lease
 
-    def accept(self, *leases: Lease, rows: int = 5) -> list[Judged]:
-        return self.authority.judge(
+    def accept(self, *leases: PartitionLease, rows: int = 5) -> list[VerdictResult]:
+        return self.authority.apply(
             [Verdict(lease.run_id, "accepted", record_count=rows, manifest=f"sha-{lease.run_id}") for lease in leases]
         )
 
-    def reject(self, *leases: Lease, reason: str = "row_count", manifest: bool = True, **more: Any) -> list[Judged]:
+    def reject(
+        self, *leases: PartitionLease, reason: str = "row_count", manifest: bool = True, **more: Any
+    ) -> list[VerdictResult]:
         digest = "sha" if manifest else None
-        return self.authority.judge(
+        return self.authority.apply(
             [Verdict(lease.run_id, "rejected", reason=reason, message="too few", manifest=digest, **more) for lease in leases]
         )
 
-    def give_back(self, lease: Lease, cause: Any, **more: Any) -> int:
-        return self.control.give_back([Return(lease, cause, **more)])
+    def give_back(self, lease: PartitionLease, cause: Any, **more: Any) -> int:
+        return self.control.release_uncharged([Release(lease, cause, **more)])
 
     def retry(self, *keys: Partition, act: Any = "retry", clear_terminal: bool = False, **order: Any) -> int:
-        picked = self.register.pick(act, Selection(keys=keys), clear_terminal=clear_terminal)
-        sweep = self.control.begin(picked, clear_terminal=clear_terminal, **SAID | order).id
-        self.control.tick()
+        picked = self.register.freeze(act, Selection(keys=keys), clear_terminal=clear_terminal)
+        sweep = self.control.begin_requeue(picked, clear_terminal=clear_terminal, **SAID | order).id
+        self.control.maintain()
         return sweep
 
     def pass_time(self, seconds: float) -> None:
@@ -86,12 +88,12 @@ class World:
 
     # ---- looking ----
 
-    def facts(self, key: Partition | None = None) -> Facts:
+    def facts(self, key: Partition | None = None) -> PartitionView:
         found = self.register.get(key or self.key())
         assert found is not None
         return found
 
-    def history(self, key: Partition | None = None) -> list[Run]:
+    def history(self, key: Partition | None = None) -> list[PartitionRun]:
         return self.register.history(key or self.key())
 
     def states(self, key: Partition | None = None) -> list[str]:

@@ -11,10 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from redrive import App
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.key import day
-from redrive.partitions.retry_schedule import Terms
+from redrive.partitions.key import parse_day
+from redrive.partitions.retry_schedule import DatasetLimits
 from tests.conformance.partitions.world import World
 
 from .browser import client
@@ -25,9 +25,9 @@ RANGE = {"source": "crm", "query": "orders", "since": "2026-01-01", "until": "20
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[TestClient]:
     with App(f"sqlite:///{tmp_path / 'ledger.db'}", migrate=True) as app:
-        first = day("since", "2025-12-31")
-        control = Control(app.ledger, [Terms("crm", "orders")])
-        control.step(control.backfill(Grid("crm", "orders", ("c-1",), first, first), actor="ann", because="the first").id)
+        first = parse_day("since", "2025-12-31")
+        control = ControlPlane(app.ledger, [DatasetLimits("crm", "orders")])
+        control.requeue_next(control.backfill(Grid("crm", "orders", ("c-1",), first, first), actor="ann", because="the first").id)
         control.claim(1, worker="w")  # now there is a partition, and the dataset is known
         yield client(app)
 
@@ -80,7 +80,7 @@ def test_pages_show_schedules_and_missing_customers_of_a_dataset(tmp_path: Path)
         @app.dataset("crm", "orders", cron="0 2 * * *", timezone="Europe/Prague", **options)
         def orders(partition: Any, out: Any) -> None: ...
 
-        first = day("since", "2025-12-31")
+        first = parse_day("since", "2025-12-31")
         world = World(app.ledger)
         world.control.backfill(Grid.of("crm", "orders", ["c-1"], first), actor="ann", because="one of three")
         world.accept(*world.claim())

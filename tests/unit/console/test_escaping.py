@@ -16,11 +16,11 @@ from redrive.console import asgi
 from redrive.console.render.navigation import NAVIGATION
 from redrive.ledger import NewJob
 from redrive.ledger.validation import MAX_PAYLOAD_BYTES
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.control.verdicts import VerdictWriter
 from redrive.partitions.model import Verdict
-from redrive.partitions.retry_schedule import Terms
+from redrive.partitions.retry_schedule import DatasetLimits
 from tests.unit.console.browser import HERE, let_in
 
 ODD = """x' "><script>alert(1)</script><img src=y onerror=alert(2)><a href="javascript:alert(3)">{{ 7*7 }}"""
@@ -86,12 +86,12 @@ def _work(app: App) -> None:
 
 
 def _lake(app: App) -> None:
-    terms = [Terms(ODD, ODD)]
-    control, authority = Control(app.ledger, terms), Authority(app.ledger, terms)
-    control.step(control.backfill(Grid(ODD, ODD, (ODD,), DAY, DAY), actor=ODD, because=ODD).id)
+    terms = [DatasetLimits(ODD, ODD)]
+    control, authority = ControlPlane(app.ledger, terms), VerdictWriter(app.ledger, terms)
+    control.requeue_next(control.backfill(Grid(ODD, ODD, (ODD,), DAY, DAY), actor=ODD, because=ODD).id)
     for lease in control.claim(10, worker=ODD):
         check = {"name": ODD, "ok": False, "value": ODD, "limit": ODD, "detail": ODD}
-        authority.judge([Verdict(lease.run_id, "rejected", reason=ODD, message=ODD, checks=[check], final=True)])
+        authority.apply([Verdict(lease.run_id, "rejected", reason=ODD, message=ODD, checks=[check], final=True)])
     control.pause_source(ODD, until=None, actor=ODD, because=ODD)
 
 

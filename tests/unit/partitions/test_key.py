@@ -1,4 +1,4 @@
-"""A partition's name: checked, and the same as text and back."""
+"""The names of a partition are checked, and its text form is parsed."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.partitions.key import Partition, day, days, span
+from redrive.partitions.key import Partition, days_between, parse_day, parse_range
 
 NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=40)
 
 
 @pytest.mark.req("P-1")
 @given(NAMES, NAMES, NAMES, st.dates())
-def test_text_and_back(source: str, customer: str, query: str, on: date) -> None:
+def test_a_partition_survives_its_text_form(source: str, customer: str, query: str, on: date) -> None:
     partition = Partition(source, customer, query, on)
     assert Partition.parse(str(partition)) == partition
 
 
-def test_commas_slashes_percents_and_unicode_are_fine() -> None:
+def test_names_may_contain_commas_slashes_percents_and_unicode() -> None:
     assert str(Partition("crm", "a/b, 100 % Ünï", "q", date(2026, 1, 31))) == "crm/a%2Fb, 100 %25 Ünï/q/2026-01-31"
     assert Partition("crm", "x", "q", "2026-01-31").logical_date == date(2026, 1, 31)  # type: ignore[arg-type]
 
@@ -42,23 +42,23 @@ def test_commas_slashes_percents_and_unicode_are_fine() -> None:
         (("crm", "a", "q", datetime(2026, 1, 31)), "a day, not a timestamp"),  # noqa: DTZ001
     ],
 )
-def test_what_no_partition_can_be_called(wrong: tuple[Any, ...], said: str) -> None:
+def test_invalid_names_are_refused(wrong: tuple[Any, ...], said: str) -> None:
     with pytest.raises((ValueError, TypeError), match=said):
         Partition(*wrong)
 
 
 @pytest.mark.parametrize("wrong", ["", "crm/a/q", "crm/a/b/q/2026-01-31", "crm/a/q/2026-13-01", "crm/%ff/q/2026-01-31"])
-def test_what_is_no_partition_as_text(wrong: str) -> None:
+def test_invalid_texts_are_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"written|date|decode"):
         Partition.parse(wrong)
     with pytest.raises(TypeError, match="written"):
         Partition.parse(5)  # type: ignore[arg-type]
 
 
-def test_ranges() -> None:
-    assert span("2026-01-30", "2026-02-01") == (date(2026, 1, 30), date(2026, 2, 1))
-    assert span("2026-01-30") == (date(2026, 1, 30),) * 2
-    assert len(list(days(*span("2028-02-28", "2028-03-01")))) == 3
+def test_ranges_are_parsed_and_checked() -> None:
+    assert parse_range("2026-01-30", "2026-02-01") == (date(2026, 1, 30), date(2026, 2, 1))
+    assert parse_range("2026-01-30") == (date(2026, 1, 30),) * 2
+    assert len(list(days_between(*parse_range("2028-02-28", "2028-03-01")))) == 3
     with pytest.raises(ValueError, match="reversed"):
-        span("2026-02-01", "2026-01-01")
-    assert day("x", date(2026, 1, 1)) == date(2026, 1, 1)
+        parse_range("2026-02-01", "2026-01-01")
+    assert parse_day("x", date(2026, 1, 1)) == date(2026, 1, 1)

@@ -1,4 +1,4 @@
-"""Memory is bounded by pieces, not by the data: written, judged and read."""
+"""Memory does not grow with the size of a run: written, validated and read."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from redrive.partitions import not_null, row_count, unique
 from redrive.partitions.datasets.validator import Validator
-from redrive.partitions.raw.files import raw
-from redrive.partitions.raw.writer import Writing
+from redrive.partitions.raw.files import load_raw
+from redrive.partitions.raw.writer import RunWriter
 from redrive.storage import Store
 from redrive.storage.local import Local
 
@@ -32,13 +32,13 @@ def test_a_run_of_any_size(tmp_path: Path) -> None:
     gc.collect()
     tracemalloc.start()
     try:
-        run = Writing(store, KEY, "r-1")
+        run = RunWriter(store, KEY, "r-1")
         run.sink.rows(rows())
-        assert run.end(NOW).size > 20 * MIB * 0.9
-        found = raw(store, KEY, "r-1")
+        assert sum(file.size for file in run.finish(NOW).files) > 20 * MIB * 0.9
+        found = load_raw(store, KEY, "r-1")
         checks = [row_count(min=ROWS), unique("id"), not_null("text")]
         assert Validator("v", "1", checks).validate(found).decision == "accepted"
-        found.verified()
+        found.check_digests()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

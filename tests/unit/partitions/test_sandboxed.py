@@ -1,4 +1,4 @@
-"""Datasets in a sandbox: a clock that moves by itself finds what a rate, or a source that rests, has put off."""
+"""Datasets in a sandbox: its clock advances to delayed and paused partitions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from redrive import App
 from redrive.errors import Blocked
 from redrive.ops import Operator
 from redrive.partitions import Partition, Sink
-from redrive.partitions.queries import Register
+from redrive.partitions.queries import PartitionQueries
 from redrive.testing import sandbox
 
 DAY = "2025-12-29"
@@ -20,7 +20,7 @@ def made(fn: Any, **told: Any) -> tuple[App, Operator]:
     return app, Operator(app, actor="ann")
 
 
-def test_a_rate_takes_its_time() -> None:
+def test_a_rate_limits_the_sandbox_clock() -> None:
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([{"n": 1}])
 
@@ -32,7 +32,7 @@ def test_a_rate_takes_its_time() -> None:
         assert 20 <= (box.clock.now() - began).total_seconds() < 30, "the first at once, each of the others ten seconds later"
 
 
-def test_a_probe_without_an_answer_is_not_charged() -> None:
+def test_a_probe_without_a_response_is_not_charged() -> None:
     answers: list[Exception | None] = [
         Blocked("no key", systemic=True),
         ConnectionError("no answer"),
@@ -51,7 +51,7 @@ def test_a_probe_without_an_answer_is_not_charged() -> None:
     with sandbox(app) as box:
         ann.apply(ann.backfills.plan("crm/orders", DAY, DAY), because="new")
         assert box.drain() == 6
-        register = Register(app.ledger)
+        register = PartitionQueries(app.ledger)
         assert register.counts()["crm", "orders"] == {"success": 3}
         keys = [Partition("crm", customer, "orders", DAY) for customer in "abc"]  # type: ignore[arg-type]  # text is a day too
         runs = [run for key in keys for run in register.history(key)]

@@ -7,8 +7,8 @@ from datetime import date, datetime, timezone
 from typing import Any
 
 from redrive.partitions import Partition, Raw
-from redrive.partitions.raw.files import raw
-from redrive.partitions.raw.writer import Writing
+from redrive.partitions.raw.files import load_raw
+from redrive.partitions.raw.writer import RunWriter
 from redrive.storage import Store
 from redrive.storage.memory import Memory
 
@@ -19,7 +19,7 @@ NOW = datetime(2026, 2, 1, 3, tzinfo=timezone.utc)
 def written(rows: Iterable[Mapping[str, Any]], *, previous: Raw | None = None, run_id: str = "r-1", at: datetime = NOW) -> Raw:
     """A run that wrote these rows."""
     store = Store(Memory("m"))
-    run = Writing(store, KEY, run_id)
+    run = RunWriter(store, KEY, run_id)
     run.sink.rows(rows)
-    run.end(at)
-    return raw(store, KEY, run_id, previous=lambda: previous)
+    run.finish(at)
+    return load_raw(store, KEY, run_id, previous=lambda: previous)

@@ -15,7 +15,7 @@ from redrive import App, current, journal
 from redrive.errors import Again, Blocked, Stop
 from redrive.journal import Record
 from redrive.partitions import Partition, Sink, row_count
-from redrive.partitions.queries import Register
+from redrive.partitions.queries import PartitionQueries
 from redrive.testing import sandbox
 from redrive.testing.app_sandbox import Sandbox
 
@@ -93,7 +93,7 @@ def test_a_partition_past_its_age_is_not_retried(app: App, box: Sandbox) -> None
     day = box.clock.now() - timedelta(days=1)
     box.clock.advance(2 * 3600)
     assert box.drain() == 1, "first tried at 3:00: five minutes later it is older than three hours"
-    facts = Register(app.ledger).get(key(day))
+    facts = PartitionQueries(app.ledger).get(key(day))
     assert facts is not None
     assert facts.terminal is not None
     assert facts.terminal.startswith("age")
@@ -116,7 +116,7 @@ def test_not_ready_is_retried_and_stop_is_not(app: App, box: Sandbox) -> None:
     box.clock.advance(2 * 3600)
     box.drain()
     assert tried == {"late": 10, "left": 1}
-    late, left = Register(app.ledger).get(key(day, "late")), Register(app.ledger).get(key(day, "left"))
+    late, left = PartitionQueries(app.ledger).get(key(day, "late")), PartitionQueries(app.ledger).get(key(day, "left"))
     assert late is not None
     assert left is not None
     assert (late.status, late.attempt_count, late.dispatch_count) == ("success", 1, 10)
@@ -143,7 +143,7 @@ def test_a_source_that_is_down_is_paused_without_attempts(app: App, box: Sandbox
     assert len(calls) == 24, "two customers and two probes were refused; then all went well"
     assert [record.kind for record in records if record.kind.endswith("parked")] == ["parked"] * 3 + ["unparked"]
     assert {record.fields["reason"] for record in records if record.kind == "again"} == {"systemic"}
-    register = Register(app.ledger)
+    register = PartitionQueries(app.ledger)
     found = [register.get(key(day, f"c-{n}")) for n in range(20)]
     assert {one.status for one in found if one is not None} == {"success"}
     assert sum(one.attempt_count for one in found if one is not None) == 21, "the first refusal has a verdict"
@@ -168,13 +168,13 @@ def test_a_killed_worker_loses_its_partition(app: App, box: Sandbox) -> None:
     box.kill()
     assert box.drain() == 2
     assert list(orders.read("acme", day).complete().rows()) == [{"run": runs[1]}]
-    facts = Register(app.ledger).get(Partition("crm", "acme", "orders", day))
+    facts = PartitionQueries(app.ledger).get(Partition("crm", "acme", "orders", day))
     assert facts is not None
     assert (facts.attempt_count, facts.dispatch_count) == (1, 2)
 
 
 def test_a_dataset_with_failing_customers_does_not_block_others(app: App, box: Sandbox) -> None:
-    from redrive.partitions.work.tasks import Firing
+    from redrive.partitions.work.tasks import ScheduleTask
 
     def nobody() -> list[str]:
         raise ConnectionError("who knows")
@@ -185,13 +185,13 @@ def test_a_dataset_with_failing_customers_does_not_block_others(app: App, box: S
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([{"n": 1}])
 
-    firing = Firing(app.ledger, list(app.datasets))
+    firing = ScheduleTask(app.ledger, list(app.datasets))
     firing.do(box.clock.now())
     box.clock.advance(2 * 3600)
     with pytest.raises(ConnectionError, match="who knows") as raised:
         firing.do(box.clock.now())
     assert raised.value.__notes__ == ["the schedule of crm/broken"]
-    fired = {row.source: row for row in Register(app.ledger).sources()}
+    fired = {row.source: row for row in PartitionQueries(app.ledger).sources()}
     assert app.ledger.sweeps.list(state="running")[0].act == "fresh", fired
 
 

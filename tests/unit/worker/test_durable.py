@@ -93,8 +93,8 @@ def test_commands_handlers_and_datasets_complete_what_was_passed() -> None:
     made = {kind.name: (kind.settings.max_attempts, waits(kind.settings)) for kind in app.kinds()}
     assert made == {"crm.sync": (5, STEPS), "mailer": (5, STEPS)}
     (dataset,) = app.datasets
-    assert dataset.terms.policy.max_attempts == 6
-    assert [dataset.terms.policy.backoff(attempt, 0.5) for attempt in range(1, 5)] == [300, 1800, 7200, 7200]
+    assert dataset.limits.policy.max_attempts == 6
+    assert [dataset.limits.policy.backoff(attempt, 0.5) for attempt in range(1, 5)] == [300, 1800, 7200, 7200]
     assert sync.bind().job.max_attempts == 5, "the number that is stored with a job"
 
 
@@ -105,4 +105,4 @@ def test_a_dataset_doubles_from_its_own_numbers() -> None:
     def orders(partition: Any, out: Any) -> None: ...
 
     (dataset,) = app.datasets
-    assert [dataset.terms.policy.backoff(attempt, 0.5) for attempt in range(1, 7)] == [300, 600, 1200, 2400, 4800, 7200]
+    assert [dataset.limits.policy.backoff(attempt, 0.5) for attempt in range(1, 7)] == [300, 600, 1200, 2400, 4800, 7200]

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ...ops.partitions.calendar import Calendar
 from ...ops.partitions.datasets import label
-from ...ops.partitions.history import Explained, Facts, History
+from ...ops.partitions.history import Explained, History, PartitionView
 from ...ops.partitions.selection import Standing, selected
 from ...ops.plans.plan import Plan
 from ...ops.sweeps import Sweep
@@ -86,7 +86,7 @@ class BackfillBody(BackfillPlanBody, Because):
 
 
 @router.get("", responses=problems(422))
-def partitions(view: CurrentView, query: Annotated[PartitionList, Query()]) -> list[Facts]:
+def partitions(view: CurrentView, query: Annotated[PartitionList, Query()]) -> list[PartitionView]:
     """List partitions. `after` is the id of the last one of the previous page."""
     return view.operator.partitions.inspect(query.select(), after=query.after, limit=query.limit)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from redrive import App
 from redrive.ops import DeadLetterFilter, Operator
-from redrive.partitions.queries import Register
+from redrive.partitions.queries import PartitionQueries
 
 from .. import shop, traffic
 from ..services import SERVICES
@@ -86,7 +86,7 @@ def _sell_and_fix(display: Display) -> Figures:
 
 def count_days(app: App) -> Counter[str]:
     """Count the days of the dataset by status."""
-    return Counter(Register(app.ledger).counts().get(("erp", "orders"), {}))
+    return Counter(PartitionQueries(app.ledger).counts().get(("erp", "orders"), {}))
 
 
 def count_ended_days(app: App) -> int:

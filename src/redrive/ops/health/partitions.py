@@ -15,8 +15,8 @@ from ...core.text import pluralise
 from ...errors import StorageError
 from ...ledger.db.partition_tables import partition, work
 from ...partitions.key import Partition
-from ...partitions.queries import Register
-from ...partitions.raw.layout import MANIFEST, encoded
+from ...partitions.queries import PartitionQueries
+from ...partitions.raw.layout import MANIFEST, encode_part
 from ..partitions.datasets import label
 from ..partitions.overview import paused_by
 from ..partitions.raw_data import find_damage, look_at_all
@@ -56,7 +56,7 @@ def check_raw_data(app: Operated, /) -> Iterator[Finding]:
 
 
 def _wrong_counts(ledger: Ledger) -> Iterator[Finding]:
-    wrong = Register(ledger).imbalance()
+    wrong = PartitionQueries(ledger).imbalance()
     if wrong:
         says = f"Calendar: its counts do not match the partitions ({'; '.join(wrong[:5])})"
         fix = (
@@ -66,7 +66,7 @@ def _wrong_counts(ledger: Ledger) -> Iterator[Finding]:
 
 
 def _paused_sources(ledger: Ledger) -> Iterator[Finding]:
-    for source in Register(ledger).sources():
+    for source in PartitionQueries(ledger).sources():
         if source.paused:
             pause = f"{paused_by(source.until, source.actor or '')} ({source.because})"
             fix = (
@@ -90,7 +90,7 @@ def _expired_leases(ledger: Ledger) -> Iterator[Finding]:
 
 
 def _given_up(ledger: Ledger) -> Iterator[Finding]:
-    states = Register(ledger).counts()
+    states = PartitionQueries(ledger).counts()
     counts = {label(*dataset): shades.get("terminal", 0) for dataset, shades in states.items()}
     counts = {name: count for name, count in counts.items() if count}
     if counts:
@@ -108,7 +108,7 @@ def _given_up(ledger: Ledger) -> Iterator[Finding]:
 
 def _damaged_runs(ledger: Ledger, extraction: Extraction) -> Iterator[Finding]:
     """Find current runs whose raw data is missing or has another size."""
-    runs = _current_runs(ledger, *extraction.terms.dataset)
+    runs = _current_runs(ledger, *extraction.limits.dataset)
     try:
         damages = look_at_all(lambda run: find_damage(extraction, *run), runs)
     except StorageError as problem:
@@ -146,7 +146,7 @@ def _orphan_runs(app: Operated) -> Iterator[Finding]:
     """Find runs in stores that the ledger does not know, or that ended without a manifest."""
     checked: set[tuple[int, str, str]] = set()
     for extraction in extractions(app):
-        source = extraction.terms.source
+        source = extraction.limits.source
         try:
             store = extraction.store()
             # Each call makes another store object, so the backend identifies it.
@@ -161,7 +161,7 @@ def _orphan_runs(app: Operated) -> Iterator[Finding]:
 def _orphans_of(store: Store, source: str, ledger: Ledger) -> Iterator[Finding]:
     folders = _run_folders(store, source)
     # Read after the files were listed, so that a run that has begun since is known.
-    states = Register(ledger).states(sorted({run for run, _ in folders.values()}))
+    states = PartitionQueries(ledger).states(sorted({run for run, _ in folders.values()}))
     unknown = sorted(folder for folder, (run, _) in folders.items() if run not in states)
     # An accepted run without a manifest is damaged, which is reported as such.
     ended = [
@@ -191,7 +191,7 @@ def _orphans_of(store: Store, source: str, ledger: Ledger) -> Iterator[Finding]:
 def _run_folders(store: Store, source: str) -> dict[str, tuple[str, bool]]:
     """Return the run of each folder, and whether its manifest was listed."""
     folders: dict[str, tuple[str, bool]] = {}
-    for path in islice(store.files(encoded(source)), MAX_LISTED_FILES):
+    for path in islice(store.files(encode_part(source)), MAX_LISTED_FILES):
         if match := _RUN.fullmatch(path):
             _, whole = folders.get(match["folder"], ("", False))
             folders[match["folder"]] = match["run"], whole or match["name"] == MANIFEST

@@ -16,7 +16,7 @@ from ...ledger.jobs import workers
 from ...ledger.model import PRIORITIES, QUARANTINE
 from ...ledger.queries import jobs, overview
 from ...ledger.stats import counters
-from ...partitions.queries import Register
+from ...partitions.queries import PartitionQueries
 from ..target import Operated, ledger_of
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def read_gauges(ledger: Ledger, /) -> Iterator[Measurement]:
             yield Measurement(named.OLDEST, waited, (kind,))
         yield from _workers(workers.active_workers(connection), now)
         yield Measurement(named.AUDIT, audit.head(connection)[0])
-    for (source, query), shades in Register(ledger).counts().items():
+    for (source, query), shades in PartitionQueries(ledger).counts().items():
         for shade, count in shades.items():
             yield Measurement(named.PARTITIONS, count, (f"{source}/{query}", shade))
 

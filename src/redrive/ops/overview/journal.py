@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from ...journal.redaction import redact, redact_text
 from ...ledger.ledger import Ledger
 from ...ledger.queries.journal import EVENTS, JournalEntry, tail
-from ...partitions.store.overview import Troubled, troubled
+from ...partitions.store.overview import find_failing
+from ...partitions.store.rows import PartitionRow
 from ..partitions.datasets import label, parse_label
 from ..user_code import meant
 
@@ -74,7 +75,7 @@ def journal(
             )
         dataset = None if kind is None else parse_label(kind)
         if (not names or REJECTED in names) and (kind is None or dataset is not None):
-            rows = troubled(connection, dataset=dataset, since=since, each=limit)
+            rows = find_failing(connection, dataset=dataset, since=since, each=limit)
             rejected = [row for row in rows if row.last_verdict == REJECTED]
             records += [_rejection(row, row.verdict_at) for row in rejected if row.verdict_at]
     return sorted(records, key=lambda record: (record.at, record.id), reverse=True)[:limit]
@@ -151,7 +152,7 @@ def _record(row: JournalEntry) -> Happening:
     )
 
 
-def _rejection(row: Troubled, at: datetime) -> Happening:
+def _rejection(row: PartitionRow, at: datetime) -> Happening:
     error = (row.error or "").strip()
     return Happening(
         id=f"partition {row.id} {row.attempt_count}",

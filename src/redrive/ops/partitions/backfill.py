@@ -9,13 +9,12 @@ from datetime import datetime, timedelta
 
 from ...core.text import pluralise
 from ...errors import NotAllowed
-from ...partitions.control.plane import Control
-from ...partitions.control.progress import Progress
-from ...partitions.control.sweeps import Grid
+from ...partitions.control.plane import ControlPlane
+from ...partitions.control.sweeps import Grid, SweepProgress
 from ...partitions.key import Day
-from ...partitions.model import Source
-from ...partitions.queries import Register
-from ...partitions.retry_schedule import share as check_share
+from ...partitions.model import SourceView
+from ...partitions.queries import PartitionQueries
+from ...partitions.retry_schedule import check_share
 from ..context import OperatorContext
 from ..plans.plan import Plan, PlanOptions
 from ..sweeps import PARTITIONED, Applied, Sweep, SweepOptions, count_sweeps, from_stored
@@ -38,13 +37,13 @@ class BackfillReport:
     """The progress of a sweep over partitions. Immutable."""
 
     sweep: Sweep
-    progress: Progress
+    progress: SweepProgress
     left: timedelta | None
     """Time for the rest at the current pace. None: nothing is left, or it is not known."""
     reasons: Mapping[str, int]
     """Why partitions of the sweep fail, the most frequent reason first."""
     now: datetime
-    paused: Sequence[Source] = ()
+    paused: Sequence[SourceView] = ()
     """Paused sources of its datasets."""
 
     @property
@@ -133,7 +132,7 @@ class BackfillOperations:
         """
         control = self._control()
         while True:
-            step = control.step(sweep_id)
+            step = control.requeue_next(sweep_id)
             yield Applied({}, {}, self._stored(sweep_id))
             if step.wait or step.sweep.state != "running":
                 return
@@ -183,7 +182,7 @@ class BackfillOperations:
                 f"sweep {sweep_id} is for dead letters; run `redrive sweeps show {sweep_id}`"
             )
         now = ledger.now()
-        queries, sweep = Register(ledger), from_stored(stored)
+        queries, sweep = PartitionQueries(ledger), from_stored(stored)
         progress = queries.progress(sweep_id)
         assert progress is not None
         reasons: Counter[str] = Counter()
@@ -218,8 +217,8 @@ class BackfillOperations:
         self._control().set_share(sweep_id, share, actor=actor, because=because)
         return self._stored(sweep_id)
 
-    def _control(self) -> Control:
-        return Control(self._context.ledger, terms_of(self._context.app))
+    def _control(self) -> ControlPlane:
+        return ControlPlane(self._context.ledger, terms_of(self._context.app))
 
     def _stored(self, sweep_id: int) -> Sweep:
         stored = self._context.ledger.sweeps.get(sweep_id)
@@ -236,7 +235,7 @@ def _customers(app: Operated, source: str, query: str) -> Collection[str]:
             "app that "
             "knows them (--ledger module:app; in code: Operator(app, ...))"
         )
-    return registered.everyone()
+    return registered.current_customers()
 
 
 def _unknown_customers(app: Operated, grid: Grid) -> dict[str, str]:
@@ -248,12 +247,12 @@ def _unknown_customers(app: Operated, grid: Grid) -> dict[str, str]:
         ValueError: The app knows its customers, and they are not among them.
     """
     registered = find_extraction(app, grid.source, grid.query_name)
-    everyone = [] if registered is None else registered.everyone()
+    everyone = [] if registered is None else registered.current_customers()
     known = set(everyone)
     unregistered = [customer for customer in grid.customers if customer not in known]
     if not 0 < len(unregistered) <= MAX_CHECKED_CUSTOMERS:
         return {}
-    queries = Register(ledger_of(app))
+    queries = PartitionQueries(ledger_of(app))
     stored = queries.customers(grid.source, grid.query_name, among=unregistered)
     unknown = {
         customer: meant(customer, everyone) for customer in unregistered if customer not in stored
@@ -273,7 +272,7 @@ def _describe_unknown(dataset: str, unknown: Mapping[str, str], known: Sequence[
     return f"unknown {noun} {names}{more} of {dataset}; known: {examples}; {fix}"
 
 
-def _time_left(sweep: Sweep, progress: Progress, now: datetime) -> timedelta | None:
+def _time_left(sweep: Sweep, progress: SweepProgress, now: datetime) -> timedelta | None:
     """Estimate the rest by the partitions that ended. Skipped ones took no time."""
     ended = progress.ok + progress.failed
     if not progress.untouched and not progress.active:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
-from ...partitions.key import Day, day
-from ...partitions.model import Lane, Shade
-from ...partitions.queries import Register
+from ...partitions.key import Day, parse_day
+from ...partitions.model import DisplayStatus, LaneName
+from ...partitions.queries import PartitionQueries
 from ..target import Operated, ledger_of
 from .datasets import customer_counts
 from .selection import EASTMOST
@@ -20,7 +20,7 @@ MAX_DAYS = 3700
 """Days of one calendar."""
 MAX_LANE_DATASETS = 50
 """Datasets up to which the calendar has queued and running partitions."""
-WORST: tuple[Shade, ...] = ("terminal", "failed", "refresh_failed", "pending", "success")
+WORST: tuple[DisplayStatus, ...] = ("terminal", "failed", "refresh_failed", "pending", "success")
 """The state of a day is the first of these that any of its partitions has."""
 
 
@@ -30,8 +30,8 @@ class Row:
 
     source: str
     query: str
-    days: Mapping[date, Mapping[Shade, int]]
-    lanes: Mapping[date, Mapping[Lane, int]] = field(default_factory=dict)
+    days: Mapping[date, Mapping[DisplayStatus, int]]
+    lanes: Mapping[date, Mapping[LaneName, int]] = field(default_factory=dict)
     """Queued and running partitions by lane, counted up to a bound."""
     customers: int | None = None
     """Number of customers that the app knows now. None: the app is not known, or cannot say."""
@@ -40,9 +40,9 @@ class Row:
     former customers."""
 
     @property
-    def counts(self) -> dict[Shade, int]:
+    def counts(self) -> dict[DisplayStatus, int]:
         """Number of partitions of all days by state."""
-        total: Counter[Shade] = Counter()
+        total: Counter[DisplayStatus] = Counter()
         for shades in self.days.values():
             total.update(shades)
         return dict(total)
@@ -55,16 +55,16 @@ class Calendar:
     since: date
     until: date
     rows: tuple[Row, ...]
-    shades: tuple[Shade, ...] = field(default=WORST)
+    shades: tuple[DisplayStatus, ...] = field(default=WORST)
 
 
-def worst(shades: Mapping[Shade, int], /) -> Shade | None:
+def worst(shades: Mapping[DisplayStatus, int], /) -> DisplayStatus | None:
     """Return the worst state of any partition. None: there is no partition."""
     return next((shade for shade in WORST if shades.get(shade)), None)
 
 
 def never_requested(
-    days: Mapping[date, Mapping[Shade, int]],
+    days: Mapping[date, Mapping[DisplayStatus, int]],
     customers: int | None,
     /,
 ) -> dict[date, int]:
@@ -92,21 +92,23 @@ def calendar(
     Raw data is not checked.
     """
     ledger = ledger_of(app)
-    last = (ledger.now() + EASTMOST).date() if until is None else day("until", until)
+    last = (ledger.now() + EASTMOST).date() if until is None else parse_day("until", until)
     first = (
-        max(last, date.min + DEFAULT_SPAN) - DEFAULT_SPAN if since is None else day("since", since)
+        max(last, date.min + DEFAULT_SPAN) - DEFAULT_SPAN
+        if since is None
+        else parse_day("since", since)
     )
     if last < first:
         raise ValueError(f"the range is reversed; it begins {first} and ends {last}")
     if (last - first).days >= MAX_DAYS:
         raise ValueError(f"{first} to {last} is more than ten years; choose a shorter range")
-    queries = Register(ledger)
-    days: dict[tuple[str, str], dict[date, Mapping[Shade, int]]] = {}
+    queries = PartitionQueries(ledger)
+    days: dict[tuple[str, str], dict[date, Mapping[DisplayStatus, int]]] = {}
     for cell in queries.calendar(first, last, source=source, query_name=query):
         days.setdefault((cell.source, cell.query_name), {})[cell.logical_date] = cell.shades
-    lanes: dict[tuple[str, str], dict[date, Mapping[Lane, int]]] = {}
+    lanes: dict[tuple[str, str], dict[date, Mapping[LaneName, int]]] = {}
     if len(days) <= MAX_LANE_DATASETS:
-        active = queries.under_way(sorted(days), first, last)
+        active = queries.active_by_day(sorted(days), first, last)
         for (of_source, of_query, on), counts in active.items():
             lanes.setdefault((of_source, of_query), {})[on] = counts
     customers = customer_counts(app) if days else {}

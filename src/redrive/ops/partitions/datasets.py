@@ -13,8 +13,8 @@ from ...commands.cron import Cron
 from ...partitions.datasets.definition import Extraction
 from ...partitions.datasets.registry import Dataset
 from ...partitions.model import Selection
-from ...partitions.queries import Register
-from ...partitions.retry_schedule import Terms
+from ...partitions.queries import PartitionQueries
+from ...partitions.retry_schedule import DatasetLimits
 from ..target import Operated, extractions, ledger_of
 from ..user_code import meant
 
@@ -31,7 +31,7 @@ _counts_lock = Lock()
 
 def find_extraction(app: Operated, source: str, query: str, /) -> Extraction | None:
     """Return a registered dataset. None: the app does not have it."""
-    matches = (each for each in extractions(app) if each.terms.dataset == (source, query))
+    matches = (each for each in extractions(app) if each.limits.dataset == (source, query))
     return next(matches, None)
 
 
@@ -43,7 +43,7 @@ def zone_of(app: Operated, source: str, query: str, /) -> ZoneInfo | None:
     registered = find_extraction(app, source, query)
     if registered is not None:
         return None if registered.cron is None else registered.cron.zone
-    stored = Register(ledger_of(app)).schedules().get((source, query))
+    stored = PartitionQueries(ledger_of(app)).schedules().get((source, query))
     cron = None if stored is None else parse_cron(stored.cron)
     return None if cron is None else cron.zone
 
@@ -57,9 +57,9 @@ def parse_cron(line: str | None, /) -> Cron | None:
         return None
 
 
-def terms_of(app: Operated, /) -> list[Terms]:
+def terms_of(app: Operated, /) -> list[DatasetLimits]:
     """Return the limits and retries of each registered dataset. For others the defaults apply."""
-    return [extraction.terms for extraction in extractions(app)]
+    return [extraction.limits for extraction in extractions(app)]
 
 
 def customer_counts(app: Operated, /) -> dict[tuple[str, str], int]:
@@ -67,7 +67,7 @@ def customer_counts(app: Operated, /) -> dict[tuple[str, str], int]:
 
     A dataset whose `customers=` function fails is left out, so that no page fails for it.
     """
-    counts = {each.terms.dataset: _count_customers(each) for each in extractions(app)}
+    counts = {each.limits.dataset: _count_customers(each) for each in extractions(app)}
     return {dataset: count for dataset, count in counts.items() if count is not None}
 
 
@@ -80,7 +80,7 @@ def _count_customers(extraction: Extraction) -> int | None:
     if cached is not None and now - cached[0] < COUNT_SECONDS:
         return cached[2]
     try:
-        count: int | None = len(extraction.everyone())
+        count: int | None = len(extraction.current_customers())
     except Exception:  # Code of the user, which may do anything.
         count = None
     with _counts_lock:
@@ -105,7 +105,7 @@ def parse_label(text: str, /) -> tuple[str, str] | None:
 def known_datasets(app: Operated, /) -> list[tuple[str, str]]:
     """Return source and query of every dataset that is registered or has partitions."""
     registered = {terms.dataset for terms in terms_of(app)}
-    return sorted({*registered, *Register(ledger_of(app)).datasets()})
+    return sorted({*registered, *PartitionQueries(ledger_of(app)).datasets()})
 
 
 def resolve_dataset(app: Operated, dataset: Named, /) -> tuple[str, str]:

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ...partitions.key import Partition
-from ...partitions.model import Explanation, Facts, Marker, Run
-from ...partitions.queries import Register
+from ...partitions.model import Explanation, Marker, PartitionRun, PartitionView
+from ...partitions.queries import PartitionQueries
 from ..target import Operated, ledger_of
 from .datasets import terms_of
 from .raw_data import RawState, raw_states
 
 __all__ = [
     "Explained",
-    "Facts",
     "History",
     "Marker",
-    "Run",
+    "PartitionRun",
+    "PartitionView",
     "explain",
     "history",
 ]
@@ -28,8 +28,8 @@ __all__ = [
 class History:
     """A partition with every attempt at it. Immutable."""
 
-    facts: Facts
-    runs: Sequence[Run]
+    facts: PartitionView
+    runs: Sequence[PartitionRun]
     """Newest first."""
     markers: Sequence[Marker]
     now: datetime
@@ -41,9 +41,9 @@ class Explained:
 
     partition: Partition
     explanation: Explanation
-    last: Run | None
+    last: PartitionRun | None
     """The last attempt."""
-    in_force: Run | None
+    in_force: PartitionRun | None
     """The current run, which readers get."""
     assumed: bool
     """Whether the limits of the dataset are not known here, so that the defaults were used."""
@@ -56,7 +56,7 @@ class Explained:
 def history(app: Operated, partition: Partition, /) -> History | None:
     """Return the attempts at a partition. None: nothing is stored of it."""
     ledger = ledger_of(app)
-    queries = Register(ledger)
+    queries = PartitionQueries(ledger)
     facts = queries.get(partition)
     if facts is None:
         return None
@@ -65,7 +65,7 @@ def history(app: Operated, partition: Partition, /) -> History | None:
 
 def explain(app: Operated, partition: Partition, /) -> Explained:
     """Explain the state of a partition, also of one that was never requested."""
-    queries = Register(ledger_of(app))
+    queries = PartitionQueries(ledger_of(app))
     dataset = (partition.source, partition.query_name)
     terms = next((each for each in terms_of(app) if each.dataset == dataset), None)
     explanation = queries.explain(partition, terms)

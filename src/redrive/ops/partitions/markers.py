@@ -8,13 +8,13 @@ from typing import Literal, TypeAlias
 
 from ...core.seconds import whole_number
 from ...errors import NotAllowed, StorageError
-from ...partitions.control.plane import Control
-from ...partitions.control.verdicts import Authority
+from ...partitions.control.plane import ControlPlane
+from ...partitions.control.verdicts import VerdictWriter
 from ...partitions.datasets.definition import Extraction
 from ...partitions.key import Partition
-from ...partitions.model import Act, Facts, Run, Selection
-from ...partitions.queries import Register
-from ...partitions.raw.files import raw
+from ...partitions.model import Act, PartitionRun, PartitionView, Selection
+from ...partitions.queries import PartitionQueries
+from ...partitions.raw.files import load_raw
 from ..target import Operated, ledger_of
 from .datasets import check_selection, find_extraction
 from .selection import acted_on
@@ -47,8 +47,8 @@ def plan_markers(app: Operated, act: Steer, selection: Selection, most: int, /) 
     """Plan to mark the selected partitions. Raise ValueError if none or too many are selected."""
     ledger = ledger_of(app)
     check_selection(app, acted_on(selection, ledger.now()))
-    queries = Register(ledger)
-    partitions: list[Facts] = []
+    queries = PartitionQueries(ledger)
+    partitions: list[PartitionView] = []
     while page := queries.find(selection, after=partitions[-1].id if partitions else 0, limit=PAGE):
         partitions += page
         if len(partitions) > most:
@@ -66,7 +66,7 @@ def plan_markers(app: Operated, act: Steer, selection: Selection, most: int, /) 
 
 
 def apply_markers(
-    control: Control, plan: MarkerPlan, /, *, actor: str, because: str, grant: int | None
+    control: ControlPlane, plan: MarkerPlan, /, *, actor: str, because: str, grant: int | None
 ) -> Act:
     """Carry out a plan, in one transaction with its audit entry."""
     if plan.act == "clear_terminal":
@@ -86,14 +86,14 @@ def apply_markers(
 
 def roll_back(
     app: Operated, partition: Partition, run_id: str | None, /, *, actor: str, because: str
-) -> Facts:
+) -> PartitionView:
     """Make an earlier run the current one, after every byte was compared with its manifest.
 
     Raises:
         NotAllowed: There is no such run, or its raw data cannot be verified.
     """
     ledger = ledger_of(app)
-    queries = Register(ledger)
+    queries = PartitionQueries(ledger)
     facts = queries.get(partition)
     if facts is None:
         raise NotAllowed(f"no data is stored for {partition}")
@@ -106,11 +106,11 @@ def roll_back(
             "name the app that does (--ledger module:app; in code: Operator(app, ...))"
         )
     _verify_bytes(extraction, partition, run)
-    authority = Authority(ledger, [extraction.terms])
+    authority = VerdictWriter(ledger, [extraction.limits])
     return authority.rollback(partition, run.run_id, actor=actor, because=because)
 
 
-def _is_changed(act: Steer, facts: Facts) -> bool:
+def _is_changed(act: Steer, facts: PartitionView) -> bool:
     if act in ("pause", "unpause"):
         return (facts.paused is None) == (act == "pause")
     if act == "clear_terminal":
@@ -118,7 +118,9 @@ def _is_changed(act: Steer, facts: Facts) -> bool:
     return facts.status != "success" and facts.terminal is None
 
 
-def _earlier_run(facts: Facts, runs: Sequence[Run], run_id: str | None) -> Run:
+def _earlier_run(
+    facts: PartitionView, runs: Sequence[PartitionRun], run_id: str | None
+) -> PartitionRun:
     """Return the run with this id, or else the last accepted run before the current one."""
     if run_id is not None and run_id == facts.current_run_id:
         raise NotAllowed(f"run {run_id} is already the current run")
@@ -141,9 +143,9 @@ def _earlier_run(facts: Facts, runs: Sequence[Run], run_id: str | None) -> Run:
     return matches[0]
 
 
-def _verify_bytes(extraction: Extraction, partition: Partition, run: Run) -> None:
+def _verify_bytes(extraction: Extraction, partition: Partition, run: PartitionRun) -> None:
     digest = None if run.verdict is None else run.verdict.manifest
     try:
-        raw(extraction.store(), partition, run.raw_run_id, digest=digest).verified()
+        load_raw(extraction.store(), partition, run.raw_run_id, digest=digest).check_digests()
     except StorageError as problem:
         raise NotAllowed(f"cannot return to run {run.run_id}: {problem}") from problem

@@ -7,10 +7,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ...partitions.control.plane import Control
-from ...partitions.key import Day, Partition, day, named
-from ...partitions.model import Act, Explanation, Facts, Lane, Selection, Shade, Source
-from ...partitions.queries import Register
+from ...partitions.control.plane import ControlPlane
+from ...partitions.key import Day, Partition, check_name, parse_day
+from ...partitions.model import (
+    Act,
+    DisplayStatus,
+    Explanation,
+    LaneName,
+    PartitionView,
+    Selection,
+    SourceView,
+)
+from ...partitions.queries import PartitionQueries
 from ..context import OperatorContext
 from ..deprecated import deprecated_partition_method
 from ..plans.plan import Plan, PlanOptions
@@ -30,14 +38,14 @@ from .selection import selected
 __all__ = [
     "Act",
     "Explanation",
-    "Facts",
     "MarkerPlan",
     "PartitionOperations",
-    "Source",
+    "PartitionView",
     "SourceOperations",
+    "SourceView",
 ]
 
-FAILED: tuple[Shade, ...] = ("failed", "terminal", "refresh_failed")
+FAILED: tuple[DisplayStatus, ...] = ("failed", "terminal", "refresh_failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ class PartitionOperations:
 
     def inspect(
         self, selection: Selection | None = None, /, *, after: int = 0, limit: int = 100
-    ) -> list[Facts]:
+    ) -> list[PartitionView]:
         """Return partitions, page by page.
 
         A partition that was never requested is not stored, and not returned.
@@ -111,7 +119,7 @@ class PartitionOperations:
             self._context.app, self._queries(), which, after=after, limit=limit
         )
 
-    def raw_states(self, facts: Sequence[Facts], /) -> list[RawState]:
+    def raw_states(self, facts: Sequence[PartitionView], /) -> list[RawState]:
         """Check that the files of partitions exist, without reading their bytes.
 
         Args:
@@ -124,7 +132,7 @@ class PartitionOperations:
 
     def failures(
         self, selection: Selection | None = None, /, *, terminal: bool = False, limit: int = 100
-    ) -> list[Facts]:
+    ) -> list[PartitionView]:
         """Return partitions that failed, or whose newer run was rejected. Latest first.
 
         Args:
@@ -180,7 +188,7 @@ class PartitionOperations:
         query: str | None = None,
         since: Day | None = None,
         until: Day | None = None,
-    ) -> dict[tuple[str, str], Mapping[Shade, int]]:
+    ) -> dict[tuple[str, str], Mapping[DisplayStatus, int]]:
         """Return the number of partitions of each dataset, by state.
 
         Args:
@@ -192,8 +200,8 @@ class PartitionOperations:
         Returns:
             The numbers by dataset.
         """
-        first = None if since is None else day("since", since)
-        last = None if until is None else day("until", until)
+        first = None if since is None else parse_day("since", since)
+        last = None if until is None else parse_day("until", until)
         counts = self._queries().counts(source=source, query_name=query, since=first, until=last)
         return dict(counts)
 
@@ -232,7 +240,7 @@ class PartitionOperations:
         customers: Collection[str] | None = None,
         grant: int = 0,
         clear_terminal: bool = False,
-        lane: Lane | None = None,
+        lane: LaneName | None = None,
     ) -> Plan:
         """Plan to extract failed partitions again.
 
@@ -263,7 +271,7 @@ class PartitionOperations:
         /,
         *,
         customers: Collection[str] | None = None,
-        lane: Lane | None = None,
+        lane: LaneName | None = None,
     ) -> Plan:
         """Plan to extract accepted partitions again.
 
@@ -289,7 +297,7 @@ class PartitionOperations:
         /,
         *,
         customers: Collection[str] | None = None,
-        lane: Lane | None = None,
+        lane: LaneName | None = None,
     ) -> Plan:
         """Plan to validate existing raw data with the current checks. Nothing is extracted.
 
@@ -340,7 +348,7 @@ class PartitionOperations:
 
     def rollback(
         self, partition: Partition | str, run_id: str | None = None, /, *, because: str
-    ) -> Facts:
+    ) -> PartitionView:
         """Make an earlier accepted run the current one, after its raw data was verified.
 
         Args:
@@ -380,7 +388,7 @@ class PartitionOperations:
                 f"customers= must be a collection of ids, not one text; pass [{customers!r}]"
             )
         source, query = datasets.resolve_dataset(app, dataset)
-        last = day("since", since) if until is None else until
+        last = parse_day("since", since) if until is None else until
         which = selected(
             source=source, query=query, customers=customers or (), since=since, until=last
         )
@@ -395,8 +403,8 @@ class PartitionOperations:
         self._checked(Selection(keys=(key,)))
         return key
 
-    def _queries(self) -> Register:
-        return Register(self._context.ledger)
+    def _queries(self) -> PartitionQueries:
+        return PartitionQueries(self._context.ledger)
 
     if not TYPE_CHECKING:  # Type checkers report old names, which work at run time.
 
@@ -405,8 +413,8 @@ class PartitionOperations:
             backfills, sources = (part(self._context) for part in parts)
             return deprecated_partition_method({"backfills": backfills, "sources": sources}, name)
 
-    def _control(self) -> Control:
-        return Control(self._context.ledger, datasets.terms_of(self._context.app))
+    def _control(self) -> ControlPlane:
+        return ControlPlane(self._context.ledger, datasets.terms_of(self._context.app))
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,15 +423,15 @@ class SourceOperations:
 
     _context: OperatorContext
 
-    def find(self) -> list[Source]:
+    def find(self) -> list[SourceView]:
         """Return the sources: which are paused, by whom, until when.
 
         Returns:
             The sources.
         """
-        return Register(self._context.ledger).sources()
+        return PartitionQueries(self._context.ledger).sources()
 
-    def pause(self, source: str, /, *, because: str, until: datetime | None = None) -> Source:
+    def pause(self, source: str, /, *, because: str, until: datetime | None = None) -> SourceView:
         """Stop leasing partitions of a source.
 
         Args:
@@ -437,7 +445,7 @@ class SourceOperations:
         control, actor = self._control(source), self._context.actor
         return control.pause_source(source, until=until, actor=actor, because=because)
 
-    def unpause(self, source: str, /, *, because: str) -> Source:
+    def unpause(self, source: str, /, *, because: str) -> SourceView:
         """Lease partitions of a paused source again.
 
         Args:
@@ -450,7 +458,7 @@ class SourceOperations:
         control, actor = self._control(source), self._context.actor
         return control.unpause_source(source, actor=actor, because=because)
 
-    def _control(self, source: str) -> Control:
+    def _control(self, source: str) -> ControlPlane:
         """Return the control plane. Raise ValueError if the source is unknown."""
-        datasets.check_selection(self._context.app, Selection(source=named("source", source)))
-        return Control(self._context.ledger, datasets.terms_of(self._context.app))
+        datasets.check_selection(self._context.app, Selection(source=check_name("source", source)))
+        return ControlPlane(self._context.ledger, datasets.terms_of(self._context.app))

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection
 
 from ...ledger.queries.overview import CountSince
-from ...partitions.store.overview import glance, standings
+from ...partitions.store.overview import count_datasets, queue_overview
 from ...partitions.store.rows import POLICY
 from ..render import utc
 from .datasets import label
@@ -65,17 +65,19 @@ class Partitioned:
 
 def partitioned(connection: Connection, now: datetime, grace: timedelta, /) -> Partitioned:
     """Return queued, running and paused work. It reads a bounded part of the queue."""
-    queue = glance(connection, now - grace)
+    queue = queue_overview(connection, now - grace)
     paused = tuple(
-        PausedSource(source.name, f"{paused_by(source.until, source.actor)}: {source.because}")
-        for source in queue.resting
+        PausedSource(
+            row.source, f"{paused_by(row.paused_until, row.actor or '')}: {row.because or ''}"
+        )
+        for row in queue.paused
     )
     return Partitioned(CountSince(queue.late, queue.since), queue.running, paused)
 
 
 def dataset_lines(connection: Connection, now: datetime, /) -> tuple[DatasetLine, ...]:
     """Return every dataset with its counts, those with problems first."""
-    rows = standings(connection, since=(now - SPAN).date(), lately=now - RECENT, most=COUNTED)
+    rows = count_datasets(connection, since=(now - SPAN).date(), lately=now - RECENT, most=COUNTED)
     lines = []
     for row in rows:
         accepted, pending, refresh_failed, failed, terminal = row.shades

@@ -14,14 +14,14 @@ from ...core.seconds import positive, whole_number
 from ...errors import NotAllowed
 from ...ledger.db.partition_tables import work
 from ...ledger.ledger import Ledger
-from ...partitions.control.plane import Control
+from ...partitions.control.plane import ControlPlane
 from ...partitions.control.sweeps import Grid
 from ...partitions.key import Partition
 from ...partitions.model import Selection
-from ...partitions.queries import Register
-from ...partitions.retry_schedule import share as check_share
-from ...partitions.store.frozen_selection import Picked
-from ...partitions.store.rows import chunks
+from ...partitions.queries import PartitionQueries
+from ...partitions.retry_schedule import check_share
+from ...partitions.store.frozen_selection import FrozenSelection
+from ...partitions.store.statements import chunks
 from ..dead_letters.model import DeadLetterFilter
 from ..plans.plan import PartitionPlan, Plan, PlanOptions
 from ..sweeps import SweepOptions
@@ -47,7 +47,7 @@ def plan_selection(
     check_selection(app, acted_on(selection, ledger.now()))
     if options.grant is not None:
         whole_number("grant", options.grant)
-    picked = Register(ledger).pick(act, selection, clear_terminal=options.clear_terminal)
+    picked = PartitionQueries(ledger).freeze(act, selection, clear_terminal=options.clear_terminal)
     running = _running(ledger, selection) if picked.skipped.get("running now") else {}
     missing = _preview_missing_raw(app, act, picked.ids)
     return from_picked(
@@ -61,7 +61,7 @@ def plan_selection(
 
 
 def from_picked(
-    picked: Picked,
+    picked: FrozenSelection,
     selection: Selection,
     options: PlanOptions,
     /,
@@ -108,7 +108,7 @@ def plan_backfill(
     not_future(grid.until, ledger.now(), zone_of(app, grid.source, grid.query_name))
     if options.share is not None:
         check_share("share", options.share)
-    counts = Register(ledger).grid_counts(grid)
+    counts = PartitionQueries(ledger).plan_grid(grid)
     if counts.overlaps:
         sweeps = ", ".join(map(str, counts.overlaps))
         raise NotAllowed(
@@ -166,7 +166,7 @@ def begin(app: Operated, plan: Plan, options: SweepOptions, /, *, actor: str, be
     whole_number("canary", options.canary, least=0)
     if options.halt_on is not None:
         check_share("halt_on", options.halt_on)
-    control = Control(ledger_of(app), terms_of(app))
+    control = ControlPlane(ledger_of(app), terms_of(app))
     wish = details.wish
     if details.grid is not None:
         return control.backfill(
@@ -182,7 +182,7 @@ def begin(app: Operated, plan: Plan, options: SweepOptions, /, *, actor: str, be
         ).id
     assert details.picked is not None
     skip = _skipped_without_raw(app, plan, options)
-    return control.begin(
+    return control.begin_requeue(
         details.picked,
         actor=actor,
         because=f"{because} (without raw data too)" if options.without_raw else because,
@@ -207,7 +207,7 @@ def _running(ledger: Ledger, selection: Selection) -> dict[str, str]:
         ids = list(connection.execute(leased).scalars())
     if selection.ids is not None:
         ids = sorted({*ids} & {*selection.ids})
-    queries = Register(ledger)
+    queries = PartitionQueries(ledger)
     running: dict[str, str] = {}
     for chunk in chunks(ids):
         page = queries.find(replace(selection, ids=chunk), limit=MAX_LISTED - len(running))

@@ -8,21 +8,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import Damaged, NotAllowed, StorageError
-from ...partitions.raw.files import raw
-from ...partitions.raw.layout import MANIFEST, manifest_of, runs_of
-from ...partitions.store.queries import to_validate
-from ...partitions.store.rows import chunks, read
+from ...partitions.raw.files import load_raw
+from ...partitions.raw.layout import MANIFEST, manifest_path, runs_folder
+from ...partitions.store.queries import runs_to_revalidate
+from ...partitions.store.rows import read_partitions
+from ...partitions.store.statements import chunks
 from ..target import extractions, ledger_of
 
 if TYPE_CHECKING:
     from ...partitions.datasets.definition import Extraction
     from ...partitions.key import Partition
-    from ...partitions.model import Facts, Selection, Shade
-    from ...partitions.queries import Register
+    from ...partitions.model import DisplayStatus, PartitionView, Selection
+    from ...partitions.queries import PartitionQueries
     from ...storage.store import Store
     from ..target import Operated
 
-READABLE: tuple[Shade, ...] = ("success", "refresh_failed")
+READABLE: tuple[DisplayStatus, ...] = ("success", "refresh_failed")
 PAGE = 500
 THREADS = 8
 """Runs that are checked at the same time."""
@@ -39,7 +40,7 @@ R = TypeVar("R")
 class Lost:
     """An accepted partition that cannot be read. Immutable."""
 
-    facts: Facts
+    facts: PartitionView
     says: str
     """What is missing, or was changed."""
 
@@ -54,11 +55,11 @@ class RawState:
     """Why the files were not checked. None: they were, or there is no current run."""
 
 
-def raw_states(app: Operated, partitions: Sequence[Facts], /) -> list[RawState]:
+def raw_states(app: Operated, partitions: Sequence[PartitionView], /) -> list[RawState]:
     """Check the files of current runs, in the order of the partitions. No bytes are read."""
-    registered = {extraction.terms.dataset: extraction for extraction in extractions(app)}
+    registered = {extraction.limits.dataset: extraction for extraction in extractions(app)}
 
-    def look(facts: Facts) -> RawState:
+    def look(facts: PartitionView) -> RawState:
         extraction = registered.get((facts.partition.source, facts.partition.query_name))
         if facts.current_raw_id is None:
             return RawState()
@@ -73,14 +74,14 @@ def raw_states(app: Operated, partitions: Sequence[Facts], /) -> list[RawState]:
 
 
 def find_lost(
-    app: Operated, queries: Register, selection: Selection, /, *, after: int, limit: int
+    app: Operated, queries: PartitionQueries, selection: Selection, /, *, after: int, limit: int
 ) -> list[Lost]:
     """Return selected partitions whose current run is damaged, by id. No bytes are read.
 
     Raises:
         NotAllowed: The store is not known, or cannot be read.
     """
-    registered = {extraction.terms.dataset: extraction for extraction in extractions(app)}
+    registered = {extraction.limits.dataset: extraction for extraction in extractions(app)}
     shades = tuple(shade for shade in READABLE if shade in (selection.shades or READABLE))
     lost: list[Lost] = []
     while shades and len(lost) < limit:
@@ -108,7 +109,7 @@ def find_lost(
 def find_damage(extraction: Extraction, partition: Partition, run_id: str, /) -> str | None:
     """Return what is wrong with the files of a run. None: they exist with their sizes."""
     try:
-        raw(extraction.store(), partition, run_id)
+        load_raw(extraction.store(), partition, run_id)
     except Damaged as damage:
         return str(damage)
     return None
@@ -133,13 +134,13 @@ def missing_raw(app: Operated, act: str, ids: Sequence[int], /) -> dict[int, tup
     asks_stores = len(ids) <= MAX_STORE_CHECKS
     with ledger_of(app).reading() as connection:
         for chunk in chunks(ids):
-            runs |= to_validate(connection, chunk)
+            runs |= runs_to_revalidate(connection, chunk)
         candidates = ids if asks_stores else [row_id for row_id in ids if row_id not in runs]
         partitions: dict[int, Partition] = {}
         for chunk in chunks(candidates):
-            rows = read(connection, chunk)
+            rows = read_partitions(connection, chunk)
             partitions |= {row_id: row.partition for row_id, row in rows.items()}
-    registered = {each.terms.dataset: each for each in extractions(app)} if asks_stores else {}
+    registered = {each.limits.dataset: each for each in extractions(app)} if asks_stores else {}
 
     def look(row_id: int) -> str | None:
         partition, run_id = partitions[row_id], runs.get(row_id)
@@ -167,7 +168,7 @@ def _why_missing(
     store = extraction.store()
     if run_id is None:
         return None if any_run and _has_any_run(store, partition) else NEVER_EXTRACTED
-    has_manifest = store.exists(manifest_of(partition, run_id))
+    has_manifest = store.exists(manifest_path(partition, run_id))
     if any_run and (has_manifest or _has_any_run(store, partition)):
         return None
     if not has_manifest:
@@ -176,7 +177,7 @@ def _why_missing(
 
 
 def _has_any_run(store: Store, partition: Partition) -> bool:
-    folders = store.folders(runs_of(partition))
+    folders = store.folders(runs_folder(partition))
     return any(store.exists(f"{folder}/{MANIFEST}") for folder in folders)
 
 

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from ...journal.redaction import redact_text
 from ...ledger.ledger import Ledger
-from ...partitions.store.overview import Troubled, troubled
+from ...partitions.store.overview import find_failing
+from ...partitions.store.rows import PartitionRow
 from .datasets import label, parse_label
 
 MAX_PER_DATASET = 30
@@ -66,7 +67,7 @@ def rejections(
         return []
     is_unbounded = since is None and until is None
     with ledger.reading() as connection:
-        rows = troubled(
+        rows = find_failing(
             connection,
             dataset=only,
             since=since,
@@ -74,7 +75,7 @@ def rejections(
             each=MAX_PER_DATASET,
             unjudged=is_unbounded,
         )
-    groups: dict[tuple[str, str, str | None], list[Troubled]] = {}
+    groups: dict[tuple[str, str, str | None], list[PartitionRow]] = {}
     read: Counter[tuple[tuple[str, str], bool]] = Counter()
     for row in rows:
         groups.setdefault((row.source, row.query_name, row.reason), []).append(row)
@@ -86,7 +87,7 @@ def rejections(
 
 
 def _rejection(
-    source: str, query: str, reason: str | None, rows: list[Troubled], more: bool
+    source: str, query: str, reason: str | None, rows: list[PartitionRow], more: bool
 ) -> Rejection:
     latest = rows[0]
     error = (latest.error or "").strip().partition("\n")[0]
@@ -96,8 +97,8 @@ def _rejection(
         reason=reason,
         many=len(rows),
         more=more,
-        terminal=sum(row.seen == "terminal" for row in rows),
-        readable=sum(row.seen == "refresh_failed" for row in rows),
+        terminal=sum(row.display_status == "terminal" for row in rows),
+        readable=sum(row.display_status == "refresh_failed" for row in rows),
         last_at=latest.verdict_at,
         partition=str(latest.partition),
         error=redact_text(error) if error else None,

@@ -10,22 +10,22 @@ from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 from ...core.seconds import whole_number
-from ...partitions.key import Day, Partition, day, span
-from ...partitions.model import Lane, Selection, Shade
+from ...partitions.key import Day, Partition, parse_day, parse_range
+from ...partitions.model import DisplayStatus, LaneName, Selection
 
 __all__ = [
-    "Lane",
+    "LaneName",
     "Selection",
     "Standing",
     "acted_on",
-    "day",
     "not_future",
+    "parse_day",
     "selected",
     "short",
     "words_of",
 ]
 Standing: TypeAlias = Literal["pending", "success", "failed", "refresh_failed", "terminal"]
-STANDINGS: Mapping[Standing, tuple[Shade, ...]] = {
+STANDINGS: Mapping[Standing, tuple[DisplayStatus, ...]] = {
     "pending": ("pending",),
     "success": ("success", "refresh_failed"),
     "failed": ("failed", "terminal"),
@@ -52,7 +52,7 @@ def selected(
     status: Standing | None = None,
     error: str | None = None,
     min_attempts: int | None = None,
-    lane: Lane | None = None,
+    lane: LaneName | None = None,
 ) -> Selection:
     """Return a selection.
 
@@ -179,10 +179,10 @@ def _ends(text: str) -> tuple[str | None, str | None]:
 
 def _range(since: Day | None, until: Day | None) -> tuple[date | None, date | None]:
     if since is not None and until is not None:
-        return span(since, until)
-    return None if since is None else day("since", since), None if until is None else day(
-        "until", until
-    )
+        return parse_range(since, until)
+    first = None if since is None else parse_day("since", since)
+    last = None if until is None else parse_day("until", until)
+    return first, last
 
 
 def _combine(form: Selection, options: Selection) -> Selection:

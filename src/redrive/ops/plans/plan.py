@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ...partitions.control.sweeps import Grid
-    from ...partitions.model import Lane, Selection
-    from ...partitions.store.frozen_selection import Picked
+    from ...partitions.model import LaneName, Selection
+    from ...partitions.store.frozen_selection import FrozenSelection
     from ..dead_letters.model import DeadLetterFilter
 
 
@@ -25,7 +25,7 @@ class PlanOptions:
     clear_terminal: bool = False
     """Include partitions that gave up. They get `grant` new attempts, or those of the policy."""
     grant: int | None = None
-    lane: Lane | None = None
+    lane: LaneName | None = None
     share: float | None = None
     """Of a backfill: its part of all work while other work is queued too."""
     again: bool = False
@@ -51,7 +51,7 @@ class PartitionPlan:
     """The first 100 of these, with the reason."""
     validates: Mapping[str, str] = field(default_factory=dict)
     """Of a revalidation: the run whose raw data is validated, for the first 100 partitions."""
-    picked: Picked | None = None
+    picked: FrozenSelection | None = None
     grid: Grid | None = None
     total: int = 0
     """Of a backfill: number of partitions, skipped ones included."""

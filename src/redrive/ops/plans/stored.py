@@ -20,7 +20,7 @@ from ...errors import Drift
 from ...partitions.control.sweeps import Grid
 from ...partitions.key import Partition
 from ...partitions.model import Selection
-from ...partitions.store.frozen_selection import Picked
+from ...partitions.store.frozen_selection import FrozenSelection
 from ..partitions.plan import from_grid, from_picked
 from ..render import document
 from .plan import Plan, PlanOptions
@@ -177,7 +177,7 @@ def _read(body: dict[str, Any], path: str) -> StoredPlan:
         )
         plan = from_grid(grid, wish, body["left"], body["readable"], body["total"])
     else:
-        picked = Picked(
+        picked = FrozenSelection(
             act=body["act"],
             ids=_ids(body["ids"]),
             digest=body["digest"],

@@ -1,11 +1,13 @@
-"""Lanes: whose turn it is. Fresh work, retries and backfills each have a share; what one does not use, the others get. Pure.
+"""FairShare: which lane is served next. Pure.
 
-By strides: each lane has a pass that grows with every turn by 1 / its share, and the smallest goes next. So neither a million
-backfill keys nor a flood of fresh ones can keep another lane waiting for longer than its share says. Sweeps within a lane take
-turns in the same way.
+Fresh work, retries and backfills each have a share, and unused capacity goes to the other lanes.
+This is stride scheduling: each lane has a pass that grows by 1 / share with every turn, and the
+smallest pass is next. Neither a million backfill keys nor a flood of fresh ones can keep another
+lane waiting for longer than its share implies. Sweeps within a lane take turns in the same way.
 
-A share is for those who can wait. Where fresh work comes faster than the rest of the slots, a backfill that insisted on its share
-would have it wait for longer and longer: so while fresh work is late, backfills yield, down to a floor.
+If fresh work arrives faster than the rest of the capacity can handle, a backfill that insisted on
+its share would delay it more and more. So backfills yield while fresh work is late, down to a
+minimum.
 """
 
 from __future__ import annotations
@@ -17,137 +19,158 @@ from datetime import datetime, timedelta
 from heapq import heapify, heappop, heapreplace
 from typing import TypeVar
 
-from ..model import LANES, Lane
+from ..model import Lane
+from ..store.sweeps import DEFAULT_SHARE
 
-WEIGHTS: Mapping[Lane, float] = {"fresh": 0.60, "retry": 0.25, "backfill": 0.15}
-SHARE = 0.15
-"""Of the slots, that a backfill has where nobody says otherwise."""
-LATE = timedelta(seconds=10)
-"""Fresh work that waits for longer than this is late."""
-FLOOR = 1 / 3
-"""Of its share, that a backfill keeps while fresh work is late."""
-PATIENCE = timedelta(minutes=10)
-"""A lane with due work that was not served for so long is next, whatever its pass."""
+WEIGHTS: Mapping[Lane, float] = {Lane.FRESH: 0.60, Lane.RETRY: 0.25, Lane.BACKFILL: 0.15}
+LATE_AFTER = timedelta(seconds=10)
+"""Fresh work that waits for longer is late."""
+MIN_BACKFILL_PART = 1 / 3
+"""Part of its share that a backfill keeps while fresh work is late."""
+MAX_UNSERVED = timedelta(minutes=10)
+"""A lane with due work that was not served for this long is next, whatever its pass is."""
 T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
-    """Due work of one dataset, in one lane, of one sweep (0: of none), oldest first. Immutable."""
+class WorkStream:
+    """Due work of one dataset, lane and sweep (0: no sweep), the oldest first. Immutable."""
 
     source: str
     query_name: str
     lane: Lane
     sweep: int
-    dues: Sequence[datetime]
-    share: float = SHARE
-    """Of its sweep; in the backfill lane the largest one is the lane's own."""
+    due_at: Sequence[datetime]
+    share: float = DEFAULT_SHARE
+    """Of its sweep. In the backfill lane, the largest share is that of the lane."""
 
     @property
     def dataset(self) -> tuple[str, str]:
-        """Whose work it is."""
+        """Its source and query."""
         return self.source, self.query_name
 
 
-class Turns:
-    """Whose turn it is, remembered from one choice to the next. Belongs to one control plane, and one thread at a time."""
+class FairShare:
+    """Remembers which lanes and sweeps were served. Used by one thread at a time."""
 
     def __init__(self, draw: Callable[[], float], /) -> None:
         self._passes: dict[Hashable, float] = {}
         self._time: dict[Hashable, float] = {}
         self._draw = draw
-        self._served: dict[Lane, datetime] = {}
+        self._served_at: dict[Lane, datetime] = {}
 
     def choose(
-        self, streams: Sequence[Stream], total: int, datasets: Mapping[tuple[str, str], int], sources: Mapping[str, int],
-        now: datetime, /,
-    ) -> list[int]:  # fmt: skip
-        """How many to take of each stream, in all at most `total`. datasets, sources: how many more of each may run."""
+        self,
+        streams: Sequence[WorkStream],
+        total: int,
+        datasets: Mapping[tuple[str, str], int],
+        sources: Mapping[str, int],
+        now: datetime,
+        /,
+    ) -> list[int]:
+        """Return how many to take of each stream, at most `total` together.
+
+        `datasets` and `sources` are how many more of each may run.
+        """
         taken = [0] * len(streams)
         queues = _Queues(streams, datasets, sources)
         shares = _shares(streams, now)
-        for lane in LANES:
+        for lane in Lane:
             if lane not in queues.by_lane:
-                self._served[lane] = now  # nobody waits in it
-        while total > 0 and (waiting := queues.waiting()):
-            lane = self._lane({lane: shares[lane] for lane in waiting}, now)
-            taken[queues.take(lane, self._next(lane, waiting[lane]))] += 1
+                self._served_at[lane] = now  # it has no work
+        while total > 0 and (ready := queues.ready()):
+            lane = self._next_lane({lane: shares[lane] for lane in ready}, now)
+            taken[queues.take(lane, self._next(lane, ready[lane]))] += 1
             total -= 1
         return taken
 
-    def _lane(self, waiting: Mapping[Lane, float], now: datetime) -> Lane:
-        late = [lane for lane in waiting if now - self._served.setdefault(lane, now) > PATIENCE]
-        longest = sorted(late, key=lambda lane: self._served[lane])
-        lane = longest[0] if longest else self._next("lanes", waiting)
-        self._served[lane] = now
+    def _next_lane(self, shares: Mapping[Lane, float], now: datetime) -> Lane:
+        unserved = [lane for lane in shares if now - self._served_at.setdefault(lane, now) > MAX_UNSERVED]
+        by_age = sorted(unserved, key=lambda lane: self._served_at[lane])
+        lane = by_age[0] if by_age else self._next("lanes", shares)
+        self._served_at[lane] = now
         return lane
 
-    def _next(self, group: Hashable, waiting: Mapping[T, float]) -> T:
-        """The one with the smallest pass. Who comes back from idleness begins where the others are, and catches up on nothing."""
+    def _next(self, group: Hashable, shares: Mapping[T, float]) -> T:
+        """Return the member with the smallest pass.
+
+        A member that was idle starts where the others are, and does not catch up.
+        """
         now = self._time.get(group, 0.0)
-        for one, share in waiting.items():
-            key = (group, one)
-            # At random where each begins: programs that are started for one turn only keep the shares too.
-            self._passes[key] = max(self._passes[key], now) if key in self._passes else now + self._draw() / share
-        chosen = min(waiting, key=lambda one: self._passes[group, one])
+        for member, share in shares.items():
+            key = (group, member)
+            if key in self._passes:
+                self._passes[key] = max(self._passes[key], now)
+            else:
+                # A random start: programs that run for one turn only keep the shares too.
+                self._passes[key] = now + self._draw() / share
+        chosen = min(shares, key=lambda member: self._passes[group, member])
         self._time[group] = self._passes[group, chosen]
-        self._passes[group, chosen] += 1 / waiting[chosen]
+        self._passes[group, chosen] += 1 / shares[chosen]
         return chosen
 
 
 class _Queues:
-    """What waits, by lane and sweep, the oldest first; and how much more of each dataset and source may run. For one choice."""
+    """Due work by lane and sweep, the oldest first, within the limits of datasets and sources."""
 
-    def __init__(self, streams: Sequence[Stream], datasets: Mapping[tuple[str, str], int], sources: Mapping[str, int]) -> None:
+    def __init__(
+        self, streams: Sequence[WorkStream], datasets: Mapping[tuple[str, str], int], sources: Mapping[str, int]
+    ) -> None:
         self._streams = streams
         self._taken = [0] * len(streams)
-        self._of, self._at = Counter(dict(datasets)), Counter(dict(sources))
+        self._datasets, self._sources = Counter(dict(datasets)), Counter(dict(sources))
         self.by_lane: dict[Lane, dict[int, list[tuple[datetime, int]]]] = {}
         self._shares: dict[tuple[Lane, int], float] = {}
-        for lane in LANES:
-            for place, one in enumerate(streams):
-                if one.lane == lane and one.dues:
-                    self.by_lane.setdefault(lane, {}).setdefault(one.sweep, []).append((one.dues[0], place))
-                    self._shares[lane, one.sweep] = one.share
+        for lane in Lane:
+            for place, stream in enumerate(streams):
+                if stream.lane == lane and stream.due_at:
+                    sweeps = self.by_lane.setdefault(lane, {})
+                    sweeps.setdefault(stream.sweep, []).append((stream.due_at[0], place))
+                    self._shares[lane, stream.sweep] = stream.share
         for sweeps in self.by_lane.values():
             for queue in sweeps.values():
                 heapify(queue)
 
-    def waiting(self) -> dict[Lane, dict[int, float]]:
-        """The lanes, and in each the sweeps, of which something may start, with their shares."""
-        found: dict[Lane, dict[int, float]] = {}
+    def ready(self) -> dict[Lane, dict[int, float]]:
+        """Return the lanes, and in each the sweeps, that may start something, with their shares."""
+        ready: dict[Lane, dict[int, float]] = {}
         for lane, sweeps in self.by_lane.items():
             for sweep, queue in sweeps.items():
-                while queue and not self._room(queue[0][1]):
-                    heappop(queue)  # there will be no more room within this choice
+                while queue and not self._has_room(queue[0][1]):
+                    heappop(queue)  # room does not grow within one choice
                 if queue:
-                    found.setdefault(lane, {})[sweep] = self._shares[lane, sweep]
-        return found
+                    ready.setdefault(lane, {})[sweep] = self._shares[lane, sweep]
+        return ready
 
-    def _room(self, place: int) -> bool:
-        one = self._streams[place]
-        return self._of[one.dataset] > 0 and self._at[one.source] > 0
+    def _has_room(self, place: int) -> bool:
+        stream = self._streams[place]
+        return self._datasets[stream.dataset] > 0 and self._sources[stream.source] > 0
 
     def take(self, lane: Lane, sweep: int) -> int:
-        """The oldest of a sweep; which stream it is of."""
+        """Take the oldest work of a sweep. Return the position of its stream."""
         queue = self.by_lane[lane][sweep]
         _, place = queue[0]
-        one = self._streams[place]
+        stream = self._streams[place]
         self._taken[place] += 1
-        self._of[one.dataset] -= 1
-        self._at[one.source] -= 1
-        if self._taken[place] < len(one.dues):
-            heapreplace(queue, (one.dues[self._taken[place]], place))
+        self._datasets[stream.dataset] -= 1
+        self._sources[stream.source] -= 1
+        if self._taken[place] < len(stream.due_at):
+            heapreplace(queue, (stream.due_at[self._taken[place]], place))
         else:
             heappop(queue)
         return place
 
 
-def _shares(streams: Sequence[Stream], now: datetime) -> dict[Lane, float]:
-    """The part of each lane. A backfill's share is its part of all; those of fresh work and retries that wait divide the rest."""
-    largest = max((one.share for one in streams if one.lane == "backfill" and one.dues), default=SHARE)
-    if any(one.lane == "fresh" and one.dues and now - one.dues[0] > LATE for one in streams):
-        largest *= FLOOR
-    others = [lane for lane in LANES if lane != "backfill" and any(one.lane == lane and one.dues for one in streams)]
-    rest = (1 - largest) / (sum(WEIGHTS[lane] for lane in others) or 1.0)
-    return {lane: WEIGHTS[lane] * rest for lane in LANES} | {"backfill": largest}
+def _shares(streams: Sequence[WorkStream], now: datetime) -> dict[Lane, float]:
+    """Return the share of each lane.
+
+    The share of backfills is of the whole capacity. Fresh work and retries divide the rest.
+    """
+    due = [stream for stream in streams if stream.due_at]
+    of_backfills = [stream.share for stream in due if stream.lane == Lane.BACKFILL]
+    backfill = max(of_backfills, default=DEFAULT_SHARE)
+    if any(stream.lane == Lane.FRESH and now - stream.due_at[0] > LATE_AFTER for stream in due):
+        backfill *= MIN_BACKFILL_PART
+    active = {stream.lane for stream in due} - {Lane.BACKFILL}
+    rest = (1 - backfill) / (sum(WEIGHTS[lane] for lane in sorted(active)) or 1.0)
+    return {lane: WEIGHTS[lane] * rest for lane in Lane} | {Lane.BACKFILL: backfill}

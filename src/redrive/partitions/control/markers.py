@@ -1,10 +1,11 @@
-"""Marking: what a person decides about partitions beside their outcomes: given up, or put aside for now."""
+"""Markers: what an operator decides about partitions beside their outcomes: give up, or pause."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import select
 
@@ -12,120 +13,133 @@ from ...ledger import audit
 from ...ledger.db.clock import now_on
 from ...ledger.db.partition_tables import partition
 from ...ledger.db.session import Session
-from ..model import Act, Kind
-from ..status import requeued
-from ..store.rows import Changes, Mark, Row, Work, chunks, hold_sources, locked, marks, works
-from .max_age import CLEARED, UNPAUSED
+from ..model import Act, Kind, Marker, status_when_requeued
+from ..store.changes import Changes
+from ..store.rows import Markers, PartitionRow, PartitionWork, lock_sources, lock_with_work, new_work
+from ..store.statements import chunks
+from .retry_limits import CLEARED, UNPAUSED
 
-LISTED = 100
+MAX_AUDITED = 100
+"""Partitions that an audit entry names."""
+Verb: TypeAlias = Literal["mark_terminal", "clear_terminal", "pause", "unpause"]
 
 
-def mark_terminal(session: Session, ids: Collection[int], actor: str, because: str, /) -> Act:
-    """Not tried any more, until somebody clears it. What is running now goes on, and may still be accepted."""
+@dataclass(frozen=True)
+class MarkerChange:
+    """A change of an operator to the markers of partitions.
 
-    def one(changes: Changes, row: Row, mine: Work | None, marked: Mapping[str, Mark], now: datetime) -> str | None:
+    Its methods change one partition, or return why it is skipped.
+    """
+
+    changes: Changes
+    actor: str
+    because: str
+    now: datetime
+    draw: Callable[[], float]
+    grant: int | None = None
+
+    def mark_terminal(self, row: PartitionRow, work: PartitionWork | None, markers: Markers) -> str | None:
+        """Let a partition give up until it is cleared. A running run may still be accepted."""
         if row.status == "success":
             return "accepted already"
-        if "terminal" in marked:
+        if "terminal" in markers:
             return "terminal already"
-        changes.mark(Mark(row.id, "terminal", "manual", actor, because, now, row.attempt_count, None))
-        _out(changes, row, mine)
-        status = "failed" if row.last_verdict == "rejected" and not (mine and mine.leased) else row.status
-        changes.rows[row.id] = row._replace(status=status, updated_at=now).shaded(True)
+        self._dequeue(work)
+        if row.last_verdict == "rejected" and not (work and work.is_leased):
+            row = row._replace(status="failed")
+        self.changes.give_up(row, "manual", self.actor, self.because, self.now)
         return None
 
-    return _each(session, "partition.mark_terminal", ids, actor, because, one)
-
-
-def clear_terminal(
-    session: Session, ids: Collection[int], actor: str, because: str, grant: int | None, draw: Callable[[], float], /
-) -> Act:
-    """Tried again, now, with a new budget: what was spent stays counted, and counts no more against it."""
-
-    def one(changes: Changes, row: Row, mine: Work | None, marked: Mapping[str, Mark], now: datetime) -> str | None:
-        if "terminal" not in marked:
+    def clear_terminal(self, row: PartitionRow, work: PartitionWork | None, markers: Markers) -> str | None:
+        """Queue a partition that gave up, with new attempts. The old ones stay counted."""
+        if "terminal" not in markers:
             return "not terminal"
-        changes.unmark(row.id, "terminal")
-        changes.mark(Mark(row.id, "grant", CLEARED, actor, because, now, row.attempt_count, grant))
-        if mine is None and "paused" not in marked:
-            changes.new_work[row.id] = _queued(row, draw(), now, actor)
-        changes.rows[row.id] = row._replace(status=requeued(row.status), updated_at=now).shaded(False)
+        self.changes.delete_marker(row.id, "terminal")
+        self._set("grant", CLEARED, row, self.grant)
+        if work is None and "paused" not in markers:
+            self._queue(row)
+        row = row._replace(status=status_when_requeued(row.status), updated_at=self.now)
+        self.changes.rows[row.id] = row.with_display_status(is_terminal=False)
         return None
 
-    return _each(session, "partition.clear_terminal", ids, actor, because, one, grant=grant)
-
-
-def pause(session: Session, ids: Collection[int], actor: str, because: str, /) -> Act:
-    """Put aside: not tried until somebody says so. What is running now goes on."""
-
-    def one(changes: Changes, row: Row, mine: Work | None, marked: Mapping[str, Mark], now: datetime) -> str | None:
-        if "paused" in marked:
+    def pause(self, row: PartitionRow, work: PartitionWork | None, markers: Markers) -> str | None:
+        """Do not start a partition until it is unpaused. A running run continues."""
+        if "paused" in markers:
             return "paused already"
-        changes.mark(Mark(row.id, "paused", "manual", actor, because, now, row.attempt_count, None))
-        _out(changes, row, mine)
-        if row.last_verdict == "rejected" and row.status == "pending" and not (mine and mine.leased):
-            changes.rows[row.id] = row._replace(status="failed", updated_at=now).shaded("terminal" in marked)
+        self._set("paused", "manual", row)
+        self._dequeue(work)
+        is_leased = work is not None and work.is_leased
+        if row.last_verdict == "rejected" and row.status == "pending" and not is_leased:
+            row = row._replace(status="failed", updated_at=self.now)
+            self.changes.rows[row.id] = row.with_display_status(is_terminal="terminal" in markers)
         return None
 
-    return _each(session, "partition.pause", ids, actor, because, one)
-
-
-def unpause(session: Session, ids: Collection[int], actor: str, because: str, draw: Callable[[], float], /) -> Act:
-    """Queue it now, exempt from `max_age`. Its number of attempts stays as it was."""
-
-    def one(changes: Changes, row: Row, mine: Work | None, marked: Mapping[str, Mark], now: datetime) -> str | None:
-        if "paused" not in marked:
+    def unpause(self, row: PartitionRow, work: PartitionWork | None, markers: Markers) -> str | None:
+        """Queue a paused partition now, exempt from `max_age`. Its attempts stay counted."""
+        if "paused" not in markers:
             return "not paused"
-        changes.unmark(row.id, "paused")
-        if "terminal" in marked or row.status == "success":
+        self.changes.delete_marker(row.id, "paused")
+        if "terminal" in markers or row.status == "success":
             return None
-        grant = marked.get("grant") or Mark(row.id, "grant", UNPAUSED, actor, because, now, 0, None)
-        changes.mark(grant._replace(cause=CLEARED if grant.cause == CLEARED else UNPAUSED))
-        if mine is None:
-            changes.new_work[row.id] = _queued(row, draw(), now, actor)
-            changes.rows[row.id] = row._replace(status="pending", updated_at=now).shaded(False)
+        grant = markers.get("grant")
+        if grant is None:
+            grant = Marker("grant", UNPAUSED, self.actor, self.because, self.now, 0)
+        cause = CLEARED if grant.cause == CLEARED else UNPAUSED
+        self.changes.set_marker(row.id, replace(grant, cause=cause))
+        if work is None:
+            self._queue(row)
+            row = row._replace(status="pending", updated_at=self.now)
+            self.changes.rows[row.id] = row.with_display_status(is_terminal=False)
         return None
 
-    return _each(session, "partition.unpause", ids, actor, because, one)
+    def _set(self, kind: Literal["paused", "grant"], cause: str, row: PartitionRow, amount: int | None = None) -> None:
+        request = (self.actor, self.because, self.now)
+        self.changes.set_marker(row.id, Marker(kind, cause, *request, row.attempt_count, amount))
+
+    def _dequeue(self, work: PartitionWork | None) -> None:
+        if work is not None and not work.is_leased:
+            self.changes.end_work(work)
+
+    def _queue(self, row: PartitionRow) -> None:
+        kind: Kind = "retry" if row.attempt_count else "initial"
+        self.changes.work_inserted[row.id] = new_work(row, kind, self.now, f"asked for by {self.actor}", seed=self.draw())
 
 
-def _each(
-    session: Session, action: str, ids: Collection[int], actor: str, because: str, one: Callable[..., str | None], **more: Any
+def change_markers(
+    session: Session,
+    verb: Verb,
+    ids: Collection[int],
+    actor: str,
+    because: str,
+    draw: Callable[[], float],
+    grant: int | None = None,
+    /,
 ) -> Act:
+    """Change the markers of partitions by a method of `MarkerChange`. See there."""
     audit.check_actor(actor, because)
     now = now_on(session)
-    asked = sorted(set(ids))
-    names: set[str] = set()
-    for some in chunks(asked):
-        names |= set(session.core.execute(select(partition.c.source).where(partition.c.id.in_(some)).distinct()).scalars())
-    hold_sources(session, names, now)
-    was = locked(session.core, asked)
-    waiting, marked = works(session.core, asked), marks(session.core, asked)
-    changes = Changes(was)
+    wanted = sorted(set(ids))
+    sources: set[str] = set()
+    for chunk in chunks(wanted):
+        query = select(partition.c.source).where(partition.c.id.in_(chunk)).distinct()
+        sources |= set(session.core.execute(query).scalars())
+    lock_sources(session, sources, now)
+    rows, work_by_id, markers = lock_with_work(session.core, wanted)
+    changes = Changes(rows)
+    change = getattr(MarkerChange(changes, actor, because, now, draw, grant), verb)
     skipped: dict[str, str] = {}
-    done: list[str] = []
-    for id_, row in was.items():
-        why = one(changes, row, waiting.get(id_), marked.get(id_, {}), now)
-        if why is None:
-            done.append(str(row.partition))
+    changed: list[str] = []
+    for row in rows.values():
+        reason = change(row, work_by_id.get(row.id), markers.get(row.id, {}))
+        if reason is None:
+            changed.append(str(row.partition))
         else:
-            skipped[str(row.partition)] = why
-    if not done:
+            skipped[str(row.partition)] = reason
+    if not changed:
         return Act(0, skipped)
     changes.write(session)
-    what = {"count": len(done), "partitions": done[:LISTED], **{name: value for name, value in more.items() if value is not None}}
-    return Act(len(done), skipped, audit.write(session, actor=actor, action=action, because=because, what=what).number)
-
-
-def _out(changes: Changes, row: Row, mine: Work | None) -> None:
-    """Out of the queue, unless somebody has it."""
-    if mine is not None and not mine.leased:
-        changes.idle.add(row.id)
-        changes.ranges[mine.sweep_id, "failed"] += 1
-
-
-def _queued(row: Row, seed: float, now: datetime, actor: str) -> Work:
-    kind: Kind = "retry" if row.attempt_count else "initial"
-    return Work(
-        row.id, row.source, row.query_name, 1, 0, now, now, kind, None, seed, f"asked for by {actor}", 0, None, None, None, None
-    )
+    details: dict[str, Any] = {"count": len(changed), "partitions": changed[:MAX_AUDITED]}
+    if grant is not None:
+        details["grant"] = grant
+    action = f"partition.{verb}"
+    return Act(len(changed), skipped, audit.write(session, actor=actor, action=action, because=because, what=details).number)

@@ -1,10 +1,9 @@
-"""Returning: leases that end without a verdict. Held longer, given back uncharged, or run out with their worker."""
+"""Leases that end without a verdict: renewed, released by their worker, or expired with it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from sqlalchemy import bindparam, select, update
@@ -14,118 +13,139 @@ from ...ledger.db.partition_tables import work
 from ...ledger.db.session import Session
 from ...ledger.validation import storable_text
 from ..key import Partition
-from ..model import Lease, Return
-from ..retry_schedule import Next, Policy, Terms, after_loss, after_return
-from ..store.rows import POLICY, Changes, Mark, Row, Work, hold_sources, locked, marks, works
+from ..model import PartitionLease, Release
+from ..retry_schedule import DatasetLimits, NextAttempt, Policy, after_loss, after_release, policy_of
+from ..store.changes import Changes
+from ..store.rows import POLICY, Markers, PartitionRow, PartitionWork, SourceRow, lock_sources, lock_with_work
 from . import source_health
-from .max_age import stored_age_limit
-from .source_health import hold_sweeps, pardoned
+from .retry_limits import stored_age_limit
+from .source_health import Refunds
 
-_HOLD = (
+_RENEW = (
     update(work)
-    .where(work.c.partition_id == bindparam("at_id"), work.c.attempt_no == bindparam("at_fence"))
-    .where(work.c.run_id == bindparam("at_run"), work.c.lease_until.is_not(None))
+    .where(
+        work.c.partition_id == bindparam("at_id"),
+        work.c.attempt_no == bindparam("at_fence"),
+        work.c.run_id == bindparam("at_run"),
+        work.c.lease_until.is_not(None),
+    )
     .values(lease_until=bindparam("to_until"))
 )
 
 
-def renewed(session: Session, leases: Sequence[Lease], seconds: float, /) -> list[Lease]:
-    """Hold these longer; those that are lost."""
+def renew_leases(session: Session, leases: Sequence[PartitionLease], seconds: float, /) -> list[PartitionLease]:
+    """Renew leases. Return those that are lost."""
     until = now_on(session) + timedelta(seconds=seconds)
     lost = []
-    for lease in sorted(leases, key=lambda one: one.partition_id):
-        given = {"at_id": lease.partition_id, "at_fence": lease.attempt_no, "at_run": lease.run_id, "to_until": until}
-        if not session.core.execute(_HOLD, given).rowcount:
+    for lease in sorted(leases, key=lambda lease: lease.partition_id):
+        parameters = {"at_id": lease.partition_id, "at_fence": lease.attempt_no, "at_run": lease.run_id, "to_until": until}
+        if not session.core.execute(_RENEW, parameters).rowcount:
             lost.append(lease)
     return lost
 
 
-def given_back(
-    session: Session, returns: Sequence[Return], terms: Mapping[tuple[str, str], Terms],
-    spare: Mapping[tuple[int, int], str], seed: float, most: int, /,
-) -> int:  # fmt: skip
-    """Back in the queue, uncharged; how many still were theirs to give. A source that is not well rests. spare: attempts that
-    were rejected before anybody knew why, and why."""
+def release_leases(
+    session: Session,
+    releases: Sequence[Release],
+    datasets: Mapping[tuple[str, str], DatasetLimits],
+    refunds: Mapping[tuple[int, int], str],
+    /,
+    *,
+    seed: float,
+    max_uncharged: int,
+) -> int:
+    """Queue partitions again. See `ControlPlane.release_uncharged`. The seed is for refunds."""
     now = now_on(session)
-    held = hold_sources(session, {one.lease.partition.source for one in returns}, now)
-    sweeps = hold_sweeps(session, spare) if spare else {}
-    ids = [*(one.lease.partition_id for one in returns), *(id_ for id_, _ in spare)]
-    was = locked(session.core, ids)
-    waiting, marked = works(session.core, ids), marks(session.core, ids)
-    changes = Changes(was)
+    sources = lock_sources(session, {each.lease.partition.source for each in releases}, now)
+    sweep_states = source_health.lock_sweeps_of(session, refunds) if refunds else {}
+    ids = [each.lease.partition_id for each in releases]
+    ids += [partition_id for partition_id, _ in refunds]
+    rows, work_by_id, markers = lock_with_work(session.core, ids)
+    changes = Changes(rows)
     ended = []
-    for one in returns:
-        mine = waiting.get(one.lease.partition_id)
-        if mine is None or not mine.leased or mine.partition_id in changes.work:
+    for each in releases:
+        own = work_by_id.get(each.lease.partition_id)
+        if own is None or not own.is_leased or own.partition_id in changes.work:
             continue
-        if (mine.attempt_no, mine.run_id) != (one.lease.attempt_no, one.lease.run_id):
+        if (own.attempt_no, own.run_id) != (each.lease.attempt_no, each.lease.run_id):
             continue
-        policy = _policy(terms, was[mine.partition_id])
-        then = after_return(policy, one.cause, one.after, mine.seed, one.lease.attempt_no, now)
-        _back(changes, was[mine.partition_id], mine._replace(lost=0), then, marked.get(mine.partition_id, {}), now)
-        note = storable_text(f"{one.cause}: {one.error}" if one.error else one.cause)
-        ended.append({"run_id": one.lease.run_id, "state": "returned", "ended_at": now, "note": note})
-        its = held[one.lease.partition.source]
-        if one.cause == "systemic":
-            key = str(one.lease.partition)
-            source_health.rest(
-                session, its, policy, now, partition=key, error=one.error, after=one.after, signature=one.signature
-            )
-            held |= hold_sources(session, [its.source], now)
-        elif one.cause in ("ledger", "stopped"):
-            # It says nothing of the source. If this was the probe, the next one goes at once.
-            if its.actor == POLICY:
-                source_health.lose_probes(session, held, [one.lease.run_id], now)
-        elif its.paused_at is not None and its.probes and its.actor == POLICY:
-            source_health.opened_again(session, its.source, now)  # it speaks to us again
-            held |= hold_sources(session, [its.source], now)
-    back = len(ended)
-    if spare:
-        ended += pardoned(session, changes, spare, sweeps, waiting, marked, partial(_policy, terms), seed, most, now)
+        row = rows[own.partition_id]
+        policy = policy_of(datasets, row.dataset)
+        retry = after_release(policy, each.cause, each.after, own.seed, each.lease.attempt_no, now)
+        _requeue(changes, row, own._replace(lost=0), retry, markers.get(row.id, {}), now)
+        note = storable_text(f"{each.cause}: {each.error}" if each.error else each.cause)
+        run_end = {"state": "returned", "ended_at": now, "note": note}
+        ended.append({"run_id": each.lease.run_id, **run_end})
+        sources |= _update_source(session, sources[row.source], policy, each, now)
+    count = len(ended)
+    if refunds:
+        ended += Refunds(
+            refunds, max_uncharged, sweep_states, work_by_id, markers, lambda row: policy_of(datasets, row.dataset), seed
+        ).apply(session, changes, now)
     changes.write(session, ended=ended)
-    return back
+    return count
 
 
-def reaped(session: Session, terms: Mapping[tuple[str, str], Terms], limit: int, /) -> list[Partition]:
-    """Take back leases that ran out. They are counted apart, and bounded."""
+def _update_source(session: Session, row: SourceRow, policy: Policy, release: Release, now: datetime) -> dict[str, SourceRow]:
+    """Pause or unpause the source of a released lease. Return its row if it may have changed."""
+    if release.cause == "systemic":
+        source_health.pause_for_outage(
+            session,
+            row,
+            policy,
+            now,
+            partition=release.lease.partition,
+            error=release.error,
+            signature=release.signature,
+            after=release.after,
+        )
+    elif release.cause in ("ledger", "stopped"):
+        # That says nothing about the source. If it was the probe, the next one starts at once.
+        if row.actor == POLICY:
+            source_health.lose_probes(session, {row.source: row}, [release.lease.run_id], now)
+        return {}
+    elif row.is_paused_by_policy and row.probes:
+        source_health.unpause_source(session, row.source, now)  # it responds
+    else:
+        return {}
+    return lock_sources(session, [row.source], now)
+
+
+def recover_expired(session: Session, datasets: Mapping[tuple[str, str], DatasetLimits], limit: int, /) -> list[Partition]:
+    """Queue partitions again whose lease has expired. Lost runs are counted, and limited."""
     now = now_on(session)
-    over = select(work.c.partition_id).where(work.c.lease_until.is_not(None), work.c.lease_until < now).limit(limit)
-    ids = list(session.core.execute(over).scalars())
+    is_expired = (work.c.lease_until.is_not(None), work.c.lease_until < now)
+    ids = list(session.core.execute(select(work.c.partition_id).where(*is_expired).limit(limit)).scalars())
     if not ids:
         return []
-    paused = source_health.resting(session.core, ids)
-    held = hold_sources(session, paused, now) if paused else {}
-    was = locked(session.core, ids)
-    waiting, marked = works(session.core, ids), marks(session.core, ids)
-    changes = Changes(was)
+    paused = source_health.paused_sources_of(session.core, ids)
+    sources = lock_sources(session, paused, now) if paused else {}
+    rows, work_by_id, markers = lock_with_work(session.core, ids)
+    changes = Changes(rows)
     ended: list[dict[str, Any]] = []
-    for id_, mine in sorted(waiting.items()):
-        if mine.lease_until is None or mine.lease_until >= now or id_ not in was:
-            continue  # renewed, or judged, while we waited for it
-        row, lost = was[id_], mine.lost + 1
-        policy = _policy(terms, row)
-        then = after_loss(policy, lost, mine.seed, now, stored_age_limit(session.core, policy, row, mine, now))
-        _back(changes, row, mine._replace(lost=lost), then, marked.get(id_, {}), now)
-        note = f"the lease expired; its worker was {mine.worker}"
-        ended.append({"run_id": mine.run_id, "state": "lost", "ended_at": now, "note": note})
-    if held:
-        source_health.lose_probes(session, held, [str(one["run_id"]) for one in ended], now)
+    for partition_id, own in sorted(work_by_id.items()):
+        if own.lease_until is None or own.lease_until >= now or partition_id not in rows:
+            continue  # renewed or settled while we waited for the lock
+        row, lost = rows[partition_id], own.lost + 1
+        policy = policy_of(datasets, row.dataset)
+        max_age_at = stored_age_limit(session.core, policy, row, own, now)
+        retry = after_loss(policy, lost, own.seed, now, max_age_at)
+        _requeue(changes, row, own._replace(lost=lost), retry, markers.get(row.id, {}), now)
+        note = f"the lease expired; its worker was {own.worker}"
+        ended.append({"run_id": own.run_id, "state": "lost", "ended_at": now, "note": note})
+    if sources:
+        source_health.lose_probes(session, sources, [str(each["run_id"]) for each in ended], now)
     changes.write(session, ended=ended)
-    return [was[id_].partition for id_ in sorted({*changes.work, *changes.idle})]
+    return [rows[each].partition for each in sorted({*changes.work, *changes.work_deleted})]
 
 
-def _back(changes: Changes, row: Row, mine: Work, then: Next, marked: Mapping[str, Mark], now: datetime) -> None:
-    """Back in the queue, or out of it where that is over."""
-    if then.terminal is not None and row.current_run_id is None and "terminal" not in marked:
-        changes.mark(Mark(row.id, "terminal", then.terminal, POLICY, then.strategy, now, row.attempt_count, None))
-        changes.rows[row.id] = row._replace(updated_at=now).shaded(True)
-    if then.due is None or "paused" in marked or "terminal" in marked:
-        changes.idle.add(row.id)
-        changes.ranges[mine.sweep_id, "failed"] += 1
-        return
-    changes.work[row.id] = mine.released(then.due, then.strategy)
-
-
-def _policy(terms: Mapping[tuple[str, str], Terms], row: Row) -> Policy:
-    known = terms.get(row.dataset)
-    return Policy() if known is None else known.policy
+def _requeue(
+    changes: Changes, row: PartitionRow, own: PartitionWork, retry: NextAttempt, markers: Markers, now: datetime
+) -> None:
+    """Queue a partition again, or end its work if it gave up or is paused."""
+    if retry.terminal is not None and row.current_run_id is None and "terminal" not in markers:
+        changes.give_up(row, retry.terminal, POLICY, retry.strategy, now)
+    if retry.due is None or "paused" in markers or "terminal" in markers:
+        changes.end_work(own)
+    else:
+        changes.work[row.id] = own.requeue(retry.due, retry.strategy)

@@ -1,4 +1,7 @@
-"""Requeue: partitions that somebody has tried again. The only way from failed to pending, with an entry in the audit."""
+"""Requeue: queues partitions again at an operator's request, with an audit entry.
+
+It is the only way from failed to pending without waiting for the policy.
+"""
 
 from __future__ import annotations
 
@@ -16,200 +19,242 @@ from ...ledger import audit
 from ...ledger.db.clock import now_on
 from ...ledger.db.partition_tables import SWEPT, range_, work
 from ...ledger.db.session import Session
-from ..model import LANES, Kind, Lane
-from ..retry_schedule import Policy, Terms, after_rejection
-from ..status import requeued
-from ..store.frozen_selection import Picked, drifted, left_alone
-from ..store.queries import to_validate
-from ..store.rows import Changes, Mark, Row, Work, hold_sources, locked, marks, works
+from ..model import Kind, Lane, LaneName, Marker, status_when_requeued
+from ..retry_schedule import DatasetLimits, after_rejection, policy_of
+from ..store.changes import Changes
+from ..store.frozen_selection import FrozenSelection, find_drift, skip_reason
+from ..store.queries import runs_to_revalidate
+from ..store.rows import Markers, PartitionRow, PartitionWork, lock_sources, lock_with_work, new_work
+from ..store.sweeps import DEFAULT_SHARE, PartitionSweep, insert_sweep, load_picks, load_sweep, pack_ids
 from . import sweeps
-from .fair_share import SHARE
-from .max_age import stored_age_limit
-from .sweeps import Range, packed
+from .retry_limits import attempt_budget, stored_age_limit
 
-STEP = 1000
-"""Partitions in one transaction: claims never wait for long."""
+STEP_SIZE = 1000
+"""Partitions in one transaction, so that claims never wait for long."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """How an act on many is to be carried out. Immutable."""
+class RequeueOptions:
+    """How a bulk operation runs. Immutable."""
 
     rate: float | None = None
     canary: int = 0
     halt_on: float | None = None
-    share: float = SHARE
-    lane: Lane | None = None
+    share: float = DEFAULT_SHARE
+    lane: LaneName | None = None
     grant: int | None = None
-    """New attempts for each; None: of a retry none, of a reprocessing as many as the policy has."""
+    """New attempts for each. None: none for a retry, as many as the policy has for others."""
     clear_terminal: bool = False
     accept_drift: bool = False
     skip: Mapping[int, str] = field(default_factory=dict)
-    """Partitions that were picked and are skipped, and why in a word: "no raw data"."""
+    """Selected partitions that are skipped, and why: "no raw data"."""
 
 
-class Step(NamedTuple):
-    """What one step did, and how the sweep stands after it."""
+class RequeueStep(NamedTuple):
+    """What one step did, and the sweep after it."""
 
-    sweep: Range
+    sweep: PartitionSweep
     made: int
     skipped: Mapping[str, int]
     wait: float
-    """Seconds until another step makes sense."""
+    """Seconds until the next step is useful."""
 
 
-def begin(session: Session, picked: Picked, order: Order, actor: str, because: str, /) -> Range:
-    """Write the plan down as a sweep. Drift: it is not as it was planned. From here on it is carried out."""
+def begin_requeue(
+    session: Session, planned: FrozenSelection, options: RequeueOptions, actor: str, because: str, /
+) -> PartitionSweep:
+    """Store a plan as a sweep, which is carried out from now on.
+
+    Raises:
+        Drift: Partitions have changed since the plan.
+    """
     audit.check_actor(actor, because)
     now = now_on(session)
-    moved = {} if order.accept_drift else drifted(session.core, picked)
-    if moved:
-        said = ", ".join(f"{many} {what}" for what, many in sorted(moved.items()))
+    drift = {} if options.accept_drift else find_drift(session.core, planned)
+    if drift:
+        changed = ", ".join(f"{count} {change}" for change, count in sorted(drift.items()))
         raise Drift(
-            f"the world has moved on since this was planned: {said}. Plan anew, or accept the drift: those are skipped then"
+            f"the world has moved on since this was planned: {changed}. Plan anew, or accept the drift: those are skipped then"
         )
-    lane: Lane = order.lane or ("backfill" if picked.act == "reprocess" else "retry")
-    what: dict[str, Any] = {
-        "count": picked.count, "digest": picked.digest, "datasets": [list(one) for one in picked.datasets], "lane": lane,
-        "grant": order.grant, "clear_terminal": order.clear_terminal, "rate": order.rate, "canary": order.canary,
-    }  # fmt: skip
-    if order.skip:
-        what["skipped"] = len(order.skip)
-    skips = Counter(order.skip.values())
-    # Those that are skipped have had their turn: they stand in front of the cursor.
-    picks = [*order.skip, *(id_ for id_ in picked.ids if id_ not in order.skip)] if order.skip else picked.ids
-    found = sweeps.begun(
-        session, picked.act, now, actor=actor, because=because, total=picked.count, rate=order.rate,
-        canary=min(order.canary, picked.count - len(order.skip)), lane=LANES.index(lane), datasets=json.dumps(picked.datasets),
-        picks=packed(picks), cursor=len(order.skip), skipped=len(order.skip), skips=json.dumps(skips),
-        share=order.share, halt_on=order.halt_on, amount=order.grant, clear=order.clear_terminal,
-    )  # fmt: skip
-    audit.write(session, actor=actor, action=f"partition.{picked.act}", because=because, what=what | {"sweep": found.id})
-    return found
+    lane = options.lane or ("backfill" if planned.act == "reprocess" else "retry")
+    skip = options.skip
+    # Skipped partitions have had their turn: they stand before the cursor.
+    ids = [*skip, *(each for each in planned.ids if each not in skip)] if skip else planned.ids
+    sweep = insert_sweep(
+        session,
+        planned.act,
+        now,
+        actor=actor,
+        because=because,
+        total=planned.count,
+        rate=options.rate,
+        canary=min(options.canary, planned.count - len(skip)),
+        lane=int(Lane.of(lane)),
+        datasets=json.dumps(planned.datasets),
+        picks=pack_ids(ids),
+        cursor=len(skip),
+        skipped=len(skip),
+        skips=json.dumps(Counter(skip.values())),
+        share=options.share,
+        halt_on=options.halt_on,
+        amount=options.grant,
+        clear=options.clear_terminal,
+    )
+    details: dict[str, Any] = {
+        "count": planned.count,
+        "digest": planned.digest,
+        "datasets": [list(dataset) for dataset in planned.datasets],
+        "lane": lane,
+        "grant": options.grant,
+        "clear_terminal": options.clear_terminal,
+        "rate": options.rate,
+        "canary": options.canary,
+    }
+    if skip:
+        details["skipped"] = len(skip)
+    details["sweep"] = sweep.id
+    action = f"partition.{planned.act}"
+    audit.write(session, actor=actor, action=action, because=because, what=details)
+    return sweep
 
 
-def step(session: Session, sweep_id: int, draw: Callable[[], float], /) -> Step:
-    """The next of them. Any number of processes may do this at once: each partition has its turn once."""
-    seen = sweeps.get(session.core, sweep_id)
-    if seen is None:
+def requeue_next(session: Session, sweep_id: int, draw: Callable[[], float], /) -> RequeueStep:
+    """Queue the next partitions of a sweep. Several processes may do this at the same time."""
+    known = load_sweep(session.core, sweep_id)
+    if known is None:
         raise NotAllowed(f"unknown sweep {sweep_id} of partitions")
     now = now_on(session)
-    hold_sources(session, {source for source, _ in seen.of}, now)
-    one = sweeps.get(session.core, sweep_id, hold=not session.sqlite)
-    assert one is not None
-    if one.state != "running" or one.a_grid or one.cursor >= one.total:
-        return Step(one, 0, {}, 1.0)
-    may = sweeps.allowed(one, STEP, now)
-    if may.halt is not None:
-        sweeps.halt(session, one, may.halt, now)
-        return Step(sweeps.get(session.core, sweep_id) or one, 0, {}, 0.0)
-    if not may.many:
-        return Step(one, 0, {}, max(1.0, (one.next_at - now).total_seconds()))
-    changes, made, skips = _requeued(session, one, may.many, draw, now)
-    sweeps.advance(session, changes, one, now, scanned=may.many, made=made, skips=skips, passed=may.passed)
+    lock_sources(session, known.sources, now)
+    sweep = load_sweep(session.core, sweep_id, lock=True)
+    assert sweep is not None
+    if sweep.state != "running" or sweep.is_range or sweep.cursor >= sweep.total:
+        return RequeueStep(sweep, 0, {}, 1.0)
+    allowed = sweeps.allowance(sweep, STEP_SIZE, now)
+    if allowed.halt is not None:
+        sweeps.halt_sweep(session, sweep, allowed.halt, now)
+        return RequeueStep(load_sweep(session.core, sweep_id) or sweep, 0, {}, 0.0)
+    if not allowed.room:
+        return RequeueStep(sweep, 0, {}, max(1.0, (sweep.next_at - now).total_seconds()))
+    changes, queued, skips = _requeue(session, sweep, allowed.room, draw, now)
+    sweeps.advance_sweep(session, changes, sweep, now, scanned=allowed.room, queued=queued, skips=skips, passed=allowed.passed)
     changes.write(session)
-    return Step(sweeps.get(session.core, sweep_id) or one, made, skips, 0.0)
+    return RequeueStep(load_sweep(session.core, sweep_id) or sweep, queued, skips, 0.0)
 
 
-def _requeued(
-    session: Session, one: Range, many: int, draw: Callable[[], float], now: datetime
+def _requeue(
+    session: Session, sweep: PartitionSweep, count: int, draw: Callable[[], float], now: datetime
 ) -> tuple[Changes, int, Counter[str]]:
-    ids = sweeps.picks(session.core, one.id, one.cursor, many)
-    was = locked(session.core, ids)
-    waiting, marked = works(session.core, ids), marks(session.core, ids)
-    raw = to_validate(session.core, ids) if one.act == "revalidate" else {}
-    changes, skips, made = Changes(was), Counter[str](), 0
-    for id_ in ids:
-        row, mine = was.get(id_), waiting.get(id_)
-        why = "gone" if row is None else _left_alone(row, mine, marked.get(id_, {}), one)
-        if why is None and one.act == "revalidate" and id_ not in raw:
-            why = "no raw data"
-        if why is not None or row is None:
-            skips[why or "gone"] += 1
+    ids = load_picks(session.core, sweep.id, sweep.cursor, count)
+    rows, work_by_id, markers = lock_with_work(session.core, ids)
+    is_revalidation = sweep.act == "revalidate"
+    raw_runs = runs_to_revalidate(session.core, ids) if is_revalidation else {}
+    changes, skips, queued = Changes(rows), Counter[str](), 0
+    for partition_id in ids:
+        row = rows.get(partition_id)
+        if row is None:
+            skips["gone"] += 1
             continue
-        made += 1
-        if mine is not None and mine.sweep_id:
-            changes.ranges[mine.sweep_id, "failed"] += 1  # another sweep's until now
-        _again(changes, row, mine, marked.get(id_, {}), one, raw.get(id_), draw(), now)
-    return changes, made, skips
+        own, own_markers = work_by_id.get(row.id), markers.get(row.id, {})
+        reason = _skip_reason(row, own, own_markers, sweep)
+        if reason is None and is_revalidation and row.id not in raw_runs:
+            reason = "no raw data"
+        if reason is not None:
+            skips[reason] += 1
+            continue
+        queued += 1
+        if own is not None and own.sweep_id:
+            changes.sweep_counts[own.sweep_id, "failed"] += 1  # it leaves another sweep
+        seed = draw() if own is None else own.seed
+        (changes.work_inserted if own is None else changes.work)[row.id] = _sweep_work(
+            row, sweep, raw_runs.get(row.id), seed, now
+        )
+        _update_partition(changes, row, own_markers, sweep, now)
+    return changes, queued, skips
 
 
-def _left_alone(row: Row, mine: Work | None, marked: Mapping[str, Mark], one: Range) -> str | None:
-    if mine is not None and mine.leased:
+def _skip_reason(row: PartitionRow, own: PartitionWork | None, markers: Markers, sweep: PartitionSweep) -> str | None:
+    if own is not None and own.is_leased:
         return "running now"
-    if "paused" in marked:
+    if "paused" in markers:
         return "paused"
-    return left_alone(one.act, row.seen, one.clear)
+    return skip_reason(sweep.act, row.display_status, clear_terminal=sweep.clear)
 
 
-def _again(
-    changes: Changes, row: Row, mine: Work | None, marked: Mapping[str, Mark], one: Range, raw: str | None, seed: float,
-    now: datetime,
-) -> None:  # fmt: skip
-    kind: Kind = "revalidate" if raw is not None else "reprocess" if row.current_run_id is not None else "retry"
-    new = Work(
-        row.id, row.source, row.query_name, one.lane, one.id, now, now, kind, raw, mine.seed if mine else seed,
-        f"sweep {one.id}: {one.actor}", 0, None, None, None, None,
-    )  # fmt: skip
-    (changes.new_work if mine is None else changes.work)[row.id] = new
-    cleared = "terminal" in marked and one.act != "revalidate"
-    if cleared:
-        changes.unmark(row.id, "terminal")
-    if one.amount is not None or cleared or row.current_run_id is not None:
-        changes.mark(Mark(row.id, "grant", one.act, one.actor, one.because, now, row.attempt_count, one.amount))
-    row = row._replace(status=requeued(row.status), updated_at=now)
-    changes.rows[row.id] = row.shaded("terminal" in marked and not cleared)
+def _sweep_work(row: PartitionRow, sweep: PartitionSweep, raw_run_id: str | None, seed: float, now: datetime) -> PartitionWork:
+    kind: Kind = "retry" if row.current_run_id is None else "reprocess"
+    own = new_work(row, kind, now, f"sweep {sweep.id}: {sweep.actor}", seed=seed, lane=sweep.lane, sweep_id=sweep.id)
+    return own if raw_run_id is None else own._replace(kind="revalidate", raw_run_id=raw_run_id)
 
 
-def withdrawn(session: Session, sweep_id: int, terms: Mapping[tuple[str, str], Terms], /) -> int:
-    """Take back what a cancelled sweep has queued, and nobody has begun; how many.
+def _update_partition(changes: Changes, row: PartitionRow, markers: Markers, sweep: PartitionSweep, now: datetime) -> None:
+    clears_terminal = "terminal" in markers and sweep.act != "revalidate"
+    if clears_terminal:
+        changes.delete_marker(row.id, "terminal")
+    if sweep.amount is not None or clears_terminal or row.current_run_id is not None:
+        request = (sweep.act, sweep.actor, sweep.because)
+        changes.set_marker(row.id, Marker("grant", *request, now, row.attempt_count, sweep.amount))
+    is_terminal = "terminal" in markers and not clears_terminal
+    row = row._replace(status=status_when_requeued(row.status), updated_at=now)
+    changes.rows[row.id] = row.with_display_status(is_terminal=is_terminal)
 
-    What had failed has failed again, and is tried when its policy would have had it tried, unless a backfill had brought it.
+
+# ---- cancelled sweeps ----
+
+
+def withdraw_queued(session: Session, sweep_id: int, datasets: Mapping[tuple[str, str], DatasetLimits], /) -> int:
+    """Withdraw queued work of a cancelled sweep. Return how many partitions were withdrawn.
+
+    A partition that had failed has failed again. It is retried when its policy would have retried
+    it, unless a backfill had queued it.
     """
     now = now_on(session)
-    seen = sweeps.get(session.core, sweep_id)
-    assert seen is not None
-    hold_sources(session, {source for source, _ in seen.of}, now)
-    mine = select(work.c.partition_id, work.c.lease_until).where(work.c.sweep_id == sweep_id, SWEPT).limit(STEP)
-    found = session.core.execute(mine.where(work.c.lease_until.is_(None))).all()
-    if not found:
-        if session.core.execute(mine.limit(1)).first() is None:
+    sweep = load_sweep(session.core, sweep_id)
+    assert sweep is not None
+    lock_sources(session, sweep.sources, now)
+    own = select(work.c.partition_id).where(work.c.sweep_id == sweep_id, SWEPT).limit(STEP_SIZE)
+    ids = list(session.core.execute(own.where(work.c.lease_until.is_(None))).scalars())
+    if not ids:
+        if session.core.execute(own.limit(1)).first() is None:
             session.core.execute(update(range_).where(range_.c.sweep_id == sweep_id).values(withdrawn=True))
         return 0
-    ids = [row[0] for row in found]
-    was = locked(session.core, ids)
-    waiting, marked = works(session.core, ids), marks(session.core, ids)
-    changes = Changes(was)
-    for id_ in ids:
-        row, marks_ = was[id_], marked.get(id_, {})
-        changes.ranges[sweep_id, "failed"] += 1
-        due = (
-            None
-            if seen.a_grid or marks_.keys() & {"terminal", "paused"}
-            else _by_policy(session, row, waiting[id_], marks_, terms)
-        )
+    rows, work_by_id, markers = lock_with_work(session.core, ids)
+    changes = Changes(rows)
+    for partition_id in ids:
+        row, queued = rows[partition_id], work_by_id[partition_id]
+        own_markers = markers.get(partition_id, {})
+        due = None
+        if not sweep.is_range and not own_markers.keys() & {"terminal", "paused"}:
+            due = _due_by_policy(session, row, queued, own_markers, datasets)
+        changes.sweep_counts[sweep_id, "failed"] += 1
         if due is None:
-            changes.idle.add(id_)
+            changes.work_deleted.add(partition_id)
         else:
-            changes.work[id_] = waiting[id_].released(due, "backoff, as before")._replace(lane=1, sweep_id=0)
+            queued = queued.requeue(due, "backoff, as before")
+            changes.work[partition_id] = queued._replace(lane=int(Lane.RETRY), sweep_id=0)
         if row.status == "pending" and row.last_verdict == "rejected":
             row = row._replace(status="failed", updated_at=now)
-        changes.rows[id_] = row.shaded("terminal" in marks_)
+        changes.rows[partition_id] = row.with_display_status(is_terminal="terminal" in own_markers)
     changes.write(session)
     return len(ids)
 
 
-def _by_policy(
-    session: Session, row: Row, mine: Work, marked: Mapping[str, Mark], terms: Mapping[tuple[str, str], Terms]
+def _due_by_policy(
+    session: Session,
+    row: PartitionRow,
+    queued: PartitionWork,
+    markers: Markers,
+    datasets: Mapping[tuple[str, str], DatasetLimits],
 ) -> datetime | None:
-    """When its policy would have it tried again: by the seed that is stored, the same moment as before."""
+    """Return when the policy would retry a partition: with its stored seed, the time as before."""
     if row.verdict_at is None or row.last_verdict != "rejected" or row.current_run_id is not None:
         return None
-    known = terms.get(row.dataset)
-    policy = Policy() if known is None else known.policy
-    grant = marked.get("grant")
-    limit = grant.amount if grant is not None and grant.amount is not None else policy.max_attempts
-    attempts = max(1, row.attempt_count - (grant.attempts if grant else 0))
-    due = after_rejection(policy, attempts, limit, mine.seed, row.verdict_at, None).due
-    its_own = mine._replace(lane=1, sweep_id=0)  # from here on no operator's
-    return None if due is None or stored_age_limit(session.core, policy, row, its_own, due) is not None else due
+    policy = policy_of(datasets, row.dataset)
+    budget = attempt_budget(policy, row.attempt_count, markers.get("grant"))
+    budget = budget._replace(used=max(1, budget.used))
+    due = after_rejection(policy, budget, queued.seed, row.verdict_at, None).due
+    if due is None:
+        return None
+    # From now on it is not an operator's request.
+    by_policy = queued._replace(lane=int(Lane.RETRY), sweep_id=0)
+    is_too_old = stored_age_limit(session.core, policy, row, by_policy, due) is not None
+    return None if is_too_old else due

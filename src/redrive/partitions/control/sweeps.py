@@ -1,225 +1,35 @@
-"""Ranges: sweeps over partitions. A grid (backfills, fresh work) has no rows before its turn; picks are ids that were planned."""
+"""Sweeps over partitions: ranges of customers and days, allowances of sweeps, and progress."""
 
 from __future__ import annotations
 
 import json
-import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
-from sqlalchemy import Connection, exists, func, insert, or_, select, text, update
+from sqlalchemy import Connection, func, select, update
 
 from ...core.text import pluralise
 from ...ledger import audit
-from ...ledger.db.partition_tables import SWEPT, range_, work
+from ...ledger.db.partition_tables import SWEPT, partition, range_, rollup, work
 from ...ledger.db.session import Session
 from ...ledger.db.tables import sweep
-from ..key import Day, Partition, named, span
-from ..model import LANES, Lane
-from ..store.rows import Changes
-from .fair_share import SHARE
+from ..key import Day, Partition, check_name, parse_range
+from ..model import DISPLAY_STATUSES, LaneName
+from ..store.changes import Changes
+from ..store.queries import in_range, of_dataset
+from ..store.rows import POLICY
+from ..store.sweeps import RUNNING, PartitionSweep, load_sweep
 
-ACTS = ("backfill", "fresh", "retry", "reprocess", "revalidate")
-"""Of sweeps over partitions; others are over dead letters."""
-GRIDS = ("backfill", "fresh")
-ENOUGH = 20
-"""Verdicts before a part of them says anything."""
-
-
-class Range(NamedTuple):
-    """A sweep over partitions, without its customers and picks, which may be many."""
-
-    id: int
-    act: str
-    state: str
-    actor: str
-    because: str
-    rate: float | None
-    canary: int
-    passed: bool
-    total: int
-    made: int
-    skipped: int
-    next_at: datetime
-    created_at: datetime
-    reason: str | None
-    lane: int
-    datasets: str
-    since: date | None
-    until: date | None
-    newest: bool
-    cursor: int
-    share: float
-    halt_on: float | None
-    again: bool
-    amount: int | None
-    clear: bool
-    skips: str
-    ok: int
-    failed: int
-    accepted: int
-    rejected: int
-    pardoned: int
-    pardoned_rejected: int
-    withdrawn: bool
-
-    @property
-    def of(self) -> list[tuple[str, str]]:
-        """Its datasets."""
-        return [(source, query) for source, query in json.loads(self.datasets)]
-
-    @property
-    def in_lane(self) -> Lane:
-        """Its lane by name."""
-        return LANES[self.lane]
-
-    @property
-    def a_grid(self) -> bool:
-        """Whether its partitions have no rows before their turn."""
-        return self.act in GRIDS
-
-    @property
-    def open(self) -> int:
-        """How many were made, and have not ended."""
-        return self.made - self.ok - self.failed
-
-
-_SWEEP = frozenset(sweep.c.keys())
-COLUMNS = tuple((sweep if name in _SWEEP else range_).c[name] for name in Range._fields)
-_ALL = select(*COLUMNS).join(range_, range_.c.sweep_id == sweep.c.id).order_by(sweep.c.id)
-# As the indexes say it: of all the sweeps that ever were, few are read. Those that are held are held in one order; SQLite, which
-# holds none, would read all of them to save itself the sorting.
-RUNNING = _ALL.where(text("redrive_sweep.state = 'running'"), sweep.c.act.in_(ACTS))
-_its = select(work.c.partition_id).where(work.c.sweep_id == sweep.c.id, SWEPT)
-CANCELLED = _ALL.where(
-    text("redrive_sweep.state = 'cancelled'"),
-    range_.c.withdrawn.is_(False),
-    # What is left of it may be under way to the last one: then there is nothing to do yet.
-    or_(exists(_its.where(work.c.lease_until.is_(None))), ~exists(_its)),
-)
-
-
-def running(session: Session, datasets: Iterable[tuple[str, str]], /, *, hold: bool = False) -> list[Range]:
-    """Those that are under way and concern any of these datasets; hold: so that nobody pauses or cancels one meanwhile."""
-    query = RUNNING.order_by(None) if session.sqlite else RUNNING
-    if hold and not session.sqlite:
-        query = query.with_for_update(of=sweep)
-    wanted = set(datasets)
-    found = (Range._make(row) for row in session.core.execute(query))
-    return sorted(one for one in found if not wanted.isdisjoint(one.of))
-
-
-def get(connection: Connection, sweep_id: int, /, *, hold: bool = False) -> Range | None:
-    """One of them; None: there is none of that number, or it is over dead letters."""
-    query = _ALL.where(sweep.c.id == sweep_id)
-    row = connection.execute(query.with_for_update(of=sweep) if hold else query).first()
-    return None if row is None else Range._make(row)
-
-
-def cancelled(connection: Connection, /, *, limit: int = 10) -> list[Range]:
-    """Those whose queued work is still to be taken back, or that nothing is left of."""
-    return [Range._make(row) for row in connection.execute(CANCELLED.order_by(None).limit(limit))]
-
-
-def grid_of(connection: Connection, one: Range, /) -> Grid:
-    """The partitions of a grid."""
-    customers = connection.execute(select(range_.c.customers).where(range_.c.sweep_id == one.id)).scalar_one()
-    assert one.since is not None and one.until is not None
-    return Grid(*one.of[0], tuple(json.loads(customers)), one.since, one.until, one.newest)
-
-
-def picks(connection: Connection, sweep_id: int, since: int, many: int, /) -> list[int]:
-    """Some of the ids that were planned, from a place on."""
-    some = func.substr(range_.c.picks, since * 8 + 1, many * 8)
-    stored = connection.execute(select(some).where(range_.c.sweep_id == sweep_id)).scalar_one()
-    return unpacked(bytes(stored))
-
-
-class Allowed(NamedTuple):
-    """What a sweep may do now: so many, or nothing yet, or halt because."""
-
-    many: int
-    halt: str | None = None
-    passed: bool = False
-
-
-def allowed(one: Range, most: int, now: datetime, /) -> Allowed:
-    """How many more of its partitions may have their turn. Pure."""
-    verdicts = one.accepted + one.rejected - one.pardoned
-    bad = one.rejected - one.pardoned_rejected
-    if one.halt_on is not None and verdicts >= ENOUGH and bad > one.halt_on * verdicts:
-        bad_ones = "is a rejection" if bad == 1 else "are rejections"
-        return Allowed(0, f"{bad} of {pluralise(verdicts, 'verdict')} {bad_ones}; it halts above {one.halt_on:.0%}")
-    passed = one.passed
-    left = one.total - one.made - one.skipped
-    if one.canary and not passed:
-        if one.rejected > one.pardoned_rejected or one.failed:
-            return Allowed(0, f"of the {one.canary} that went first {pluralise(max(bad, one.failed), 'was', 'were')} rejected")
-        if one.ok < min(one.canary, one.total - one.skipped):
-            left = min(left, one.canary - one.made)
-        else:
-            passed = True
-    if one.rate is not None:
-        most = 0 if one.next_at > now else min(most, max(1, int(one.rate)))
-    return Allowed(max(0, min(most, left)), None, passed)
-
-
-def halt(session: Session, one: Range, because: str, now: datetime, /) -> None:
-    """Stop it where it is, until somebody looks."""
-    session.core.execute(update(sweep).where(sweep.c.id == one.id).values(state="halted", reason=because, updated_at=now))
-    audit.write(session, actor="redrive", action="sweep.halt", because=because, what={"sweep": one.id})
-
-
-def advance(
-    session: Session, changes: Changes, one: Range, now: datetime, /, *, scanned: int, made: int, skips: Mapping[str, int],
-    passed: bool,
-) -> None:  # fmt: skip
-    """How far it has come: of the sweep at once, of its range with the changes, in the one order."""
-    summed = Counter(json.loads(one.skips))
-    summed.update(skips)
-    values: dict[str, Any] = {"made": one.made + made, "skipped": one.skipped + sum(skips.values()), "passed": passed}
-    if one.rate is not None and made:
-        values["next_at"] = now + timedelta(seconds=made / one.rate)
-    session.core.execute(update(sweep).where(sweep.c.id == one.id).values(values | {"updated_at": now}))
-    changes.placed[one.id] = {"cursor": one.cursor + scanned, "skips": json.dumps(dict(summed), sort_keys=True)}
-
-
-def finish(session: Session, now: datetime, /) -> list[int]:
-    """Sweeps of which nothing is left to do, and nothing is under way, are done; their numbers."""
-    done = []
-    for one in [Range._make(row) for row in session.core.execute(RUNNING)]:
-        if one.cursor < one.total:
-            continue
-        held = get(session.core, one.id, hold=not session.sqlite)
-        busy = session.core.execute(select(work.c.partition_id).where(work.c.sweep_id == one.id, SWEPT).limit(1)).first()
-        if held is not None and held.state == "running" and busy is None:
-            values = {"state": "done", "ended_at": now, "updated_at": now}
-            session.core.execute(update(sweep).where(sweep.c.id == one.id).values(values))
-            done.append(one.id)
-    return done
-
-
-def begun(session: Session, act: str, now: datetime, /, *, actor: str, because: str, total: int, **fields: Any) -> Range:
-    """Write a sweep down. fields: of the sweep, and of its range."""
-    of_sweep = {name: value for name, value in fields.items() if name in _SWEEP}
-    rest = {name: value for name, value in fields.items() if name not in _SWEEP}
-    ended = {} if total else {"state": "done", "ended_at": now}
-    new = insert(sweep).values(
-        act=act, actor=actor, because=because, total=total, next_at=now, created_at=now, updated_at=now, **of_sweep, **ended
-    )
-    made = session.core.execute(new.returning(sweep.c.id)).scalar_one()
-    session.core.execute(insert(range_).values(sweep_id=made, **{"share": SHARE} | rest))
-    found = get(session.core, made)
-    assert found is not None
-    return found
+MIN_VERDICTS = 20
+"""Verdicts before the part of rejections can halt a sweep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Customers times days of one dataset, in an order. Immutable: anything may share it."""
+    """Customers times days of one dataset, in an order. Immutable: threads may share it."""
 
     source: str
     query_name: str
@@ -227,20 +37,31 @@ class Grid:
     since: date
     until: date
     newest: bool = True
-    """The last day first, all customers of a day after each other."""
+    """The last day first, with all customers of a day together."""
 
     @classmethod
     def of(
-        cls, source: str, query_name: str, customers: Iterable[str], since: Day, until: Day | None = None, /, *,
+        cls,
+        source: str,
+        query_name: str,
+        customers: Iterable[str],
+        since: Day,
+        until: Day | None = None,
+        /,
+        *,
         newest: bool = True,
-    ) -> Self:  # fmt: skip
-        """A range, both ends in it. ValueError where it is reversed, or has no customer."""
-        first, last = span(since, until)
-        named("source", source)
-        named("query", query_name)
+    ) -> Self:
+        """Return a range, both ends included.
+
+        Raises:
+            ValueError: The range is reversed, or has no customer.
+        """
+        first, last = parse_range(since, until)
+        check_name("source", source)
+        check_name("query", query_name)
         if isinstance(customers, str):
             raise TypeError(f"customers= is a collection of ids, not one text: [{customers!r}]")
-        unique = tuple(dict.fromkeys(named("a customer", one) for one in customers))
+        unique = tuple(dict.fromkeys(check_name("a customer", each) for each in customers))
         if not unique:
             raise ValueError(f"{source}/{query_name}: no customers to extract")
         return cls(source, query_name, unique, first, last, newest)
@@ -249,44 +70,250 @@ class Grid:
         return len(self.customers) * self.days
 
     @property
+    def dataset(self) -> tuple[str, str]:
+        """Its source and query."""
+        return self.source, self.query_name
+
+    @property
     def days(self) -> int:
-        """How many days it has."""
+        """Number of days."""
         return (self.until - self.since).days + 1
 
     def at(self, place: int, /) -> Partition:
-        """The partition at a place, from 0."""
+        """Return the partition at a position, from 0."""
         if not 0 <= place < len(self):
-            raise IndexError(f"the range has {pluralise(len(self), 'partition')}, and none at {place}")
-        later, customer = divmod(place, len(self.customers))
-        on = self.until - timedelta(days=later) if self.newest else self.since + timedelta(days=later)
-        return Partition(self.source, self.customers[customer], self.query_name, on)
+            size = pluralise(len(self), "partition")
+            raise IndexError(f"the range has {size}, and none at {place}")
+        distance, customer = divmod(place, len(self.customers))
+        days = timedelta(days=distance)
+        day = self.until - days if self.newest else self.since + days
+        return Partition(self.source, self.customers[customer], self.query_name, day)
 
-    def place(self, partition: Partition, /) -> int | None:
-        """Where a partition stands in it; None: nowhere."""
-        if (partition.source, partition.query_name) != (self.source, self.query_name):
+    def place(self, key: Partition, /) -> int | None:
+        """Return the position of a partition. None: the range does not contain it."""
+        if (key.source, key.query_name) != self.dataset or key.customer_id not in self.customers:
             return None
-        if not self.since <= partition.logical_date <= self.until or partition.customer_id not in self.customers:
+        day = key.logical_date
+        if not self.since <= day <= self.until:
             return None
-        later = (self.until - partition.logical_date if self.newest else partition.logical_date - self.since).days
-        return later * len(self.customers) + self.customers.index(partition.customer_id)
+        distance = (self.until - day if self.newest else day - self.since).days
+        return distance * len(self.customers) + self.customers.index(key.customer_id)
 
     def overlap(self, other: Grid, /) -> int:
-        """How many partitions both have."""
-        if (self.source, self.query_name) != (other.source, other.query_name):
+        """Return the number of partitions that both contain."""
+        if self.dataset != other.dataset:
             return 0
         days = (min(self.until, other.until) - max(self.since, other.since)).days + 1
         return max(0, days) * len(set(self.customers) & set(other.customers))
 
     def __str__(self) -> str:
-        whose = pluralise(len(self.customers), "customer")
-        return f"{self.source}/{self.query_name}: {whose} × {self.since} to {self.until} = {len(self)}"
+        customers = pluralise(len(self.customers), "customer")
+        days = f"{self.since} to {self.until}"
+        return f"{self.source}/{self.query_name}: {customers} × {days} = {len(self)}"
 
 
-def packed(ids: Sequence[int], /) -> bytes:
-    """Ids, eight bytes each: a part of them can be read without the rest."""
-    return struct.pack(f">{len(ids)}q", *ids)
+def load_grid(connection: Connection, of: PartitionSweep, /) -> Grid:
+    """Return the partitions of a range."""
+    query = select(range_.c.customers).where(range_.c.sweep_id == of.id)
+    customers = json.loads(connection.execute(query).scalar_one())
+    assert of.since is not None and of.until is not None
+    return Grid(*of.dataset_names[0], tuple(customers), of.since, of.until, of.newest)
 
 
-def unpacked(stored: bytes, /) -> list[int]:
-    """Ids, as they were packed."""
-    return list(struct.unpack(f">{len(stored) // 8}q", stored))
+# ---- how far a sweep may go ----
+
+
+class Allowance(NamedTuple):
+    """How many partitions of a sweep may be queued now, or why it must halt."""
+
+    room: int
+    halt: str | None = None
+    passed: bool = False
+    """Its canary succeeded."""
+
+
+def allowance(of: PartitionSweep, limit: int, now: datetime, /) -> Allowance:
+    """Return how many more partitions of a sweep may be queued. Pure."""
+    verdicts = of.accepted + of.rejected - of.pardoned
+    rejected = of.rejected - of.pardoned_rejected
+    if of.halt_on is not None and verdicts >= MIN_VERDICTS and rejected > of.halt_on * verdicts:
+        verb = "is a rejection" if rejected == 1 else "are rejections"
+        part = f"{rejected} of {pluralise(verdicts, 'verdict')} {verb}"
+        return Allowance(0, f"{part}; it halts above {of.halt_on:.0%}")
+    passed = of.passed
+    left = of.total - of.made - of.skipped
+    if of.canary and not passed:
+        if rejected > 0 or of.failed:
+            were = pluralise(max(rejected, of.failed), "was", "were")
+            return Allowance(0, f"of the {of.canary} that went first {were} rejected")
+        if of.ok < min(of.canary, of.total - of.skipped):
+            left = min(left, of.canary - of.made)
+        else:
+            passed = True
+    if of.rate is not None:
+        limit = 0 if of.next_at > now else min(limit, max(1, int(of.rate)))
+    return Allowance(max(0, min(limit, left)), None, passed)
+
+
+def halt_sweep(session: Session, of: PartitionSweep, because: str, now: datetime, /) -> None:
+    """Stop a sweep until an operator resumes or cancels it."""
+    session.core.execute(
+        update(sweep).where(sweep.c.id == of.id).values({"state": "halted", "reason": because, "updated_at": now})
+    )
+    audit.write(session, actor=POLICY, action="sweep.halt", because=because, what={"sweep": of.id})
+
+
+def advance_sweep(
+    session: Session,
+    changes: Changes,
+    of: PartitionSweep,
+    now: datetime,
+    /,
+    *,
+    scanned: int,
+    queued: int,
+    skips: Mapping[str, int],
+    passed: bool,
+) -> None:
+    """Write how far a sweep has come: the sweep now, its range later with the changes.
+
+    `scanned` positions had their turn, and `queued` of them were queued or leased. `passed`: its
+    canary succeeded.
+    """
+    total_skips = Counter(json.loads(of.skips))
+    total_skips.update(skips)
+    values: dict[str, Any] = {
+        "made": of.made + queued,
+        "skipped": of.skipped + sum(skips.values()),
+        "passed": passed,
+        "updated_at": now,
+    }
+    if of.rate is not None and queued:
+        values["next_at"] = now + timedelta(seconds=queued / of.rate)
+    session.core.execute(update(sweep).where(sweep.c.id == of.id).values(values))
+    skips_text = json.dumps(dict(total_skips), sort_keys=True)
+    changes.cursors[of.id] = {"cursor": of.cursor + scanned, "skips": skips_text}
+
+
+def finish_sweeps(session: Session, now: datetime, /) -> list[int]:
+    """Mark running sweeps as done that have nothing queued or running. Return their ids."""
+    done = []
+    for running in [PartitionSweep._make(row) for row in session.core.execute(RUNNING)]:
+        if running.cursor < running.total:
+            continue
+        stored = load_sweep(session.core, running.id, lock=True)
+        left = select(work.c.partition_id).where(work.c.sweep_id == running.id, SWEPT).limit(1)
+        has_work = session.core.execute(left).first() is not None
+        if stored is not None and stored.state == "running" and not has_work:
+            session.core.execute(
+                update(sweep).where(sweep.c.id == running.id).values({"state": "done", "ended_at": now, "updated_at": now})
+            )
+            done.append(running.id)
+    return done
+
+
+# ---- progress ----
+
+
+@dataclass(frozen=True, slots=True)
+class SweepProgress:
+    """The progress of a sweep over partitions. Immutable.
+
+    total = ok + failed + skipped + active + queued + untouched
+    """
+
+    sweep_id: int
+    act: str
+    state: str
+    actor: str
+    because: str
+    datasets: Sequence[tuple[str, str]]
+    since: date | None
+    until: date | None
+    lane: LaneName
+    share: float
+    rate: float | None
+    canary: int
+    halt_on: float | None
+    reason: str | None
+    """Why it was halted."""
+    total: int
+    ok: int
+    """Ended accepted."""
+    failed: int
+    """Ended otherwise: gave up, withdrawn, or taken over by another sweep or the policy."""
+    skipped: int
+    skips: Mapping[str, int]
+    active: int
+    queued: int
+    """Waiting for capacity or for another attempt."""
+    untouched: int
+    accepted: int
+    rejected: int
+    created_at: datetime
+    eta: datetime | None
+    """Estimated end, at the average pace so far. None: unknown."""
+
+    @property
+    def done(self) -> float:
+        """Part that has ended, from 0 to 1."""
+        return 1.0 if not self.total else (self.ok + self.failed + self.skipped) / self.total
+
+
+_COPIED = frozenset(PartitionSweep._fields) & {field.name for field in fields(SweepProgress)} - {"datasets", "lane", "skips"}
+"""Fields of a sweep that its progress has too."""
+
+
+def sweep_progress(session: Session, of: PartitionSweep, now: datetime, /) -> SweepProgress:
+    """Return the progress of a sweep."""
+    own = select(func.count()).where(work.c.sweep_id == of.id, SWEPT)
+    active = session.core.execute(own.where(work.c.lease_until.is_not(None))).scalar_one()
+    ended = of.ok + of.failed + of.skipped
+    left = of.total - ended
+    eta = None
+    if of.state == "running" and left and ended > 0:
+        eta = now + (now - of.created_at) * (left / ended)
+    return SweepProgress(
+        sweep_id=of.id,
+        datasets=of.dataset_names,
+        lane=of.lane_name,
+        skips=json.loads(of.skips),
+        active=active,
+        queued=max(0, of.open_count - active),
+        untouched=of.total - of.made - of.skipped,
+        eta=eta,
+        **{name: getattr(of, name) for name in _COPIED},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GridPlan:
+    """The partitions that a backfill of a range would contain. Immutable."""
+
+    total: int
+    shades: Mapping[str, int]
+    """Stored partitions by display status."""
+    overlaps: Sequence[int]
+    """Unfinished backfills with some of the same partitions: it would be refused."""
+
+    @property
+    def new(self) -> int:
+        """Number of partitions of which nothing is stored."""
+        return self.total - sum(self.shades.values())
+
+
+def plan_grid(session: Session, grid: Grid, overlaps: Sequence[int], /) -> GridPlan:
+    """Return what a backfill of a range would contain."""
+    days = (grid.since, grid.until)
+    total = of_dataset(select(func.coalesce(func.sum(rollup.c.n), 0)), rollup, *grid.dataset)
+    total = in_range(total, rollup.c.logical_date, *days)
+    shades: dict[str, int] = {}
+    if session.core.execute(total).scalar_one():
+        at, customers = partition.c, set(grid.customers)
+        counts = of_dataset(select(at.shade, at.customer_id, func.count()), partition, *grid.dataset)
+        counts = in_range(counts, at.logical_date, *days).group_by(at.shade, at.customer_id)
+        for shade, customer, count in session.core.execute(counts):
+            if customer in customers:
+                status = DISPLAY_STATUSES[shade]
+                shades[status] = shades.get(status, 0) + count
+    return GridPlan(len(grid), shades, tuple(overlaps))

@@ -1,234 +1,284 @@
-"""Authority: a verdict becomes what readers get. The only way to move `current_run_id`."""
+"""VerdictWriter: applies verdicts. Only it moves `current_run_id`, the run that readers get."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from sqlalchemy import Connection, select
 
 from ...errors import NotAllowed
 from ...ledger import audit
 from ...ledger.db.clock import now_on
-from ...ledger.db.partition_tables import verdict
+from ...ledger.db.partition_tables import verdict as verdict_table
 from ...ledger.db.session import Session
 from ...ledger.db.tables import sweep
+from ...ledger.ledger import Ledger
 from ...ledger.validation import storable_text
 from ..key import Partition
-from ..model import Facts, Judged, Run, Verdict
-from ..retry_schedule import Policy, Terms, after_rejection
-from ..status import Said, Standing, judged
-from ..store.changes import Among
-from ..store.queries import facts, found, known, whole
-from ..store.rows import POLICY, Changes, Mark, Opened, Row, Work, hold_sources, locked, marks, opened, works
-from .max_age import stored_age_limit
-from .source_health import Answer, answered, resting, spared
+from ..model import Decision, Lane, Marker, PartitionRun, PartitionView, RunState, Status, Verdict, VerdictResult
+from ..retry_schedule import DatasetLimits, after_rejection, policy_of
+from ..store.changes import Changes
+from ..store.queries import load_row, load_run, load_runs, load_view
+from ..store.rows import POLICY, Markers, PartitionRow, PartitionWork, SourceRow, lock_partitions, lock_sources, lock_with_work
+from ..store.statements import InListStatement
+from .retry_limits import attempt_budget, stored_age_limit
+from .source_health import is_outage_echo, paused_sources_of, unpause_recovered
 
-_SAID = Among(verdict.c.run_id, select(verdict.c.run_id).where)
-_ENDED = Among(sweep.c.id, select(sweep.c.id).where(sweep.c.state.in_(("cancelled", "done"))).where)
-KNOWN = 2000
-"""Characters of a message that the partition itself keeps; the verdict has it all."""
+_WITH_VERDICT = InListStatement(verdict_table.c.run_id, select(verdict_table.c.run_id).where)
+_ended_sweeps = select(sweep.c.id).where(sweep.c.state.in_(("cancelled", "done")))
+_ENDED_SWEEPS = InListStatement(sweep.c.id, _ended_sweeps.where)
+MAX_ERROR_CHARS = 2000
+"""Length of the message that a partition keeps. The verdict keeps all of it."""
 
 
-class Authority:
-    """For a validator: gives its verdicts their effect. Threads may share one, and so may forked children. Its methods block."""
+class VerdictWriter:
+    """Applies the verdicts of a validator. Threads may share it. Its methods block."""
 
-    def __init__(self, ledger: Opened, terms: Iterable[Terms], /, *, lock_seconds: float | None = None) -> None:
-        """Prepare.
-
-        Args:
-            ledger: The ledger.
-            terms: The datasets, for when a rejected partition is retried.
-            lock_seconds: How long a transaction waits for a lock on Postgres. None: as long as a statement may take.
-        """
-        self._ledger = opened(ledger)
+    def __init__(self, ledger: Ledger, datasets: Iterable[DatasetLimits], /, *, lock_seconds: float | None = None) -> None:
+        """Prepare. `lock_seconds` limits how long a transaction waits for a lock on Postgres."""
+        self._ledger = ledger
+        self._datasets = {dataset.dataset: dataset for dataset in datasets}
         self._lock_seconds = lock_seconds
-        self._policies = {one.dataset: one.policy for one in terms}
 
-    def judge(self, verdicts: Sequence[Verdict], /) -> list[Judged]:
-        """Give these their effect, all or none; what each came to. A verdict that was given before changes nothing."""
+    def apply(self, verdicts: Sequence[Verdict], /) -> list[VerdictResult]:
+        """Apply verdicts, all or none. A verdict on a run that has one changes nothing."""
         if not verdicts:
             return []
         with (
-            self._ledger().connections.write.use() as session,
+            self._ledger.connections.write.use() as session,
             session.transaction("partition.judge", lock_seconds=self._lock_seconds),
         ):
-            return _judge(session, verdicts, self._policies)
+            return _apply(session, verdicts, self._datasets)
 
-    def rollback(self, partition: Partition, run_id: str, /, *, actor: str, because: str) -> Facts:
-        """Back to an earlier run that was accepted. Whoever asks has seen that its raw data is there. NotAllowed otherwise."""
+    def rollback(self, partition: Partition, run_id: str, /, *, actor: str, because: str) -> PartitionView:
+        """Make an earlier accepted run the current one. The caller has checked its raw data.
+
+        Raises:
+            NotAllowed: The run is not an accepted run of this partition, or is current.
+        """
         audit.check_actor(actor, because)
-        with self._ledger().connections.write.use() as session, session.transaction("partition.rollback"):
-            return _rolled_back(session, partition, run_id, actor, because)
+        with self._ledger.connections.write.use() as session, session.transaction("partition.rollback"):
+            return _roll_back(session, partition, run_id, actor, because)
 
 
-class _Of(NamedTuple):
-    """What a batch of verdicts is about, as it was read."""
+def outcome_of(row: PartitionRow, decision: Decision, of: PartitionRun, /, *, is_fenced: bool) -> tuple[PartitionRow, RunState]:
+    """Return a partition after a verdict, and the state of the run. Pure.
+
+    Every verdict counts as an attempt. A late one changes nothing else: its run is not fenced any
+    more, since it has lost the lease of the partition.
+    """
+    row = row._replace(attempt_count=row.attempt_count + 1)
+    if not is_fenced or of.attempt_no <= row.current_attempt_no:
+        return row, "late"
+    if decision == "accepted":
+        accepted = row._replace(
+            status="success",
+            current_run_id=of.run_id,
+            current_raw_id=of.raw_run_id,
+            current_attempt_no=of.attempt_no,
+            last_verdict="accepted",
+        )
+        return accepted, "accepted"
+    status: Status = "failed" if row.current_run_id is None else "success"
+    return row._replace(status=status, last_verdict="rejected"), "rejected"
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What a batch of verdicts is about, as it was read, and its changes."""
 
     connection: Connection
-    runs: Mapping[str, Run]
-    works: dict[int, Work]
-    marks: Mapping[int, Mapping[str, Mark]]
-    over: frozenset[int]
-    """Sweeps that have ended: what was theirs is nobody's."""
+    runs: Mapping[str, PartitionRun]
+    work: Mapping[int, PartitionWork]
+    markers: Mapping[int, Markers]
+    ended_sweeps: Collection[int]
+    datasets: Mapping[tuple[str, str], DatasetLimits]
+    changes: Changes
+    now: datetime
 
 
-def _judge(session: Session, verdicts: Sequence[Verdict], policies: Mapping[tuple[str, str], Policy]) -> list[Judged]:
-    connection = session.core
-    now = now_on(session)
-    runs = {one.run_id: one for one in found(connection, [one.run_id for one in verdicts])}
-    ids = sorted({one.partition_id for one in runs.values()})
-    # Before the partitions, as everywhere: a source that was paused is well again if this one came from it.
-    paused = resting(connection, ids)
-    held = hold_sources(session, paused, now) if paused else {}
-    was = locked(connection, ids)
-    # Read after the lock: on Postgres a row that was joined would be as old as the wait.
-    queued = works(connection, ids)
-    of = _Of(connection, runs, queued, marks(connection, ids), _over(connection, {one.sweep_id for one in queued.values()} - {0}))
-    said = {row[0] for row in _SAID.rows(connection, list(runs))}
-    changes = Changes(was)
-    told: list[Judged] = []
-    rows: list[dict[str, Any]] = []
-    for one in verdicts:
-        if one.run_id not in runs:
-            told.append(Judged(one.run_id, "unknown"))
-        elif one.run_id in said:
-            row = changes.row(runs[one.run_id].partition_id)
-            told.append(Judged(one.run_id, "repeated", row.partition, row.attempt_count, row.status))
-        elif spared(held, changes.row(runs[one.run_id].partition_id).source, one, runs[one.run_id]):
-            row = changes.row(runs[one.run_id].partition_id)
-            told.append(Judged(one.run_id, "spared", row.partition, row.attempt_count, row.status))
-        else:
-            said.add(one.run_id)
-            told.append(_one(changes, of, one, policies, now))
-            rows.append(_verdict(one, now))
+def _apply(
+    session: Session, verdicts: Sequence[Verdict], datasets: Mapping[tuple[str, str], DatasetLimits]
+) -> list[VerdictResult]:
+    connection, now = session.core, now_on(session)
+    runs = {run.run_id: run for run in load_runs(connection, [each.run_id for each in verdicts])}
+    ids = sorted({run.partition_id for run in runs.values()})
+    # Sources are locked before partitions, as everywhere. Data from a paused source unpauses it.
+    paused = paused_sources_of(connection, ids)
+    sources = lock_sources(session, paused, now) if paused else {}
+    rows, work, markers = lock_with_work(connection, ids)
+    changes = Changes(rows)
+    sweep_ids = {each.sweep_id for each in work.values()} - {0}
+    ended_sweeps = {row[0] for row in _ENDED_SWEEPS.rows(connection, sweep_ids)}
+    batch = _Batch(connection, runs, work, markers, ended_sweeps, datasets, changes, now)
+    known = {row[0] for row in _WITH_VERDICT.rows(connection, list(runs))}
+    results: list[VerdictResult] = []
+    written: list[dict[str, Any]] = []
+    for each in verdicts:
+        result = _without_effect(batch, each, known, sources)
+        if result is None:
+            known.add(each.run_id)
+            result = _apply_one(batch, each)
+            written.append(_verdict_row(each, now))
+        results.append(result)
     ended = [
-        {"run_id": one.run_id, "state": one.outcome, "ended_at": now, "note": None}
-        for one in told
-        if one.outcome in ("accepted", "rejected", "late")
+        {"run_id": result.run_id, "state": result.outcome, "ended_at": now, "note": None}
+        for result in results
+        if result.outcome in ("accepted", "rejected", "late")
     ]
-    changes.write(session, ended=ended, said=rows)
-    if held:
-        pairs = [(one, said_) for one, said_ in zip(told, verdicts, strict=True) if one.outcome in ("accepted", "rejected")]
-        answers = [Answer(one, said_, runs[one.run_id], _policy_of(policies, one)) for one, said_ in pairs]
-        answered(session, held, answers, now)
-    return told
+    changes.write(session, ended=ended, verdicts=written)
+    for result, each in zip(results, verdicts, strict=True) if sources else ():
+        if result.outcome in ("accepted", "rejected"):
+            run = runs[each.run_id]
+            row = changes.row(run.partition_id)
+            source, policy = sources.get(row.source), policy_of(datasets, row.dataset)
+            if source and unpause_recovered(session, source, result, each, run, policy, now):
+                del sources[row.source]
+    return results
 
 
-def _one(changes: Changes, of: _Of, one: Verdict, policies: Mapping[tuple[str, str], Policy], now: datetime) -> Judged:
-    its = of.runs[one.run_id]
-    row = changes.row(its.partition_id)
-    work = changes.work.get(row.id, of.works.get(row.id))
-    fenced = work is not None and work.leased and work.attempt_no == its.attempt_no and row.id not in changes.idle
-    standing = Standing(
-        row.status, row.current_run_id, row.current_raw_id, row.current_attempt_no, row.attempt_count, row.last_verdict
-    )
-    after, state = judged(standing, Said(one.decision, one.run_id, its.raw_run_id, its.attempt_no, fenced))
-    row = row._replace(**after._asdict(), updated_at=now)
+def _without_effect(
+    batch: _Batch, verdict: Verdict, known: Collection[str], sources: Mapping[str, SourceRow]
+) -> VerdictResult | None:
+    """Return the result of a verdict that must not be applied."""
+    run = batch.runs.get(verdict.run_id)
+    if run is None:
+        return VerdictResult(verdict.run_id, "unknown")
+    row = batch.changes.row(run.partition_id)
+    standing = (row.partition, row.attempt_count, row.status)
+    if verdict.run_id in known:
+        return VerdictResult(verdict.run_id, "repeated", *standing)
+    if is_outage_echo(sources.get(row.source), verdict, run):
+        return VerdictResult(verdict.run_id, "spared", *standing)
+    return None
+
+
+def _apply_one(batch: _Batch, verdict: Verdict) -> VerdictResult:
+    changes, run = batch.changes, batch.runs[verdict.run_id]
+    row = changes.row(run.partition_id)
+    work = changes.work.get(row.id, batch.work.get(row.id))
+    is_fenced = work is not None and work.is_leased and work.attempt_no == run.attempt_no and row.id not in changes.work_deleted
+    row, state = outcome_of(row, verdict.decision, run, is_fenced=is_fenced)
+    row = row._replace(updated_at=batch.now)
+    standing = (row.partition, row.attempt_count, row.status)
     if state == "late":
         changes.rows[row.id] = row
-        return Judged(one.run_id, "late", row.partition, row.attempt_count, row.status)
+        return VerdictResult(verdict.run_id, "late", *standing)
     assert work is not None
-    changes.ranges[work.sweep_id, "accepted" if state == "accepted" else "rejected"] += 1
-    row = row._replace(verdict_at=now)
-    if state == "accepted":
-        changes.rows[row.id] = row._replace(record_count=one.record_count, reason=None, error=None).shaded(False)
-        _accepted(changes, of, row, work)
-        return Judged(one.run_id, "accepted", row.partition, row.attempt_count, row.status)
-    row = row._replace(reason=storable_text(one.reason) or "rejected", error=_short(storable_text(one.message)))
-    return _rejected(changes, of, row, work, one, policies.get(row.dataset, Policy()), now)
+    changes.sweep_counts[work.sweep_id, state] += 1
+    row = row._replace(verdict_at=batch.now)
+    if state == "rejected":
+        reason = storable_text(verdict.reason) or "rejected"
+        row = row._replace(reason=reason, error=_shorten(storable_text(verdict.message)))
+        return _reject(batch, row, work, verdict)
+    row = row._replace(record_count=verdict.record_count, reason=None, error=None)
+    changes.rows[row.id] = row.with_display_status(is_terminal=False)
+    changes.work_deleted.add(row.id)
+    changes.sweep_counts[work.sweep_id, "ok"] += 1
+    terminal = batch.markers.get(row.id, {}).get("terminal")
+    if terminal is not None and terminal.cause != "manual":
+        changes.delete_marker(row.id, "terminal")
+    return VerdictResult(verdict.run_id, "accepted", *standing)
 
 
-def _accepted(changes: Changes, of: _Of, row: Row, work: Work) -> None:
-    changes.idle.add(row.id)
-    changes.ranges[work.sweep_id, "ok"] += 1
-    mark = of.marks.get(row.id, {}).get("terminal")
-    if mark is not None and mark.cause != "manual":
-        changes.unmark(row.id, "terminal")
-
-
-def _rejected(changes: Changes, of: _Of, row: Row, work: Work, one: Verdict, policy: Policy, now: datetime) -> Judged:
-    marked = of.marks.get(row.id, {})
-    grant = marked.get("grant")
-    attempts = row.attempt_count - (grant.attempts if grant else 0)
-    limit = grant.amount if grant is not None and grant.amount is not None else policy.max_attempts
-    then = after_rejection(policy, attempts, limit, work.seed, now, None, after=one.after, final=one.final)
-    if then.due is not None and (ends := stored_age_limit(of.connection, policy, row, work, then.due)) is not None:
-        then = after_rejection(policy, attempts, limit, work.seed, now, ends, after=one.after, final=one.final)
-    over = (
-        "paused" in marked or "terminal" in marked or then.due is None
-        or (work.kind == "revalidate" and row.current_run_id is not None)
-    )  # fmt: skip
-    if then.terminal is not None and "terminal" not in marked and row.current_run_id is None:
-        changes.mark(Mark(row.id, "terminal", then.terminal, POLICY, then.strategy, now, row.attempt_count, None))
-    changes.rows[row.id] = row.shaded("terminal" in marked or (then.terminal is not None and row.current_run_id is None))
-    if over:
-        changes.idle.add(row.id)
-        changes.ranges[work.sweep_id, "failed"] += 1
+def _reject(batch: _Batch, row: PartitionRow, work: PartitionWork, verdict: Verdict) -> VerdictResult:
+    changes, now = batch.changes, batch.now
+    markers = batch.markers.get(row.id, {})
+    policy = policy_of(batch.datasets, row.dataset)
+    budget = attempt_budget(policy, row.attempt_count, markers.get("grant"))
+    retry_before = partial(after_rejection, policy, budget, work.seed, now, after=verdict.after, final=verdict.final)
+    retry = retry_before(None)
+    if retry.due is not None:
+        max_age_at = stored_age_limit(batch.connection, policy, row, work, retry.due)
+        retry = retry if max_age_at is None else retry_before(max_age_at)
+    # A readable partition does not give up: readers keep its current run.
+    terminal = retry.terminal if row.current_run_id is None else None
+    if terminal is not None and "terminal" not in markers:
+        changes.set_marker(row.id, Marker("terminal", terminal, POLICY, retry.strategy, now, row.attempt_count))
+    is_terminal = "terminal" in markers or terminal is not None
+    changes.rows[row.id] = row.with_display_status(is_terminal=is_terminal)
+    is_refused_revalidation = work.kind == "revalidate" and row.current_run_id is not None
+    is_stopped = "paused" in markers or "terminal" in markers or is_refused_revalidation
+    due = None if is_stopped else retry.due
+    if due is None:
+        changes.end_work(work)
     else:
-        assert then.due is not None
-        lane = 1 if work.lane == 0 or work.sweep_id in of.over else work.lane
-        swept = 0 if work.sweep_id in of.over or work.lane == 0 else work.sweep_id
-        if work.sweep_id and not swept:
-            changes.ranges[work.sweep_id, "failed"] += 1  # from here on the policy's, like any other
-        again = work.released(then.due, then.strategy)
-        changes.work[row.id] = again._replace(
-            lane=lane,
-            sweep_id=swept,
+        # A fresh partition, or one whose sweep has ended, belongs to the policy from now on.
+        leaves_sweep = work.lane == Lane.FRESH or work.sweep_id in batch.ended_sweeps
+        if work.sweep_id and leaves_sweep:
+            changes.sweep_counts[work.sweep_id, "failed"] += 1
+        changes.work[row.id] = work.requeue(due, retry.strategy)._replace(
+            lane=int(Lane.RETRY) if leaves_sweep else work.lane,
+            sweep_id=0 if leaves_sweep else work.sweep_id,
             queued_at=now,
             lost=0,
             raw_run_id=None,
             kind="retry" if row.current_run_id is None else "reprocess",
         )
-    return Judged(
-        one.run_id, "rejected", row.partition, row.attempt_count, row.status, None if over else then.due,
-        then.terminal if row.current_run_id is None else None,
-    )  # fmt: skip
+    standing = (row.partition, row.attempt_count, row.status)
+    return VerdictResult(verdict.run_id, "rejected", *standing, next_at=due, terminal=terminal)
 
 
-def _rolled_back(session: Session, key: Partition, run_id: str, actor: str, because: str) -> Facts:
+def _roll_back(session: Session, key: Partition, run_id: str, actor: str, because: str) -> PartitionView:
     connection = session.core
     now = now_on(session)
-    row = known(connection, key)
+    row = load_row(connection, key)
     if row is None:
         raise NotAllowed(f"nothing is stored of {key}: there is no run to go back to")
-    row = locked(connection, [row.id])[row.id]
-    to = whole(connection, run_id)
-    if to is None or to.partition_id != row.id:
+    row = lock_partitions(connection, [row.id])[row.id]
+    target = load_run(connection, run_id)
+    if target is None or target.partition_id != row.id:
         raise NotAllowed(f"{key}: no run {run_id}; `redrive state history {key}` lists its runs")
-    if to.verdict is None or to.verdict.decision != "accepted":
-        raise NotAllowed(f"run {run_id} of {key} is {to.state}: one can go back to an accepted run only")
+    if target.verdict is None or target.verdict.decision != "accepted":
+        raise NotAllowed(f"run {run_id} of {key} is {target.state}: one can go back to an accepted run only")
     if row.current_run_id == run_id:
         raise NotAllowed(f"run {run_id} of {key} is already the current run")
     changes = Changes({row.id: row})
     changes.rows[row.id] = row._replace(
-        status="success", current_run_id=run_id, current_raw_id=to.raw_run_id, current_attempt_no=to.attempt_no,
-        record_count=to.verdict.record_count, last_verdict="accepted", reason=None, error=None, updated_at=now,
-    ).shaded(False)  # fmt: skip
+        status="success",
+        current_run_id=run_id,
+        current_raw_id=target.raw_run_id,
+        current_attempt_no=target.attempt_no,
+        record_count=target.verdict.record_count,
+        last_verdict="accepted",
+        reason=None,
+        error=None,
+        updated_at=now,
+    ).with_display_status(is_terminal=False)
     changes.write(session)
-    what = {"partition": str(key), "from": row.current_run_id, "to": run_id}
-    audit.write(session, actor=actor, action="partition.rollback", because=because, what=what)
-    return facts(connection, [row.id])[0]
+    audit.write(
+        session,
+        actor=actor,
+        action="partition.rollback",
+        because=because,
+        what={"partition": str(key), "from": row.current_run_id, "to": run_id},
+    )
+    view = load_view(connection, key)
+    assert view is not None
+    return view
 
 
-def _over(connection: Connection, sweeps: Collection[int]) -> frozenset[int]:
-    return frozenset(row[0] for row in _ENDED.rows(connection, sweeps)) if sweeps else frozenset()
-
-
-def _policy_of(policies: Mapping[tuple[str, str], Policy], one: Judged) -> Policy:
-    key = one.partition
-    return Policy() if key is None else policies.get((key.source, key.query_name), Policy())
-
-
-def _verdict(one: Verdict, now: datetime) -> dict[str, Any]:
+def _verdict_row(verdict: Verdict, now: datetime) -> dict[str, Any]:
     return {
-        "run_id": one.run_id, "decision": one.decision, "validator": one.validator, "version": one.version,
-        "checks": json.dumps([dict(check) for check in one.checks], default=str), "record_count": one.record_count,
-        "reason": storable_text(one.reason), "message": storable_text(one.message), "manifest": one.manifest, "at": now,
-    }  # fmt: skip
+        "run_id": verdict.run_id,
+        "decision": verdict.decision,
+        "validator": verdict.validator,
+        "version": verdict.version,
+        "checks": json.dumps([dict(check) for check in verdict.checks], default=str),
+        "record_count": verdict.record_count,
+        "reason": storable_text(verdict.reason),
+        "message": storable_text(verdict.message),
+        "manifest": verdict.manifest,
+        "at": now,
+    }
 
 
-def _short(text: str | None) -> str | None:
-    return text if text is None or len(text) <= KNOWN else text[:KNOWN] + " …"
+def _shorten(text: str | None) -> str | None:
+    if text is None or len(text) <= MAX_ERROR_CHARS:
+        return text
+    return text[:MAX_ERROR_CHARS] + " …"

@@ -187,10 +187,7 @@ def drop(*, max: float) -> Check:  # noqa: A002  # the plain word
         change = (raw.row_count - before.row_count) / before.row_count
         rows = pluralise(raw.row_count, "row")
         return Finding(
-            change >= -most,
-            round(change, 4),
-            -most,
-            f"{rows}; the current run {before.run_id} has {before.row_count:,}",
+            change >= -most, round(change, 4), -most, f"{rows}; the current run {before.run_id} has {before.row_count:,}"
         )
 
     return _with_name(check, "drop")

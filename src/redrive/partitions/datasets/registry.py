@@ -1,47 +1,48 @@
-"""Datasets: those of an app, by source and query."""
+"""The datasets of an app, by source and query."""
 
 from __future__ import annotations
 
 import sys
+from asyncio import to_thread
 from collections.abc import Callable, Collection, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...ledger.ledger import Ledger
 from ...storage.registry import Registry as Stores
 from ...storage.store import Store
-from ..key import Day, named
-from ..queries import Register
+from ..key import Day, check_name
+from ..queries import PartitionQueries
 from ..reader import Reader, Reading
-from .definition import Extract, Extraction, dataset_name, extraction
-
-if TYPE_CHECKING:
-    from ..reader import Reader
+from .definition import Extract, Extraction, dataset_name, define_extraction
 
 
 class Datasets:
-    """The datasets of an app. Threads may share it, and so may forked children."""
+    """The datasets of an app. Threads and forked children may share it."""
 
     def __init__(self, ledger: Callable[[], Ledger], stores: Callable[[], Stores], /) -> None:
         self._ledger, self._stores = ledger, stores
-        self._known: dict[tuple[str, str], Extraction] = {}
+        self._extractions: dict[tuple[str, str], Extraction] = {}
 
-    def decorator(self, source: str, query: str, /, *, raw: str | Store, **told: Any) -> Callable[[Callable[..., Any]], Dataset]:
-        """What registers an extraction, on these terms."""
-        name = dataset_name(named("source", source), named("query", query))
+    def decorator(
+        self, source: str, query: str, /, *, raw: str | Store, **options: Any
+    ) -> Callable[[Callable[..., Any]], Dataset]:
+        """Return a decorator that registers an extraction."""
+        name = dataset_name(check_name("source", source), check_name("query", query))
 
-        def decorated(fn: Callable[..., Any]) -> Dataset:
-            made = extraction(fn, source, query, store=self._store(name, raw), **told)
-            self._add(made)
-            reader = Reader(source, query, lambda: Register(self._ledger()), made.store)
-            return Dataset(made, reader)
+        def decorate(fn: Callable[..., Any]) -> Dataset:
+            store = self._store(name, raw)
+            extraction = define_extraction(fn, source, query, store=store, **options)
+            self._add(extraction)
+            reader = Reader(source, query, lambda: PartitionQueries(self._ledger()), extraction.store)
+            return Dataset(extraction, reader)
 
-        return decorated
+        return decorate
 
     def _add(self, new: Extraction) -> None:
-        known = self._known.get(new.terms.dataset)
-        if known is not None and not hasattr(sys, "ps1"):  # who sits at a prompt defines it again and again
+        known = self._extractions.get(new.limits.dataset)
+        if known is not None and not hasattr(sys, "ps1"):  # a user at a prompt redefines functions
             raise ValueError(f"there is a dataset {new.name} already, {known.place}; {new.place} needs another query or source")
-        self._known[new.terms.dataset] = new
+        self._extractions[new.limits.dataset] = new
 
     def _store(self, name: str, raw: object) -> Callable[[], Store]:
         if isinstance(raw, Store):
@@ -54,22 +55,26 @@ class Datasets:
         return lambda: self._stores().get_store(raw)
 
     def find(self, source: str, query: str, /) -> Extraction:
-        """The one; ValueError names those that there are."""
-        found = self._known.get((source, query))
-        if found is None:
-            there = ", ".join(one.name for one in self) or "none at all"
-            raise ValueError(f"unknown dataset {dataset_name(source, query)}; known: {there}")
-        return found
+        """Return a dataset.
 
-    def chosen(self, only: Collection[str] | None, /) -> list[Extraction]:
-        """Those of a worker: all, or those that are named."""
-        return [one for one in self if only is None or one.name in only]
+        Raises:
+            ValueError: It is unknown. The message names the known ones.
+        """
+        extraction = self._extractions.get((source, query))
+        if extraction is None:
+            known = ", ".join(each.name for each in self) or "none at all"
+            raise ValueError(f"unknown dataset {dataset_name(source, query)}; known: {known}")
+        return extraction
+
+    def select(self, only: Collection[str] | None, /) -> list[Extraction]:
+        """Return the datasets of a worker: all, or those that are named."""
+        return [each for each in self if only is None or each.name in only]
 
     def __iter__(self) -> Iterator[Extraction]:
-        return iter(self._known.values())
+        return iter(self._extractions.values())
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._extractions)
 
 
 class Dataset:
@@ -84,8 +89,8 @@ class Dataset:
     """
 
     def __init__(self, extraction: Extraction, reader: Reader) -> None:
-        self.source = extraction.terms.source
-        self.query = extraction.terms.query_name
+        self.source = extraction.limits.source
+        self.query = extraction.limits.query_name
         self.function: Extract = extraction.fn
         self._reader = reader
         self.__doc__ = extraction.fn.__doc__
@@ -104,7 +109,9 @@ class Dataset:
         return self._reader.read(customer_id, since, until)
 
     async def aread(self, customer_id: str, since: Day, until: Day | None = None, /) -> Reading:
-        """Return the accepted data of a customer, from async code. The files are read by sync calls.
+        """Return the accepted data of a customer, from async code.
+
+        The files are read by sync calls.
 
         Args:
             customer_id: The customer.
@@ -114,8 +121,6 @@ class Dataset:
         Returns:
             Files and gaps.
         """
-        from asyncio import to_thread  # noqa: PLC0415  # only where there is a loop
-
         return await to_thread(self._reader.read, customer_id, since, until)
 
     def __repr__(self) -> str:

@@ -16,14 +16,7 @@ from ..raw.files import Raw
 from . import checks as builtin
 from .checks import RowCheckFactory
 
-FACTORIES = (
-    builtin.row_count,
-    builtin.not_null,
-    builtin.unique,
-    builtin.schema,
-    builtin.freshness,
-    builtin.drop,
-)
+FACTORIES = (builtin.row_count, builtin.not_null, builtin.unique, builtin.schema, builtin.freshness, builtin.drop)
 MAX_CHARS = 1000
 """Length of what a check says, and of what it measured."""
 

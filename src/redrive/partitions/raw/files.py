@@ -1,8 +1,9 @@
-"""Raw: what one run wrote, held against its manifest. For checks to look at, and for readers."""
+"""Raw: the files of one run, compared with its manifest. For checks and readers."""
 
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from hashlib import sha256
@@ -14,7 +15,17 @@ from ...storage.body import CHUNK_BYTES
 from ...storage.store import Store
 from ..key import Partition
 from . import jsonl, parquet
-from .manifest import Manifest, Written, loaded
+from .manifest import FileEntry, Manifest, load_manifest
+
+
+def _renamed(old: str, new: str) -> Callable[[Any], None]:
+    """Return a method under its old name."""
+
+    def call(self: Any) -> None:
+        warnings.warn(f"{old}() is deprecated; use {new}()", DeprecationWarning, stacklevel=2)
+        getattr(self, new)()
+
+    return call
 
 
 class File:
@@ -30,11 +41,12 @@ class File:
 
     __slots__ = ("_path", "_store", "name", "rows", "run_id", "sha256", "size")
 
-    def __init__(self, store: Store, manifest: Manifest, written: Written) -> None:
+    def __init__(self, store: Store, manifest: Manifest, entry: FileEntry) -> None:
         self._store = store
-        self._path = manifest.path(written)
+        self._path = manifest.path(entry)
         self.run_id = manifest.run_id
-        self.name, self.size, self.sha256, self.rows = written.name, written.size, written.sha256, written.rows
+        self.name, self.size = entry.name, entry.size
+        self.sha256, self.rows = entry.sha256, entry.rows
 
     def open(self) -> BinaryIO:
         """Open the file for reading, in bounded memory.
@@ -52,9 +64,9 @@ class File:
             inner = self._store.read(self._path)
         except NotFound as missing:
             raise self.damaged("is missing in the store; it was deleted") from missing
-        return cast(BinaryIO, io.BufferedReader(Verified(inner, self), CHUNK_BYTES))
+        return cast(BinaryIO, io.BufferedReader(VerifiedReader(inner, self), CHUNK_BYTES))
 
-    def looked(self) -> None:
+    def check_size(self) -> None:
         """Check that the file exists with its size. Its bytes are not read.
 
         Raises:
@@ -68,17 +80,19 @@ class File:
             written = pluralise(self.size, "was", "were")
             raise self.damaged(f"has {pluralise(size, 'byte')}, but {written} written; it was changed")
 
-    def damaged(self, says: str, /) -> Damaged:
+    looked = _renamed("looked", "check_size")
+
+    def damaged(self, problem: str, /) -> Damaged:
         """Return an error about this file.
 
         Args:
-            says: What is wrong.
+            problem: What is wrong.
 
         Returns:
             The error.
         """
-        told = f"{self._store.name}: {self._path} of run {self.run_id} {says}"
-        return Damaged(told, path=self._path, backend=self._store.backend.name)
+        message = f"{self._store.name}: {self._path} of run {self.run_id} {problem}"
+        return Damaged(message, path=self._path, backend=self._store.backend.name)
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the rows of the file: JSON Lines, or Parquet with pyarrow.
@@ -91,10 +105,10 @@ class File:
         """
         if self.name.endswith(jsonl.ENDINGS):
             with self.open() as file:
-                yield from jsonl.read(file, self.name)
+                yield from jsonl.read_rows(file, self.name)
         elif self.name.endswith(parquet.ENDINGS):
             with self.open() as file:
-                yield from parquet.read(file, self.name)
+                yield from parquet.read_rows(file, self.name)
         else:
             raise TypeError(f"rows() reads JSON Lines and Parquet; {self.name!r} is neither: read it with file.open()")
 
@@ -102,14 +116,14 @@ class File:
         return f"<File {self.name} of run {self.run_id}: {pluralise(self.size, 'byte')}>"
 
 
-class Verified(io.RawIOBase):
-    """A file that is compared with its manifest as it is read. Not shared between threads, as files are not."""
+class VerifiedReader(io.RawIOBase):
+    """A file that is compared with its manifest while it is read. Not shared between threads."""
 
     def __init__(self, inner: BinaryIO, file: File) -> None:
         self._inner, self._file = inner, file
-        self._digest, self._read = sha256(), 0
-        self._straight = True
-        """Read from its front, byte after byte: only then does a digest say something."""
+        self._digest, self._read_bytes = sha256(), 0
+        self._is_sequential = True
+        """Read from its start without a seek: only then the digest is meaningful."""
 
     def readable(self) -> bool:
         return True
@@ -118,35 +132,38 @@ class Verified(io.RawIOBase):
         return self._inner.seekable()
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        at = self._inner.seek(offset, whence)
-        self._straight = self._straight and at == self._read
-        return at
+        position = self._inner.seek(offset, whence)
+        self._is_sequential = self._is_sequential and position == self._read_bytes
+        return position
 
     def tell(self) -> int:
-        return self._read if self._straight else self._inner.tell()
+        return self._read_bytes if self._is_sequential else self._inner.tell()
 
-    def readinto(self, target: memoryview, /) -> int:  # type: ignore[override]  # the stubs want any buffer; BufferedReader gives this
-        found = self._inner.read(len(target))
-        target[: len(found)] = found
-        self._seen(found)
-        return len(found)
+    def readinto(self, target: memoryview, /) -> int:  # type: ignore[override]  # BufferedReader passes this
+        piece = self._inner.read(len(target))
+        target[: len(piece)] = piece
+        self._verify(piece)
+        return len(piece)
 
     def readall(self) -> bytes:
-        found = self._inner.read()
-        if found:
-            self._seen(found)
-        self._seen(b"")
-        return found
+        content = self._inner.read()
+        if content:
+            self._verify(content)
+        self._verify(b"")
+        return content
 
-    def _seen(self, piece: bytes) -> None:
-        if not self._straight:
+    def _verify(self, piece: bytes) -> None:
+        """Add a piece to the digest. An empty piece is the end."""
+        if not self._is_sequential:
             return
         self._digest.update(piece)
-        self._read += len(piece)
-        if self._read > self._file.size or (not piece and self._read < self._file.size):
-            more = "at least " if piece else ""
+        self._read_bytes += len(piece)
+        is_short = not piece and self._read_bytes < self._file.size
+        if self._read_bytes > self._file.size or is_short:
+            least = "at least " if piece else ""
+            size = pluralise(self._read_bytes, "byte")
             written = pluralise(self._file.size, "was", "were")
-            raise self._file.damaged(f"has {more}{pluralise(self._read, 'byte')}, but {written} written; it was changed")
+            raise self._file.damaged(f"has {least}{size}, but {written} written; it was changed")
         if not piece and self._digest.hexdigest() != self._file.sha256:
             raise self._file.damaged("differs from the written file; its bytes were changed")
 
@@ -177,9 +194,9 @@ class Raw:
         """
         self.partition: Partition = manifest.partition
         self.run_id = manifest.run_id
-        self.files: Sequence[File] = tuple(File(store, manifest, one) for one in manifest.files)
+        self.files: Sequence[File] = tuple(File(store, manifest, entry) for entry in manifest.files)
         self.row_count = manifest.row_count
-        """Rows of all files that say how many they have."""
+        """Rows of all files whose number is known."""
         self.written_at: datetime = manifest.written_at
         self.manifest = manifest
         self._previous = previous
@@ -198,16 +215,18 @@ class Raw:
         for file in self.files:
             yield from file.read()
 
-    def looked(self) -> None:
+    def check_sizes(self) -> None:
         """Check that all files exist with their sizes.
 
         Raises:
             Damaged: A file does not.
         """
         for file in self.files:
-            file.looked()
+            file.check_size()
 
-    def verified(self) -> None:
+    looked = _renamed("looked", "check_sizes")
+
+    def check_digests(self) -> None:
         """Read all files and compare every byte with its digest.
 
         Raises:
@@ -218,19 +237,27 @@ class Raw:
                 while opened.read(CHUNK_BYTES):
                     pass
 
+    verified = _renamed("verified", "check_digests")
+
     def __repr__(self) -> str:
         files, rows = pluralise(len(self.files), "file"), pluralise(self.row_count, "row")
         return f"<Raw {self.partition} run {self.run_id}: {files}, {rows}>"
 
 
-def raw(
-    store: Store, partition: Partition, run_id: str, /, *, digest: str | None = None,
+def load_raw(
+    store: Store,
+    partition: Partition,
+    run_id: str,
+    /,
+    *,
+    digest: str | None = None,
     previous: Callable[[], Raw | None] = lambda: None,
-) -> Raw:  # fmt: skip
-    """What a run wrote. Damaged where its manifest or a file is missing, or not what it was; bytes are compared when read.
+) -> Raw:
+    """Return the data of a run. Its bytes are compared when they are read.
 
-    digest: of the manifest, as the ledger has it.
+    Raises:
+        Damaged: Its manifest or a file is missing, or was changed.
     """
-    found = Raw(store, loaded(store, partition, run_id, digest=digest), previous=previous)
-    found.looked()
-    return found
+    raw = Raw(store, load_manifest(store, partition, run_id, digest=digest), previous=previous)
+    raw.check_sizes()
+    return raw

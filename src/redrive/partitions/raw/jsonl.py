@@ -1,4 +1,4 @@
-"""JSON Lines: a row to a line, in and out, in bounded memory."""
+"""JSON Lines: one row for each line, written and read in bounded memory."""
 
 from __future__ import annotations
 
@@ -11,50 +11,59 @@ from typing import Any, BinaryIO
 from uuid import UUID
 
 ENDINGS = (".jsonl", ".ndjson")
-PIECE = 256 * 1024
-"""Bytes, about, that are handed on at a time."""
-LONGEST = 64 * 1024 * 1024
-"""Bytes of one line: what is longer is no row, and is not read into memory."""
+PIECE_BYTES = 256 * 1024
+"""Minimum size of a piece that is written."""
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""A longer line is not a row, and is not read into memory."""
 
 
-class Lines:
-    """Rows on their way into a file, counted. For one file, and not shared."""
+class LineEncoder:
+    """Encodes and counts the rows of one file. Not shared between threads."""
 
     def __init__(self, name: str, /) -> None:
         self.name = name
         self.rows = 0
 
     def pieces(self, rows: Iterable[Mapping[str, Any]], /) -> Iterator[bytes]:
-        """Bytes of many lines at a time. What the rows themselves raise goes through; TypeError or ValueError names a bad row."""
-        waiting: list[bytes] = []
+        """Yield the bytes of many lines at a time.
+
+        Raises:
+            TypeError: A row cannot be written. The message names it.
+            ValueError: The same.
+        """
+        lines: list[bytes] = []
         size = 0
         for row in rows:
             line = self.line(row)
-            waiting.append(line)
+            lines.append(line)
             size += len(line)
-            if size >= PIECE:
-                yield b"".join(waiting)
-                waiting, size = [], 0
-        if waiting:
-            yield b"".join(waiting)
+            if size >= PIECE_BYTES:
+                yield b"".join(lines)
+                lines, size = [], 0
+        if lines:
+            yield b"".join(lines)
 
     def line(self, row: Mapping[str, Any], /) -> bytes:
-        """One row."""
+        """Return the line of a row."""
         if not isinstance(row, Mapping):
             raise TypeError(
                 f"{self.name}: row {self.rows + 1} is a {type(row).__name__}, and a row is a mapping of columns to values"
             )
         try:
-            found = _encode(row if type(row) is dict else dict(row)).encode() + b"\n"
-        except (TypeError, ValueError, RecursionError) as wrong:
-            kind = TypeError if isinstance(wrong, TypeError) else ValueError
-            raise kind(f"{self.name}: row {self.rows + 1} cannot be written as JSON: {wrong}") from wrong
+            line = _encode(row if type(row) is dict else dict(row)).encode() + b"\n"
+        except (TypeError, ValueError, RecursionError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{self.name}: row {self.rows + 1} cannot be written as JSON: {error}") from error
         self.rows += 1
-        return found
+        return line
 
 
-def taken(rows: object, /) -> None:
-    """TypeError where these cannot be the rows of a file."""
+def check_rows(rows: object, /) -> None:
+    """Check that these can be the rows of a file.
+
+    Raises:
+        TypeError: They cannot.
+    """
     if isinstance(rows, AsyncIterable) or hasattr(rows, "__await__"):
         close = getattr(rows, "close", None)
         if close is not None:
@@ -63,37 +72,44 @@ def taken(rows: object, /) -> None:
     if isinstance(rows, Mapping):
         raise TypeError("rows() takes many rows, and this is one: out.rows([row])")
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
-        raise TypeError(f"rows() takes an iterable of rows, which are mappings, not {type(rows).__name__}")
+        name = type(rows).__name__
+        raise TypeError(f"rows() takes an iterable of rows, which are mappings, not {name}")
 
 
-def read(file: BinaryIO, name: str, /) -> Iterator[dict[str, Any]]:
-    """The rows of a file, one at a time. ValueError names the line that is none."""
+def read_rows(file: BinaryIO, name: str, /) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file.
+
+    Raises:
+        ValueError: A line is not a row. The message names it.
+    """
     number = 0
-    while line := file.readline(LONGEST):
+    while line := file.readline(MAX_LINE_BYTES):
         number += 1
-        if len(line) == LONGEST:
-            raise ValueError(f"{name}, line {number}: it is longer than {LONGEST // 1024 // 1024} MiB")
+        if len(line) == MAX_LINE_BYTES:
+            limit = MAX_LINE_BYTES // 1024 // 1024
+            raise ValueError(f"{name}, line {number}: it is longer than {limit} MiB")
         if line.isspace():
             continue
         try:
             row = json.loads(line)
-        except ValueError as wrong:
-            raise ValueError(f"{name}, line {number} is not valid JSON: {wrong}") from None
+        except ValueError as error:
+            raise ValueError(f"{name}, line {number} is not valid JSON: {error}") from None
         if not isinstance(row, dict):
-            raise ValueError(f"{name}, line {number} is not a row; expected a JSON object, not {type(row).__name__}")
+            expected = f"expected a JSON object, not {type(row).__name__}"
+            raise ValueError(f"{name}, line {number} is not a row; {expected}")
         yield row
 
 
-def counted(pieces: Iterable[bytes], /) -> int:
-    """How many lines a file has that somebody else has written; the last need not end."""
-    ends, last = 0, b"\n"
+def count_lines(pieces: Iterable[bytes], /) -> int:
+    """Count the lines of a file. The last one may lack its line feed."""
+    count, last = 0, b"\n"
     for piece in pieces:
-        ends += piece.count(b"\n")
+        count += piece.count(b"\n")
         last = piece[-1:]
-    return ends + (last != b"\n")
+    return count + (last != b"\n")
 
 
-def _other(value: object) -> Any:
+def _to_json(value: object) -> Any:
     if isinstance(value, (date, datetime, time)):
         return value.isoformat()
     if isinstance(value, (Decimal, UUID)):
@@ -102,10 +118,11 @@ def _other(value: object) -> Any:
         return value.value
     if isinstance(value, Mapping):
         return dict(value)
-    item = getattr(value, "item", None)  # a number of numpy's
+    item = getattr(value, "item", None)  # a number of numpy
     if callable(item) and getattr(value, "ndim", None) == 0:
         return item()
-    raise TypeError(f"a value of type {type(value).__name__} has no place in JSON: make it text or a number")
+    name = type(value).__name__
+    raise TypeError(f"a value of type {name} has no place in JSON: make it text or a number")
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_other).encode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_to_json).encode

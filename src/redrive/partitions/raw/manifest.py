@@ -1,9 +1,9 @@
-"""Manifest: what one run wrote, said last. A run counts from the moment that its manifest is there."""
+"""Manifest: the list of files of one run, written last. A run is complete when it has one."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import date, datetime, timezone
 from hashlib import sha256
 from typing import Any, Self
@@ -12,16 +12,15 @@ from ...errors import Damaged, NotFound
 from ...storage.body import CHUNK_BYTES
 from ...storage.store import Store
 from ..key import Partition
-from .layout import folder_of, manifest_of
+from .layout import manifest_path, run_folder
 
 VERSION = 1
-MOST = 64 * 1024 * 1024
-"""Bytes: what is larger is no manifest."""
+MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """One file of a run. Immutable: anything may share it."""
+class FileEntry:
+    """One file of a run. Immutable: threads may share it."""
 
     name: str
     size: int
@@ -29,34 +28,29 @@ class Written:
     sha256: str
     """In hexadecimal digits."""
     rows: int | None
-    """None where nobody said, and its format does not tell."""
+    """None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What one run wrote. Immutable: anything may share it."""
+    """The files of one run. Immutable: threads may share it."""
 
     partition: Partition
     run_id: str
-    files: tuple[Written, ...]
+    files: tuple[FileEntry, ...]
     written_at: datetime
 
     @property
     def row_count(self) -> int:
-        """Rows of all files that say how many they have."""
+        """Rows of all files whose number is known."""
         return sum(file.rows or 0 for file in self.files)
 
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(file.size for file in self.files)
+    def path(self, file: FileEntry, /) -> str:
+        """Return the path of a file."""
+        return f"{run_folder(self.partition, self.run_id)}/{file.name}"
 
-    def path(self, file: Written, /) -> str:
-        """Where a file of it is."""
-        return f"{folder_of(self.partition, self.run_id)}/{file.name}"
-
-    def encoded(self) -> bytes:
-        """As it is stored: the same manifest has the same bytes."""
+    def encode(self) -> bytes:
+        """Return its bytes. The same manifest has the same bytes."""
         key = self.partition
         document = {
             "redrive_manifest": VERSION,
@@ -67,71 +61,80 @@ class Manifest:
             "run_id": self.run_id,
             "written_at": self.written_at.astimezone(timezone.utc).isoformat(),
             "row_count": self.row_count,
-            "files": [{"name": file.name, "size": file.size, "sha256": file.sha256, "rows": file.rows} for file in self.files],
+            "files": [asdict(file) for file in self.files],
         }
         return (json.dumps(document, indent=1) + "\n").encode()
 
     @property
     def digest(self) -> str:
-        """SHA-256 of its bytes, which the ledger keeps."""
-        return sha256(self.encoded()).hexdigest()
+        """SHA-256 of its bytes, which the ledger stores."""
+        return sha256(self.encode()).hexdigest()
 
     @classmethod
-    def decoded(cls, stored: bytes, /) -> Self:
-        """From its bytes; ValueError says what is wrong with them."""
-        found = json.loads(stored)
-        if not isinstance(found, dict) or "redrive_manifest" not in found:
+    def decode(cls, stored: bytes, /) -> Self:
+        """Return a manifest from its bytes.
+
+        Raises:
+            ValueError: They are not a manifest.
+        """
+        document = json.loads(stored)
+        if not isinstance(document, dict) or "redrive_manifest" not in document:
             raise ValueError("not a manifest of Redrive")
-        if found["redrive_manifest"] != VERSION:
-            raise ValueError(f"version {found['redrive_manifest']!r} of the manifest; this code reads {VERSION}")
+        version = document["redrive_manifest"]
+        if version != VERSION:
+            raise ValueError(f"version {version!r} of the manifest; this code reads {VERSION}")
         try:
-            files = tuple(
-                Written(str(one["name"]), int(one["size"]), str(one["sha256"]), _rows(one["rows"])) for one in found["files"]
-            )
-            day = date.fromisoformat(found["logical_date"])
-            key = Partition(found["source"], found["customer_id"], found["query_name"], day)
-            return cls(key, found["run_id"], files, datetime.fromisoformat(found["written_at"]))
-        except (KeyError, TypeError) as wrong:
-            raise ValueError(f"it lacks {wrong}" if isinstance(wrong, KeyError) else str(wrong)) from None
+            day = date.fromisoformat(document["logical_date"])
+            names = (document["source"], document["customer_id"], document["query_name"])
+            files = tuple(map(_file_entry, document["files"]))
+            written_at = datetime.fromisoformat(document["written_at"])
+            return cls(Partition(*names, day), document["run_id"], files, written_at)
+        except (KeyError, TypeError) as error:
+            missing = isinstance(error, KeyError)
+            raise ValueError(f"it lacks {error}" if missing else str(error)) from None
 
 
-def loaded(store: Store, partition: Partition, run_id: str, /, *, digest: str | None = None) -> Manifest:
-    """The manifest of a run. Damaged says what is wrong: it is gone, cannot be read, is another's, or has been changed.
+def _file_entry(item: Any) -> FileEntry:
+    rows = item["rows"]
+    count = None if rows is None else int(rows)
+    return FileEntry(str(item["name"]), int(item["size"]), str(item["sha256"]), count)
 
-    digest: what the ledger has of it.
+
+def load_manifest(store: Store, partition: Partition, run_id: str, /, *, digest: str | None = None) -> Manifest:
+    """Return the manifest of a run, compared with its digest in the ledger.
+
+    Raises:
+        Damaged: It is gone, cannot be read, is that of another run, or was changed.
     """
-    path = manifest_of(partition, run_id)
+    path = manifest_path(partition, run_id)
+    run = f"run {run_id} of {partition}"
     try:
         stored = _read(store, path)
     except NotFound as missing:
-        raise _damaged(
-            store, path, f"run {run_id} of {partition} has no manifest: it was never ended, or has been deleted"
-        ) from missing
+        problem = f"{run} has no manifest: it was never ended, or has been deleted"
+        raise _damaged(store, path, problem) from missing
     if digest is not None and sha256(stored).hexdigest() != digest:
-        raise _damaged(store, path, f"the manifest of run {run_id} of {partition} differs from the written one; it was changed")
+        problem = f"the manifest of {run} differs from the written one; it was changed"
+        raise _damaged(store, path, problem)
     try:
-        found = Manifest.decoded(stored)
-    except ValueError as wrong:  # JSON's and Unicode's errors are some of these
-        raise _damaged(store, path, f"the manifest of run {run_id} of {partition} cannot be read: {wrong}") from wrong
-    if (found.partition, found.run_id) != (partition, run_id):
-        raise _damaged(
-            store, path, f"the manifest is of run {found.run_id} of {found.partition}, not of run {run_id} of {partition}"
-        )
-    return found
+        manifest = Manifest.decode(stored)
+    except ValueError as error:  # JSON's and Unicode's errors are ValueErrors
+        problem = f"the manifest of {run} cannot be read: {error}"
+        raise _damaged(store, path, problem) from error
+    if (manifest.partition, manifest.run_id) != (partition, run_id):
+        other = f"run {manifest.run_id} of {manifest.partition}"
+        raise _damaged(store, path, f"the manifest is of {other}, not of {run}")
+    return manifest
 
 
 def _read(store: Store, path: str) -> bytes:
-    """All of it, a piece at a time: a file makes room beforehand for all that it is asked for."""
-    stored = b""
+    """Read in pieces: a file allocates memory for the whole number of bytes that is requested."""
+    content = b""
     with store.read(path) as file:
-        while len(stored) <= MOST and (piece := file.read(CHUNK_BYTES)):
-            stored += piece
-    return stored
+        while len(content) <= MAX_MANIFEST_BYTES and (piece := file.read(CHUNK_BYTES)):
+            content += piece
+    return content
 
 
-def _damaged(store: Store, path: str, says: str) -> Damaged:
-    return Damaged(f"{store.name}: {says}", path=path, backend=store.backend.name)
-
-
-def _rows(value: Any) -> int | None:
-    return None if value is None else int(value)
+def _damaged(store: Store, path: str, problem: str) -> Damaged:
+    return Damaged(f"{store.name}: {problem}", path=path, backend=store.backend.name)

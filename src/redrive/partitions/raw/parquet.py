@@ -1,4 +1,4 @@
-"""Parquet: rows of a column file, through pyarrow where it is installed."""
+"""Parquet files, with pyarrow if it is installed."""
 
 from __future__ import annotations
 
@@ -10,43 +10,50 @@ from typing import Any, BinaryIO, cast
 from ...storage.store import SPOOL_BYTES
 
 ENDINGS = (".parquet",)
-BATCH = 4096
-"""Rows that are in memory at a time."""
-CHUNK = 1024 * 1024
+BATCH_ROWS = 4096
+"""Rows in memory at a time."""
+CHUNK_BYTES = 1024 * 1024
 
 
-def rows_of(file: BinaryIO, name: str, /) -> int | None:
-    """How many rows a file has, by its footer; None where pyarrow is not there to read it. ValueError: it is no Parquet."""
+def count_rows(file: BinaryIO, name: str, /) -> int | None:
+    """Return the number of rows by the footer. None: pyarrow is not installed.
+
+    Raises:
+        ValueError: It is not a Parquet file.
+    """
     try:
-        library = _library()
+        library = _import_parquet()
     except ModuleNotFoundError:
         return None
     file.seek(0)
     try:
         return int(library.ParquetFile(file).metadata.num_rows)
-    except Exception as wrong:
-        raise ValueError(f"{name!r} is named as Parquet, and is none: {wrong}") from wrong
+    except Exception as error:
+        raise ValueError(f"{name!r} is named as Parquet, and is none: {error}") from error
 
 
-def read(file: BinaryIO, name: str, /) -> Iterator[dict[str, Any]]:
-    """The rows of a file, a batch at a time. The footer is at the end, so that it goes through a temporary file first."""
-    library = _library()
-    with SpooledTemporaryFile(SPOOL_BYTES) as whole:
-        while piece := file.read(CHUNK):
-            whole.write(piece)
-        whole.seek(0)
+def read_rows(file: BinaryIO, name: str, /) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file, read in batches.
+
+    The footer is at the end, so the file is copied to a temporary file first.
+    """
+    library = _import_parquet()
+    with SpooledTemporaryFile(SPOOL_BYTES) as copy:
+        while piece := file.read(CHUNK_BYTES):
+            copy.write(piece)
+        copy.seek(0)
         try:
-            opened = library.ParquetFile(cast(BinaryIO, whole))
-        except Exception as wrong:
-            raise ValueError(f"{name} is not a Parquet file: {wrong}") from wrong
-        for batch in opened.iter_batches(BATCH):
+            opened = library.ParquetFile(cast(BinaryIO, copy))
+        except Exception as error:
+            raise ValueError(f"{name} is not a Parquet file: {error}") from error
+        for batch in opened.iter_batches(BATCH_ROWS):
             yield from batch.to_pylist()
 
 
-def _library() -> ModuleType:
+def _import_parquet() -> ModuleType:
     try:
-        from pyarrow import parquet  # noqa: PLC0415  # an extra: only those who have such files need it
+        from pyarrow import parquet  # noqa: PLC0415  # optional
     except ModuleNotFoundError:
         raise ModuleNotFoundError('Parquet needs pyarrow: pip install "redrive[s3-pyarrow]", or pyarrow alone') from None
-    found: ModuleType = parquet
-    return found
+    library: ModuleType = parquet
+    return library

@@ -1,8 +1,12 @@
-"""Sink: where one run writes. Nothing that exists is overwritten; nothing counts until the extraction returns."""
+"""RunWriter and Sink: write the files of one run.
+
+Nothing that exists is overwritten, and nothing counts until the extraction returns.
+"""
 
 from __future__ import annotations
 
 import unicodedata
+from asyncio import to_thread
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
@@ -20,92 +24,102 @@ from ...storage.path import path_problem
 from ...storage.store import SPOOL_BYTES, Store
 from ..key import Partition
 from . import jsonl, parquet
-from .layout import MANIFEST, folder_of, manifest_of
-from .manifest import Manifest, Written
+from .layout import MANIFEST, manifest_path, run_folder
+from .manifest import FileEntry, Manifest
 
-DEFAULT = "rows.jsonl"
+DEFAULT_NAME = "rows.jsonl"
 
 
-class Writing:
-    """One run being written: its files, and last of all its manifest. For whoever runs the extraction; threads may share it."""
+class RunWriter:
+    """Writes the files of one run, and last its manifest. Threads may share it."""
 
-    def __init__(self, store: Store, partition: Partition, run_id: str, /, *, alive: Callable[[], None] = lambda: None) -> None:
-        """alive: asked before each piece; raises where the run has been lost, or is out of time."""
+    def __init__(
+        self, store: Store, partition: Partition, run_id: str, /, *, check_alive: Callable[[], None] = lambda: None
+    ) -> None:
+        """Prepare. `check_alive` is called before each piece, and raises if the run must end."""
         self.store, self.partition, self.run_id = store, partition, run_id
-        self._folder = folder_of(partition, run_id)
-        self._alive = alive
-        self._files: dict[str, Written] = {}
-        self._begun: dict[str, str] = {}
-        """Names as disks compare them, of files that are written or being written."""
+        self._folder = run_folder(partition, run_id)
+        self._check_alive = check_alive
+        self._files: dict[str, FileEntry] = {}
+        self._names: dict[str, str] = {}
+        """Names of files that are written or being written, by the name as disks compare it."""
         self._lock = Lock()
-        self._over = False
+        self._is_over = False
         self.sink = Sink(self)
 
     @contextmanager
-    def taking(self, name: str, /) -> Iterator[None]:
-        """The name is this file's, for good where nothing is raised inside. ValueError says why it cannot be."""
-        plain = _checked(name)
+    def reserve_name(self, name: str, /) -> Iterator[None]:
+        """Reserve the name of a file. It is free again if the block raises.
+
+        Raises:
+            ValueError: The name is invalid, or used by this run.
+        """
+        folded = _check_name(name)
         with self._lock:
-            if self._over:
+            if self._is_over:
                 raise ValueError(f"{name!r} comes too late: the extraction of {self.partition} has ended")
-            if plain in self._begun:
-                there = self._begun[plain]
-                told = "" if there == name else f" (as {there!r}, which some disks take for the same)"
-                raise ValueError(f"{name!r} was written by this run already{told}: give each file a name of its own, name=...")
-            self._begun[plain] = name
+            if folded in self._names:
+                other = self._names[folded]
+                same = "" if other == name else f" (as {other!r}, which some disks take for the same)"
+                raise ValueError(f"{name!r} was written by this run already{same}: give each file a name of its own, name=...")
+            self._names[folded] = name
         try:
             yield
-        except BaseException:  # nothing of it is there: the extraction may try again
+        except BaseException:  # the file does not exist, so the extraction may write it again
             with self._lock:
-                del self._begun[plain]
+                del self._names[folded]
             raise
 
-    def create(self, name: str, pieces: Iterable[bytes], rows: Callable[[], int | None], /) -> None:
-        """Write a file, in bounded memory; all of it, or nothing. rows: asked at the end."""
+    def write_file(self, name: str, pieces: Iterable[bytes], rows: Callable[[], int | None], /) -> None:
+        """Write a file in bounded memory: all of it, or nothing. `rows` is called at the end."""
         digest, size = sha256(), 0
 
-        def passing() -> Iterator[bytes]:
+        def pieces_while_alive() -> Iterator[bytes]:
             nonlocal size
             for piece in pieces:
-                self._alive()
+                self._check_alive()
                 digest.update(piece)
                 size += len(piece)
                 yield piece
                 crash_point("run.payload")
-            self._alive()
+            self._check_alive()
 
         try:
-            self.store.create(f"{self._folder}/{name}", passing())
-        except AlreadyExists as there:
-            there.add_note(f"run {self.run_id} of {self.partition} has it already: what a run wrote is never overwritten")
+            self.store.create(f"{self._folder}/{name}", pieces_while_alive())
+        except AlreadyExists as error:
+            error.add_note(f"run {self.run_id} of {self.partition} has it already: what a run wrote is never overwritten")
             raise
         with self._lock:
-            self._files[name] = Written(name, size, digest.hexdigest(), rows())
+            self._files[name] = FileEntry(name, size, digest.hexdigest(), rows())
 
-    def end(self, now: datetime, /) -> Manifest:
-        """The extraction has returned: the manifest is written, and the run is whole. ValueError where nothing was written."""
+    def finish(self, now: datetime, /) -> Manifest:
+        """Write the manifest, which completes the run. The extraction has returned.
+
+        Raises:
+            ValueError: Nothing was written, or a file is still being written.
+        """
         with self._lock:
-            self._over = True
-            left = [name for name in self._begun.values() if name not in self._files]
-            if left:
-                raise ValueError(f"the extraction of {self.partition} returned while {left[0]!r} was still being written")
+            self._is_over = True
+            open_names = [name for name in self._names.values() if name not in self._files]
+            if open_names:
+                raise ValueError(f"the extraction of {self.partition} returned while {open_names[0]!r} was still being written")
             files = tuple(sorted(self._files.values(), key=lambda file: file.name))
         if not files:
             raise ValueError(
-                f"the extraction of {self.partition} wrote no file; call out.rows(rows) or out.open(name), "
-                f"or out.rows([]) for an empty result"
+                f"the extraction of {self.partition} wrote no file; "
+                "call out.rows(rows) or out.open(name), or out.rows([]) for an empty result"
             )
         manifest = Manifest(self.partition, self.run_id, files, now)
-        self._alive()
+        self._check_alive()
         crash_point("run.before_manifest")
-        put(self.store, manifest)
+        write_manifest(self.store, manifest)
         crash_point("run.after_manifest")
         return manifest
 
     def abandon(self) -> None:
-        """Whatever still writes is refused from now on."""
+        """Refuse more files."""
         with self._lock:
-            self._over = True
+            self._is_over = True
 
 
 class Sink:
@@ -115,12 +129,12 @@ class Sink:
     the extraction may share it.
     """
 
-    def __init__(self, run: Writing) -> None:
+    def __init__(self, run: RunWriter) -> None:
         self._run = run
         self.run_id = run.run_id
-        """New at every attempt."""
+        """New for every attempt."""
 
-    def rows(self, rows: Iterable[Mapping[str, Any]], /, *, name: str = DEFAULT) -> int:
+    def rows(self, rows: Iterable[Mapping[str, Any]], /, *, name: str = DEFAULT_NAME) -> int:
         """Write rows as JSON Lines. If the rows raise, the file does not exist.
 
         Args:
@@ -130,13 +144,15 @@ class Sink:
         Returns:
             The number of rows.
         """
-        jsonl.taken(rows)
-        run, lines = self._run, jsonl.Lines(name)
-        with run.taking(name):
-            run.create(name, lines.pieces(rows), lambda: lines.rows)
+        jsonl.check_rows(rows)
+        run, lines = self._run, jsonl.LineEncoder(name)
+        with run.reserve_name(name):
+            run.write_file(name, lines.pieces(rows), lambda: lines.rows)
         return lines.rows
 
-    async def arows(self, rows: AsyncIterable[Mapping[str, Any]] | Iterable[Mapping[str, Any]], /, *, name: str = DEFAULT) -> int:
+    async def arows(
+        self, rows: AsyncIterable[Mapping[str, Any]] | Iterable[Mapping[str, Any]], /, *, name: str = DEFAULT_NAME
+    ) -> int:
         """Write rows as JSON Lines, from async code. The rows are collected in a temporary file.
 
         Args:
@@ -146,16 +162,14 @@ class Sink:
         Returns:
             The number of rows.
         """
-        from asyncio import to_thread  # noqa: PLC0415  # only where there is a loop
-
-        run, lines = self._run, jsonl.Lines(name)
+        run, lines = self._run, jsonl.LineEncoder(name)
         if not isinstance(rows, AsyncIterable):
             return await to_thread(self.rows, rows, name=name)
-        with run.taking(name), SpooledTemporaryFile(SPOOL_BYTES) as spool:
+        with run.reserve_name(name), SpooledTemporaryFile(SPOOL_BYTES) as spool:
             async for row in rows:
                 spool.write(lines.line(row))
             spool.seek(0)
-            await to_thread(run.create, name, _pieces(cast(BinaryIO, spool)), lambda: lines.rows)
+            await to_thread(run.write_file, name, _pieces(cast(BinaryIO, spool)), lambda: lines.rows)
         return lines.rows
 
     def open(self, name: str, /, *, rows: int | None = None) -> AbstractContextManager[BinaryIO]:
@@ -171,36 +185,36 @@ class Sink:
         Returns:
             A context manager with the open file.
         """
-        return self._opened(name, None if rows is None else whole_number("rows", rows, least=0))
+        return self._open_file(name, None if rows is None else whole_number("rows", rows, least=0))
 
     @contextmanager
-    def _opened(self, name: str, rows: int | None) -> Iterator[BinaryIO]:
+    def _open_file(self, name: str, rows: int | None) -> Iterator[BinaryIO]:
         run = self._run
-        with run.taking(name), Handed(SPOOL_BYTES) as spool:
+        with run.reserve_name(name), SpooledFile(SPOOL_BYTES) as spool:
             file = cast(BinaryIO, spool)
             yield file
-            known = _agreed(name, rows, _counted(name, file))
+            known = _agree(name, rows, _count_rows(name, file))
             file.seek(0)
-            run.create(name, _pieces(file), lambda: known)
+            run.write_file(name, _pieces(file), lambda: known)
 
 
-class Handed(SpooledTemporaryFile[bytes]):
-    """A file to write into. Whoever writes may close it: it is here until the block ends."""
+class SpooledFile(SpooledTemporaryFile[bytes]):
+    """A file that user code may close. It is available until the block ends."""
 
     def close(self) -> None:
-        """Nothing yet."""
+        """Do nothing yet."""
 
     def __exit__(self, *raised: object) -> None:
         super().close()
 
 
-def put(store: Store, manifest: Manifest, /) -> None:
-    """Write the manifest, once."""
-    path = manifest_of(manifest.partition, manifest.run_id)
+def write_manifest(store: Store, manifest: Manifest, /) -> None:
+    """Write a manifest, once."""
+    path = manifest_path(manifest.partition, manifest.run_id)
     try:
-        store.create(path, manifest.encoded())
-    except AlreadyExists as there:
-        there.add_note(f"run {manifest.run_id} of {manifest.partition} has ended already: what a run wrote is never overwritten")
+        store.create(path, manifest.encode())
+    except AlreadyExists as error:
+        error.add_note(f"run {manifest.run_id} of {manifest.partition} has ended already: what a run wrote is never overwritten")
         raise
 
 
@@ -209,29 +223,31 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
         yield piece
 
 
-def _counted(name: str, file: BinaryIO) -> int | None:
-    """How many rows there are, where the format tells."""
+def _count_rows(name: str, file: BinaryIO) -> int | None:
+    """Count the rows, if the format allows it."""
     file.seek(0)
     if name.endswith(jsonl.ENDINGS):
-        return jsonl.counted(_pieces(file))
+        return jsonl.count_lines(_pieces(file))
     if name.endswith(parquet.ENDINGS):
-        return parquet.rows_of(file, name)
+        return parquet.count_rows(file, name)
     return None
 
 
-def _agreed(name: str, told: int | None, found: int | None) -> int | None:
-    if told is not None and found is not None and told != found:
-        raise ValueError(f"{name!r} has {pluralise(found, 'row')}, but rows={told:,} was passed")
-    return told if found is None else found
+def _agree(name: str, passed: int | None, counted: int | None) -> int | None:
+    if passed is not None and counted is not None and passed != counted:
+        rows = pluralise(counted, "row")
+        raise ValueError(f"{name!r} has {rows}, but rows={passed:,} was passed")
+    return passed if counted is None else counted
 
 
-def _checked(name: object) -> str:
+def _check_name(name: object) -> str:
+    """Return a valid name as disks compare it."""
     if not isinstance(name, str):
         raise TypeError(f"the name of a file is text, not {type(name).__name__}: {name!r}")
-    wrong = path_problem(name)
-    if wrong is not None:
-        raise ValueError(f"{name!r} cannot be the name of a file: {wrong}")
-    plain = unicodedata.normalize("NFC", name).casefold()
-    if plain == MANIFEST:
+    problem = path_problem(name)
+    if problem is not None:
+        raise ValueError(f"{name!r} cannot be the name of a file: {problem}")
+    folded = unicodedata.normalize("NFC", name).casefold()
+    if folded == MANIFEST:
         raise ValueError(f"{MANIFEST!r} is the run's own: it is written at the end, with what all files hold")
-    return plain
+    return folded

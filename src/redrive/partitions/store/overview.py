@@ -1,4 +1,7 @@
-"""Glance: what of all partitions waits, runs and rests, by a bounded look at the queue."""
+"""Overviews of all partitions: the queue, datasets, failing partitions, active days and leases.
+
+Each reads a bounded number of rows, however many partitions there are.
+"""
 
 from __future__ import annotations
 
@@ -8,135 +11,104 @@ from datetime import date, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection, Select, and_, bindparam, case, func, select, text, union_all
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, func, select, text, union_all
 
 from ...ledger.db.compiled import sql_int, sql_text
 from ...ledger.db.partition_tables import TROUBLE, partition, rollup, run, source, work
 from ..key import Partition
-from ..model import LANES, SHADES, Lane, Shade
+from ..model import DISPLAY_STATUSES, LANE_NAMES, LaneName
+from .rows import PARTITION_COLUMNS, SOURCE_COLUMNS, PartitionRow, SourceRow
 
-LOOKED = 10_000
-"""Of what is queued so many rows are looked at: counts beyond it are no more telling."""
+# ---- the queue ----
 
-
-class Resting(NamedTuple):
-    """A source of which nothing is handed out. Immutable."""
-
-    name: str
-    until: datetime | None
-    actor: str
-    because: str
+MAX_QUEUE_ROWS = 10_000
+"""Rows of the queue that are counted: larger counts are no more informative."""
 
 
-class Glance(NamedTuple):
-    """All partitions at one moment. Immutable."""
+class QueueOverview(NamedTuple):
+    """The queue of partitions. Immutable."""
 
     late: int
     """Queued, and due for a while."""
     since: datetime | None
-    """Of these the first one was."""
+    """When the first of them was due."""
     running: int
-    resting: tuple[Resting, ...]
+    paused: tuple[SourceRow, ...]
 
 
-def glance(connection: Connection, before: datetime, /) -> Glance:
-    """How they stand. before: what was due then is late."""
-    rows = connection.execute(_GLANCE, {"before": before}).all()
-    many, since, running = rows[0][:3]
-    return Glance(many, since, running, tuple(Resting._make(row[3:]) for row in rows if row[3] is not None))
+def queue_overview(connection: Connection, before: datetime, /) -> QueueOverview:
+    """Return the state of the queue. Work that was due before this time is late."""
+    rows = connection.execute(_QUEUE, {"before": before}).all()
+    late, since, running = rows[0][:3]
+    paused = tuple(SourceRow._make(row[3:]) for row in rows if row[3] is not None)
+    return QueueOverview(late, since, running, paused)
 
 
-def _glance() -> Select[Any]:
-    queued = select(work.c.due_at).where(work.c.lease_until.is_(None)).limit(sql_int(LOOKED)).subquery()
-    leased = select(work.c.partition_id).where(work.c.lease_until.is_not(None)).limit(sql_int(LOOKED)).subquery()
-    running = select(func.count()).select_from(leased).scalar_subquery().label("running")
-    late = select(func.count().label("many"), func.min(queued.c.due_at).label("since"), running)
-    one = late.where(queued.c.due_at <= bindparam("before", type_=work.c.due_at.type)).subquery()
-    rests = (source.c.source, source.c.paused_until, source.c.actor, source.c.because)
-    both = one.outerjoin(source, source.c.paused_at.is_not(None))  # one question for both: a page asks few
-    return select(one, *rests).select_from(both).order_by(source.c.source)
+def _queue_query() -> Select[Any]:
+    limit = sql_int(MAX_QUEUE_ROWS)
+    queued = select(work.c.due_at).where(work.c.lease_until.is_(None)).limit(limit).subquery()
+    leased = select(work.c.partition_id).where(work.c.lease_until.is_not(None)).limit(limit)
+    running = select(func.count()).select_from(leased.subquery()).scalar_subquery()
+    counts = select(func.count().label("many"), func.min(queued.c.due_at).label("since"), running.label("running"))
+    row = counts.where(queued.c.due_at <= bindparam("before", type_=work.c.due_at.type)).subquery()
+    # One query for both: a page of the console has a small budget of queries.
+    joined = row.outerjoin(source, source.c.paused_at.is_not(None))
+    return select(row, *SOURCE_COLUMNS).select_from(joined).order_by(source.c.source)
 
 
-_GLANCE = _glance()
+_QUEUE = _queue_query()
 
-DATASETS = 10
-"""So many are looked at: those in which something was rejected last."""
+# ---- datasets ----
+
+MAX_DATASETS = 10
+"""Datasets that are searched for failing partitions: those with the latest rejections."""
 _AT = partition.c
-_COLUMNS = (
-    _AT.id, _AT.source, _AT.customer_id, _AT.query_name, _AT.logical_date, _AT.shade, _AT.attempt_count, _AT.verdict_at,
-    _AT.reason, _AT.error, _AT.last_verdict,
-)  # fmt: skip
 
 
-class Standing(NamedTuple):
-    """How the partitions of a dataset stand. Immutable."""
+class DatasetCounts(NamedTuple):
+    """The partitions of a dataset by display status. Immutable."""
 
     source: str
     query_name: str
     shades: tuple[int, ...]
-    """As many as there are shades, in their order."""
+    """In the order of DISPLAY_STATUSES."""
     lately: int
-    """Rejected of late, and not mended; counted up to a bound."""
+    """Rejected lately and still failing, counted up to a limit."""
 
 
-def standings(connection: Connection, /, *, since: date, lately: datetime, most: int) -> list[Standing]:
-    """Of every dataset. since: of this day's partitions and later ones'. lately: since when; most: counted up to this."""
-    rows = connection.execute(_standings(most), {"since": since, "lately": lately}).all()
-    return [Standing(row[0], row[1], tuple(map(int, row[2:-1])), row[-1]) for row in rows]
+def count_datasets(connection: Connection, /, *, since: date, lately: datetime, most: int) -> list[DatasetCounts]:
+    """Count the partitions of every dataset since a day, and up to `most` rejections since `lately`."""
+    rows = connection.execute(_dataset_query(most), {"since": since, "lately": lately}).all()
+    return [DatasetCounts(row[0], row[1], tuple(map(int, row[2:-1])), row[-1]) for row in rows]
 
 
 @lru_cache(maxsize=10)
-def _standings(most: int) -> Select[Any]:
-    """Built once: that takes longer than to answer it."""
+def _dataset_query(most: int) -> Select[Any]:
+    """Build it once: that takes longer than executing it."""
     at = rollup.c
-    sums = [func.sum(case((at.shade == sql_int(place), at.n), else_=sql_int(0))).label(name) for place, name in enumerate(SHADES)]
-    whole = select(at.source, at.query_name, *sums).where(at.logical_date >= bindparam("since", type_=at.logical_date.type))
-    of = whole.group_by(at.source, at.query_name).subquery()
-    lately = _AT.verdict_at >= bindparam("lately", type_=_AT.verdict_at.type)
-    mine = (
+    sums = [
+        func.sum(case((at.shade == sql_int(shade), at.n), else_=sql_int(0))).label(name)
+        for shade, name in enumerate(DISPLAY_STATUSES)
+    ]
+    days = at.logical_date >= bindparam("since", type_=at.logical_date.type)
+    counts = select(at.source, at.query_name, *sums).where(days)
+    of = counts.group_by(at.source, at.query_name).subquery()
+    rejected = select(_AT.id).where(
         _AT.source == of.c.source,
         _AT.query_name == of.c.query_name,
         TROUBLE,
-        lately,
+        _AT.verdict_at >= bindparam("lately", type_=_AT.verdict_at.type),
         _AT.last_verdict == sql_text("rejected"),
     )
-    few = select(_AT.id).where(*mine).correlate(of).limit(sql_int(most)).subquery()
-    return select(of, select(func.count()).select_from(few).scalar_subquery()).order_by(of.c.source, of.c.query_name)
+    limited = rejected.correlate(of).limit(sql_int(most)).subquery()
+    lately = select(func.count()).select_from(limited).scalar_subquery()
+    return select(of, lately).order_by(of.c.source, of.c.query_name)
 
 
-class Troubled(NamedTuple):
-    """One that failed, or with a newer run that was rejected. Immutable."""
-
-    id: int
-    source: str
-    customer_id: str
-    query_name: str
-    logical_date: date
-    shade: int
-    attempt_count: int
-    verdict_at: datetime | None
-    """None: it was given up before anybody judged it."""
-    reason: str | None
-    error: str | None
-    last_verdict: str | None
-
-    @property
-    def dataset(self) -> tuple[str, str]:
-        """Its source and query."""
-        return self.source, self.query_name
-
-    @property
-    def partition(self) -> Partition:
-        """Which."""
-        return Partition(self.source, self.customer_id, self.query_name, self.logical_date)
-
-    @property
-    def seen(self) -> Shade:
-        """How it stands."""
-        return SHADES[self.shade]
+# ---- failing partitions ----
 
 
-def troubled(
+def find_failing(
     connection: Connection,
     /,
     *,
@@ -145,104 +117,136 @@ def troubled(
     until: datetime | None = None,
     each: int,
     unjudged: bool = False,
-) -> list[Troubled]:
-    """Of every dataset the last so many; what was judged last comes first. unjudged: and as many that nobody judged.
+) -> list[PartitionRow]:
+    """Return failing partitions, the newest verdict first.
 
-    dataset: only of this one. since, until: only what was judged in this time.
+    Args:
+        connection: The connection.
+        dataset: Only this dataset. None: the datasets with the latest rejections.
+        since: Only with a verdict since this time.
+        until: Only with a verdict before this time.
+        each: Maximum number for each dataset.
+        unjudged: Also return as many that have no verdict.
     """
-    datasets = [dataset] if dataset is not None else [(row[0], row[1]) for row in connection.execute(_DATASETS).all()]
+    stored = connection.execute(_FAILING_DATASETS).all() if dataset is None else [dataset]
+    datasets = [(row[0], row[1]) for row in stored]
     if not datasets:
         return []
-    given: dict[str, Any] = {name: time for name, time in (("since", since), ("until", until)) if time is not None}
+    times = {"since": since, "until": until}
+    parameters: dict[str, Any] = {name: at for name, at in times.items() if at is not None}
     for place, (source_name, query_name) in enumerate(datasets):
-        given |= {f"source_{place}": source_name, f"query_{place}": query_name}
-    rows = connection.execute(_of(len(datasets), each, since is not None, until is not None, unjudged), given).all()
-    found = [Troubled._make(row) for row in rows]
-    return sorted(found, key=lambda one: (one.verdict_at is not None, one.verdict_at, one.id), reverse=True)
+        parameters |= {f"source_{place}": source_name, f"query_{place}": query_name}
+    query = _failing_query(len(datasets), each, since is not None, until is not None, unjudged)
+    rows = [PartitionRow._make(row) for row in connection.execute(query, parameters).all()]
+    return sorted(rows, key=lambda row: (row.verdict_at is not None, row.verdict_at, row.id), reverse=True)
 
 
 @lru_cache(maxsize=100)
-def _of(datasets: int, each: int, since: bool, until: bool, unjudged: bool) -> Any:
-    """The question about so many datasets."""
-    few = sql_int(each)  # in the text: not knowing how few, Postgres would rather sort all that there are
-    some: list[Select[Any]] = []
+def _failing_query(datasets: int, each: int, since: bool, until: bool, unjudged: bool) -> Any:
+    limit = sql_int(each)  # inline: under a generic plan Postgres would sort the whole range
+    at_type = _AT.verdict_at.type
+    parts: list[Select[Any]] = []
     for place in range(datasets):
-        mine = select(*_COLUMNS).where(_AT.source == bindparam(f"source_{place}"), _AT.query_name == bindparam(f"query_{place}"))
-        moment = _AT.verdict_at >= bindparam("since", type_=_AT.verdict_at.type) if since else _AT.verdict_at.is_not(None)
-        moment = and_(moment, _AT.verdict_at < bindparam("until", type_=_AT.verdict_at.type)) if until else moment
-        some.append(mine.where(TROUBLE, moment).order_by(_AT.verdict_at.desc()).limit(few))
+        failing = select(*PARTITION_COLUMNS).where(
+            _AT.source == bindparam(f"source_{place}"), _AT.query_name == bindparam(f"query_{place}"), TROUBLE
+        )
+        in_time: ColumnElement[bool] = _AT.verdict_at.is_not(None)
+        if since:
+            in_time = _AT.verdict_at >= bindparam("since", type_=at_type)
+        if until:
+            in_time = and_(in_time, _AT.verdict_at < bindparam("until", type_=at_type))
+        parts.append(failing.where(in_time).order_by(_AT.verdict_at.desc()).limit(limit))
         if unjudged:
-            some.append(mine.where(TROUBLE, _AT.verdict_at.is_(None)).limit(few))  # in no order: none of them has a moment
-    return union_all(*(select(one.subquery()) for one in some))
+            parts.append(failing.where(_AT.verdict_at.is_(None)).limit(limit))
+    return union_all(*(select(part.subquery()) for part in parts))
 
 
-def _datasets() -> Select[Any]:
-    wrong = rollup.c.shade > sql_int(SHADES.index("pending"))
-    counted = select(rollup.c.source, rollup.c.query_name).where(wrong, rollup.c.n > sql_int(0))
-    there = counted.group_by(rollup.c.source, rollup.c.query_name).subquery()
-    mine = (_AT.source == there.c.source, _AT.query_name == there.c.query_name, TROUBLE, _AT.verdict_at.is_not(None))
-    last = select(_AT.verdict_at).where(*mine).order_by(_AT.verdict_at.desc()).limit(1).scalar_subquery().label("last")
-    found = select(there.c.source, there.c.query_name, last)
-    return found.order_by(last.desc().nulls_last(), there.c.source, there.c.query_name).limit(sql_int(DATASETS))
+def _failing_datasets_query() -> Select[Any]:
+    is_failing = rollup.c.shade > sql_int(DISPLAY_STATUSES.index("pending"))
+    counted = select(rollup.c.source, rollup.c.query_name).where(is_failing, rollup.c.n > sql_int(0))
+    of = counted.group_by(rollup.c.source, rollup.c.query_name).subquery()
+    verdicts = select(_AT.verdict_at).where(
+        _AT.source == of.c.source, _AT.query_name == of.c.query_name, TROUBLE, _AT.verdict_at.is_not(None)
+    )
+    last = verdicts.order_by(_AT.verdict_at.desc()).limit(1).scalar_subquery().label("last")
+    query = select(of.c.source, of.c.query_name, last)
+    order = (last.desc().nulls_last(), of.c.source, of.c.query_name)
+    return query.order_by(*order).limit(sql_int(MAX_DATASETS))
 
 
-_DATASETS = _datasets()
+_FAILING_DATASETS = _failing_datasets_query()
 
-LOOKED_AT = 3000
-"""Rows of work, together: of each dataset and lane the same number, however many there are."""
-Days: TypeAlias = dict[tuple[str, str, date], dict[Lane, int]]
+# ---- active days ----
+
+MAX_WORK_ROWS = 3000
+"""Rows of work that are read, the same number for each dataset and lane."""
+ActiveDays: TypeAlias = dict[tuple[str, str, date], dict[LaneName, int]]
 
 
-def days(connection: Connection, datasets: Sequence[tuple[str, str]], since: date, until: date, /) -> Days:
-    """How much of each day, by lane."""
+def active_by_day(connection: Connection, datasets: Sequence[tuple[str, str]], since: date, until: date, /) -> ActiveDays:
+    """Count queued and running partitions by day and lane, of the first rows of each dataset."""
     if not datasets:
         return {}
+    parameters: dict[str, Any] = {"each": max(20, MAX_WORK_ROWS // (4 * len(datasets)))}
     on_sqlite = connection.dialect.name == "sqlite"
-    given: dict[str, Any] = {"each": max(20, LOOKED_AT // (4 * len(datasets))), "since": since, "until": until}
     if on_sqlite:
-        given |= {"datasets": json.dumps(datasets), "since": since.isoformat(), "until": until.isoformat()}
+        days = {"since": since.isoformat(), "until": until.isoformat()}
+        rows = connection.execute(_ACTIVE_ON_SQLITE, parameters | days | {"datasets": json.dumps(datasets)})
     else:
-        given |= {"sources": [name for name, _ in datasets], "queries": [query for _, query in datasets]}
-    found: Days = {}
-    for source_name, query, on, lane, many in connection.execute(_SQLITE if on_sqlite else _POSTGRES, given):
-        day = found.setdefault((source_name, query, date.fromisoformat(on) if on_sqlite else on), {})
-        day[LANES[lane]] = day.get(LANES[lane], 0) + many
-    return found
+        sources, queries = [name for name, _ in datasets], [query for _, query in datasets]
+        names = {"sources": sources, "queries": queries}
+        rows = connection.execute(_ACTIVE_ON_POSTGRES, parameters | names | {"since": since, "until": until})
+    active: ActiveDays = {}
+    for source_name, query, day, lane, count in rows:
+        key = (source_name, query, date.fromisoformat(day) if on_sqlite else day)
+        lanes = active.setdefault(key, {})
+        lanes[LANE_NAMES[lane]] = lanes.get(LANE_NAMES[lane], 0) + count
+    return active
 
 
-# As the indexes begin: what waits by lane, and what is running. SQLite has no LATERAL, but functions of tables that see what
-# stands before them; and a CROSS JOIN is done in the order in which it is written.
-_SOME = "FROM redrive_partition_work WHERE source = d.source AND query_name = d.query AND"
-_WAITS, _RUNS = f"{_SOME} lane = l.lane AND lease_until IS NULL", f"{_SOME} lease_until IS NOT NULL"
-_LANES = ", ".join(f"({lane})" for lane in range(len(LANES)))
-_BY = "GROUP BY 1, 2, 3, 4"
+# As the indexes start: queued work by lane, and running work. SQLite has no LATERAL, but table
+# functions that see the tables before them, and it never reorders a CROSS JOIN.
+_WORK = "FROM redrive_partition_work WHERE source = d.source AND query_name = d.query AND"
+_QUEUED_WORK = f"{_WORK} lane = l.lane AND lease_until IS NULL"
+_RUNNING_WORK = f"{_WORK} lease_until IS NOT NULL"
+_LANES = ", ".join(f"({lane})" for lane in range(len(LANE_NAMES)))
+_GROUPS = "GROUP BY 1, 2, 3, 4"
 
 
-def _on_sqlite(some: str, lanes: str) -> str:
-    picked = f"SELECT json_group_array(json_array(partition_id, lane)) FROM (SELECT partition_id, lane {some} LIMIT :each)"  # noqa: S608
-    return f"""SELECT p.source, p.query_name, p.logical_date, json_extract(w.value, '$[1]'), count(*)
-FROM (SELECT json_extract(value, '$[0]') AS source, json_extract(value, '$[1]') AS query FROM json_each(:datasets)) AS d {lanes}
-CROSS JOIN json_each(({picked})) AS w CROSS JOIN redrive_partition AS p
-WHERE p.id = json_extract(w.value, '$[0]') AND +p.logical_date BETWEEN :since AND :until {_BY}"""  # noqa: S608  # our own words
+def _active_on_sqlite(own_work: str, lanes: str) -> str:
+    limited = f"SELECT partition_id, lane {own_work} LIMIT :each"
+    pairs = f"SELECT json_group_array(json_array(partition_id, lane)) FROM ({limited})"  # noqa: S608  # our own text
+    return f"""SELECT
+    p.source, p.query_name, p.logical_date, json_extract(w.value, '$[1]') AS lane, count(*)
+FROM (
+    SELECT json_extract(value, '$[0]') AS source, json_extract(value, '$[1]') AS query
+    FROM json_each(:datasets)
+) AS d {lanes}
+CROSS JOIN json_each(({pairs})) AS w CROSS JOIN redrive_partition AS p
+WHERE p.id = json_extract(w.value, '$[0]')
+AND +p.logical_date BETWEEN :since AND :until {_GROUPS}"""  # noqa: S608  # our own text
 
 
-def _on_postgres(some: str, lanes: str) -> str:
+def _active_on_postgres(own_work: str, lanes: str) -> str:
     return f"""SELECT p.source, p.query_name, p.logical_date, w.lane, count(*)
 FROM unnest(CAST(:sources AS text[]), CAST(:queries AS text[])) AS d (source, query) {lanes}
-CROSS JOIN LATERAL (SELECT partition_id, lane {some} LIMIT :each) AS w
-JOIN redrive_partition AS p ON p.id = w.partition_id WHERE p.logical_date BETWEEN :since AND :until {_BY}"""  # noqa: S608
+CROSS JOIN LATERAL (SELECT partition_id, lane {own_work} LIMIT :each) AS w
+JOIN redrive_partition AS p ON p.id = w.partition_id
+WHERE p.logical_date BETWEEN :since AND :until {_GROUPS}"""  # noqa: S608  # our own text
 
 
-_SQLITE = text(
-    " UNION ALL ".join(
-        (_on_sqlite(_WAITS, f"CROSS JOIN (SELECT column1 AS lane FROM (VALUES {_LANES})) AS l"), _on_sqlite(_RUNS, ""))  # noqa: S608
-    )
+_LANES_ON_SQLITE = f"CROSS JOIN (SELECT column1 AS lane FROM (VALUES {_LANES})) AS l"  # noqa: S608  # numbers
+_ACTIVE_ON_SQLITE = text(f"{_active_on_sqlite(_QUEUED_WORK, _LANES_ON_SQLITE)} UNION ALL {_active_on_sqlite(_RUNNING_WORK, '')}")
+_LANES_ON_POSTGRES = f"CROSS JOIN (VALUES {_LANES}) AS l (lane)"
+_ACTIVE_ON_POSTGRES = text(
+    f"{_active_on_postgres(_QUEUED_WORK, _LANES_ON_POSTGRES)} UNION ALL {_active_on_postgres(_RUNNING_WORK, '')}"
 )
-_POSTGRES = text(" UNION ALL ".join((_on_postgres(_WAITS, f"CROSS JOIN (VALUES {_LANES}) AS l (lane)"), _on_postgres(_RUNS, ""))))
+
+# ---- leases ----
 
 
-class Held(NamedTuple):
-    """A partition that a worker extracts or judges. Immutable."""
+class LeasedPartition(NamedTuple):
+    """A partition that a worker extracts or validates. Immutable."""
 
     worker: str
     partition: Partition
@@ -250,13 +254,14 @@ class Held(NamedTuple):
     leased_at: datetime
 
 
-def held(connection: Connection, most: int, /) -> list[Held]:
-    """Those that are leased now, at most so many."""
-    at = work.c
-    # The leases first, by themselves: else a database may think it better to begin with all partitions.
-    taken = select(at.worker, at.partition_id, at.attempt_no).where(at.lease_until.is_not(None)).limit(most).subquery()
-    this_run = and_(run.c.partition_id == taken.c.partition_id, run.c.attempt_no == taken.c.attempt_no)
-    where = taken.join(partition, partition.c.id == taken.c.partition_id).join(run, this_run)
-    key = (partition.c.source, partition.c.customer_id, partition.c.query_name, partition.c.logical_date)
-    rows = connection.execute(select(taken.c.worker, *key, taken.c.attempt_no, run.c.leased_at).select_from(where))
-    return [Held(row[0] or "", Partition(*row[1:5]), row[5], row[6]) for row in rows]
+def leased_partitions(connection: Connection, limit: int, /) -> list[LeasedPartition]:
+    """Return leased partitions."""
+    # A subquery: otherwise the planner may start with all partitions.
+    leases = select(work.c.worker, work.c.partition_id, work.c.attempt_no)
+    leased = leases.where(work.c.lease_until.is_not(None)).limit(limit).subquery()
+    own_run = and_(run.c.partition_id == leased.c.partition_id, run.c.attempt_no == leased.c.attempt_no)
+    tables = leased.join(partition, partition.c.id == leased.c.partition_id).join(run, own_run)
+    query = select(
+        leased.c.worker, _AT.source, _AT.customer_id, _AT.query_name, _AT.logical_date, leased.c.attempt_no, run.c.leased_at
+    ).select_from(tables)
+    return [LeasedPartition(row[0] or "", Partition(*row[1:5]), row[5], row[6]) for row in connection.execute(query)]

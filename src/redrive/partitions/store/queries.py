@@ -1,4 +1,4 @@
-"""Find: partitions by what is asked for, page by page, and all that is known of each."""
+"""Queries: partitions by selection, their runs, and the schedules of datasets. Reads only."""
 
 from __future__ import annotations
 
@@ -11,186 +11,235 @@ from typing import Any, NamedTuple
 from sqlalchemy import ARRAY, Connection, Date, Select, Text, bindparam, cast, func, literal, select, text
 
 from ...ledger.db.compiled import sql_int
-from ...ledger.db.partition_tables import TROUBLE, partition, rollup, run, verdict, work
-from ..key import Partition, days
-from ..model import DAMAGED, LANES, SHADES, Facts, Run, Selection, Verdict
-from .changes import Among
-from .rows import ROW, Mark, Row, Work, chunks, marks, read, works
+from ...ledger.db.partition_tables import TROUBLE, dataset, partition, range_, rollup, run, verdict, work
+from ...ledger.db.tables import sweep
+from ..key import Partition, days_between
+from ..model import DAMAGED, DISPLAY_STATUSES, LANE_NAMES, Lane, PartitionRun, PartitionView, Selection, Verdict
+from .rows import PARTITION_COLUMNS, Markers, PartitionRow, PartitionWork, read_markers, read_work
+from .statements import InListStatement, chunks
 
-_ALIKE = [name for name in Row._fields if name not in ("source", "query_name", "customer_id", "logical_date", "shade")]
-"""What a row and its facts have in common."""
-_alike = itemgetter(*map(Row._fields.index, _ALIKE))
+_VIEWED = [name for name in PartitionRow._fields if name not in ("source", "query_name", "customer_id", "logical_date", "shade")]
+"""Fields that a view takes from the row as they are."""
+_viewed_values = itemgetter(*map(PartitionRow._fields.index, _VIEWED))
 NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def known(connection: Connection, key: Partition, /) -> Row | None:
-    """A partition's outcomes; None: nothing is stored of it."""
-    query = select(*ROW).where(
-        partition.c.source == key.source, partition.c.query_name == key.query_name,
-        partition.c.logical_date == key.logical_date, partition.c.customer_id == key.customer_id,
-    )  # fmt: skip
+# ---- partitions ----
+
+
+def load_row(connection: Connection, key: Partition, /) -> PartitionRow | None:
+    """Return the stored row of a partition."""
+    query = select(*PARTITION_COLUMNS).where(
+        partition.c.source == key.source,
+        partition.c.query_name == key.query_name,
+        partition.c.logical_date == key.logical_date,
+        partition.c.customer_id == key.customer_id,
+    )
     row = connection.execute(query).first()
-    return None if row is None else Row._make(row)
+    return None if row is None else PartitionRow._make(row)
 
 
-def of_days(
+def load_view(connection: Connection, key: Partition, /) -> PartitionView | None:
+    """Return a partition, if anything is stored of it."""
+    row = load_row(connection, key)
+    return None if row is None else _views(connection, [row])[0]
+
+
+def load_days(
     connection: Connection, source: str, query_name: str, customer: str, since: date, until: date, /
-) -> dict[date, Facts]:
-    """One customer's days; those of which nothing is stored are left out. As many lookups as there are days."""
-    found: list[Row] = []
-    for some in chunks(list(days(since, until))):
-        query = select(*ROW).where(
-            partition.c.source == source, partition.c.query_name == query_name, partition.c.logical_date.in_(some),
+) -> dict[date, PartitionView]:
+    """Return the stored days of one customer, with an index lookup for each day."""
+    rows: list[PartitionRow] = []
+    for chunk in chunks(list(days_between(since, until))):
+        query = select(*PARTITION_COLUMNS).where(
+            partition.c.source == source,
+            partition.c.query_name == query_name,
+            partition.c.logical_date.in_(chunk),
             partition.c.customer_id == customer,
-        )  # fmt: skip
-        found += map(Row._make, connection.execute(query))
-    return {one.partition.logical_date: one for one in _facts(connection, found)}
+        )
+        rows += map(PartitionRow._make, connection.execute(query))
+    return {view.partition.logical_date: view for view in _views(connection, rows)}
 
 
-def facts(connection: Connection, ids: Collection[int], /) -> list[Facts]:
-    """All that is known of these, by their ids."""
-    return _facts(connection, list(read(connection, ids).values()))
+def find_partitions(connection: Connection, selection: Selection, /, *, after: int = 0, limit: int = 100) -> list[PartitionView]:
+    """Return selected partitions in the order of their ids, after this id."""
+    rows: list[PartitionRow] = []
+    # `id + 0` stops the planner from walking the primary key to avoid a sort; the date index is
+    # better.
+    order: Any = partition.c.id + 0 if selection.is_dated else partition.c.id
+    # Inline the LIMIT: under a generic plan Postgres would sort the whole range.
+    inline_limit = sql_int(limit)
+    for _, query in queries_by_dataset(connection, PARTITION_COLUMNS, selection):
+        page = query.where(order > after).order_by(order).limit(inline_limit)
+        rows += map(PartitionRow._make, connection.execute(page))
+    return _views(connection, sorted(rows, key=lambda row: row.id)[:limit])
 
 
-def selected(connection: Connection, asked: Selection, /, *, after: int = 0, limit: int = 100) -> list[Facts]:
-    """Those that are asked for, by their ids, from the one after `after` on."""
-    rows: list[Row] = []
-    # An id that is reckoned is no way in: ordered by the id itself, a database may read all of them to save itself the sorting.
-    by: Any = partition.c.id + 0 if asked.dated else partition.c.id
-    few = sql_int(limit)  # in the text: not knowing how few, Postgres would rather sort all that there are
-    for _, query in by_dataset(connection, ROW, asked):
-        rows += map(Row._make, connection.execute(query.where(by > after).order_by(by).limit(few)))
-    return _facts(connection, sorted(rows, key=lambda row: row.id)[:limit])
-
-
-def newest(connection: Connection, asked: Selection, /, *, limit: int = 100) -> list[Facts]:
-    """Those that are asked for, the one that was judged last first; behind them those that never were."""
-    rows: list[Row] = []
-    when, by = partition.c.verdict_at, partition.c.id.desc()
-    for _, query in by_dataset(connection, ROW, asked):
-        if asked.dated:  # a moment that is reckoned is no way in: the dates are
-            found = query.order_by(func.coalesce(when, literal(NEVER, when.type)).desc(), by)
-            rows += map(Row._make, connection.execute(found.limit(sql_int(limit))))
+def find_newest(connection: Connection, selection: Selection, /, *, limit: int = 100) -> list[PartitionView]:
+    """Return selected partitions, the newest verdict first, then those without a verdict."""
+    rows: list[PartitionRow] = []
+    verdict_at, newest_id = partition.c.verdict_at, partition.c.id.desc()
+    inline_limit = sql_int(limit)
+    for _, query in queries_by_dataset(connection, PARTITION_COLUMNS, selection):
+        if selection.is_dated:
+            # An expression cannot use the index on verdict_at, so the planner takes the date index.
+            by_expression = func.coalesce(verdict_at, literal(NEVER, verdict_at.type)).desc()
+            page = query.order_by(by_expression, newest_id).limit(inline_limit)
+            rows += map(PartitionRow._make, connection.execute(page))
             continue
-        judged = query.where(when.is_not(None)).order_by(when.desc(), by).limit(sql_int(limit))
-        some = list(map(Row._make, connection.execute(judged)))
-        if len(some) < limit:
-            never = query.where(when.is_(None)).order_by(by).limit(limit - len(some))
-            some += map(Row._make, connection.execute(never))
-        rows += some
+        validated = query.where(verdict_at.is_not(None)).order_by(verdict_at.desc(), newest_id)
+        page_rows = list(map(PartitionRow._make, connection.execute(validated.limit(inline_limit))))
+        if len(page_rows) < limit:
+            never = query.where(verdict_at.is_(None)).order_by(newest_id)
+            rest = connection.execute(never.limit(limit - len(page_rows)))
+            page_rows += map(PartitionRow._make, rest)
+        rows += page_rows
     rows.sort(key=lambda row: (row.verdict_at or NEVER, row.id), reverse=True)
-    return _facts(connection, rows[:limit])
+    return _views(connection, rows[:limit])
 
 
-def by_dataset(
-    connection: Connection, columns: Sequence[Any], asked: Selection, /
+def queries_by_dataset(
+    connection: Connection, columns: Sequence[Any], selection: Selection, /
 ) -> Iterator[tuple[tuple[str, str], Select[Any]]]:
-    """Queries that together find what is asked for: one to a dataset, as the indexes begin."""
+    """Yield a query for each dataset, since the indexes start with source and query."""
     query, at = select(*columns), partition.c
-    if asked.reason is not None:
-        query = query.where(at.reason == asked.reason)
-    if asked.min_attempts is not None:
-        query = query.where(at.attempt_count >= asked.min_attempts)
-    if asked.shades is not None:
-        query = query.where(at.shade.in_(sorted({SHADES.index(one) for one in asked.shades})))
-        if asked.troubled:
-            query = query.where(TROUBLE)  # as the index has it
-    if asked.lane is not None:
-        query = query.where(at.id.in_(select(work.c.partition_id).where(work.c.lane == LANES.index(asked.lane))))
-    if asked.ids is not None:
-        query = query.where(at.id.in_(list(asked.ids)))
-    if asked.keys is not None:
-        query = query.where(at.id.in_(_ids(connection, asked.keys)))
-    for source, query_name in _datasets(connection, asked):
-        here = query.where(at.source == source, at.query_name == query_name)
-        if asked.customers is not None:
-            # By each of the days that there are: the index has the customer after the date.
-            dates = _dates(connection, source, query_name, asked)
-            if not dates or not asked.customers:
+    if selection.reason is not None:
+        query = query.where(at.reason == selection.reason)
+    if selection.min_attempts is not None:
+        query = query.where(at.attempt_count >= selection.min_attempts)
+    if selection.shades is not None:
+        shades = sorted({DISPLAY_STATUSES.index(status) for status in selection.shades})
+        query = query.where(at.shade.in_(shades))
+        if selection.only_failing:
+            query = query.where(TROUBLE)  # the condition of the partial index
+    if selection.lane is not None:
+        in_lane = select(work.c.partition_id).where(work.c.lane == int(Lane.of(selection.lane)))
+        query = query.where(at.id.in_(in_lane))
+    if selection.ids is not None:
+        query = query.where(at.id.in_(list(selection.ids)))
+    if selection.keys is not None:
+        query = query.where(at.id.in_(_ids(connection, selection.keys)))
+    for source, query_name in _datasets(connection, selection):
+        own = query.where(at.source == source, at.query_name == query_name)
+        if selection.customers is not None:
+            # With a list of dates: in the index the customer comes after the date.
+            dates = _dates(connection, source, query_name, selection)
+            if not dates or not selection.customers:
                 continue
-            here = here.where(at.logical_date.in_(dates), at.customer_id.in_(list(asked.customers)))
+            customers = list(selection.customers)
+            own = own.where(at.logical_date.in_(dates), at.customer_id.in_(customers))
         else:
-            here = here if asked.since is None else here.where(at.logical_date >= asked.since)
-            here = here if asked.until is None else here.where(at.logical_date <= asked.until)
-        yield (source, query_name), here
+            own = in_range(own, at.logical_date, selection.since, selection.until)
+        yield (source, query_name), own
+
+
+def in_range(query: Select[Any], column: Any, since: date | None, until: date | None, /) -> Any:
+    """Add the conditions of a range that may be open."""
+    query = query if since is None else query.where(column >= since)
+    return query if until is None else query.where(column <= until)
+
+
+def of_dataset(query: Select[Any], table: Any, source: str | None, query_name: str | None, /) -> Any:
+    """Add the conditions for a source and a query, where they are set."""
+    query = query if source is None else query.where(table.c.source == source)
+    return query if query_name is None else query.where(table.c.query_name == query_name)
 
 
 def _ids(connection: Connection, keys: Sequence[Partition]) -> list[int]:
-    found: list[int] = []
-    for source, query_name in sorted({(key.source, key.query_name) for key in keys}):
-        mine = [key for key in keys if (key.source, key.query_name) == (source, query_name)]
-        found += [row.id for some in chunks(mine) for row in known_by(connection, source, query_name, some).values()]
-    return found
+    by_dataset: dict[tuple[str, str], list[Partition]] = {}
+    for key in keys:
+        by_dataset.setdefault((key.source, key.query_name), []).append(key)
+    return [
+        row.id
+        for (source, query_name), own in sorted(by_dataset.items())
+        for chunk in chunks(own)
+        for row in load_rows_by_key(connection, source, query_name, chunk).values()
+    ]
 
 
-def _datasets(connection: Connection, asked: Selection) -> list[tuple[str, str]]:
-    if asked.source is not None and asked.query_name is not None:
-        return [(asked.source, asked.query_name)]
-    there = select(rollup.c.source, rollup.c.query_name).distinct()
-    for column, value in ((rollup.c.source, asked.source), (rollup.c.query_name, asked.query_name)):
-        there = there if value is None else there.where(column == value)
-    return sorted((row[0], row[1]) for row in connection.execute(there))
+def _datasets(connection: Connection, selection: Selection) -> list[tuple[str, str]]:
+    if selection.source is not None and selection.query_name is not None:
+        return [(selection.source, selection.query_name)]
+    stored = select(rollup.c.source, rollup.c.query_name).distinct()
+    stored = of_dataset(stored, rollup, selection.source, selection.query_name)
+    return sorted((row[0], row[1]) for row in connection.execute(stored))
 
 
-def _dates(connection: Connection, source: str, query_name: str, asked: Selection) -> list[date]:
-    at = rollup.c
-    there = select(at.logical_date).distinct().where(at.source == source, at.query_name == query_name)
-    there = there if asked.since is None else there.where(at.logical_date >= asked.since)
-    there = there if asked.until is None else there.where(at.logical_date <= asked.until)
-    return list(connection.execute(there).scalars())
+def _dates(connection: Connection, source: str, query_name: str, selection: Selection) -> list[date]:
+    dates = of_dataset(select(rollup.c.logical_date).distinct(), rollup, source, query_name)
+    dates = in_range(dates, rollup.c.logical_date, selection.since, selection.until)
+    return list(connection.execute(dates).scalars())
 
 
-def _facts(connection: Connection, rows: Sequence[Row]) -> list[Facts]:
+def _views(connection: Connection, rows: Sequence[PartitionRow]) -> list[PartitionView]:
     ids = [row.id for row in rows]
-    waiting, marked = works(connection, ids), marks(connection, ids)
-    return [_one(row, waiting.get(row.id), marked.get(row.id, {})) for row in rows]
+    work_by_id, markers = read_work(connection, ids), read_markers(connection, ids)
+    return [_view(row, work_by_id.get(row.id), markers.get(row.id, {})) for row in rows]
 
 
-def _one(row: Row, mine: Work | None, marked: dict[str, Mark]) -> Facts:
-    terminal, paused = marked.get("terminal"), marked.get("paused")
-    found: dict[str, Any] = dict(zip(_ALIKE, _alike(row), strict=True))
-    if mine is not None:
-        found |= {
-            "lane": mine.in_lane, "strategy": mine.strategy, "run_id": mine.run_id, "worker": mine.worker,
-            "until": mine.lease_until, "sweep_id": mine.sweep_id or None, "next_at": None if mine.leased else mine.due_at,
-        }  # fmt: skip
-    return Facts(
-        partition=row.partition, shade=row.seen, **found,
+def _view(row: PartitionRow, own_work: PartitionWork | None, markers: Markers) -> PartitionView:
+    terminal, paused = markers.get("terminal"), markers.get("paused")
+    fields: dict[str, Any] = dict(zip(_VIEWED, _viewed_values(row), strict=True))
+    if own_work is not None:
+        fields |= {
+            "lane": LANE_NAMES[own_work.lane],
+            "strategy": own_work.strategy,
+            "run_id": own_work.run_id,
+            "worker": own_work.worker,
+            "until": own_work.lease_until,
+            "sweep_id": own_work.sweep_id or None,
+            "next_at": None if own_work.is_leased else own_work.due_at,
+        }
+    return PartitionView(
+        partition=row.partition,
+        shade=row.display_status,
+        **fields,
         terminal=None if terminal is None else f"{terminal.cause}: {terminal.because}",
         paused=None if paused is None else f"{paused.actor}: {paused.because}",
-    )  # fmt: skip
+    )
 
 
-_here = (partition.c.source == bindparam("of_source"), partition.c.query_name == bindparam("of_query"))
-# CROSS JOIN, which SQLite never turns around: it would read the whole dataset and look each row up in the list.
-_ON_SQLITE: Any = text(
-    # Names of our own columns: nobody else's words.
-    f"""SELECT {", ".join(f"p.{column.name}" for column in ROW)}
-    FROM json_each(:keys) AS k CROSS JOIN redrive_partition AS p ON p.source = :of_source AND p.query_name = :of_query
-    AND p.logical_date = json_extract(k.value, '$[0]') AND p.customer_id = json_extract(k.value, '$[1]')"""  # noqa: S608
-).columns(*ROW)
-_arrays = (cast(bindparam("dates"), ARRAY(Date)), cast(bindparam("customers"), ARRAY(Text)))
-_paired = func.unnest(*_arrays).table_valued("day", "customer").render_derived(name="paired")
-_ON_POSTGRES: Any = (
-    select(*ROW)
-    .select_from(_paired)
-    .where(*_here, partition.c.logical_date == _paired.c.day, partition.c.customer_id == _paired.c.customer)
+# SQLite never reorders a CROSS JOIN. With a plain one it would read the whole dataset and look up
+# each row in the list.
+_BY_KEY_ON_SQLITE: Any = text(
+    f"""SELECT {", ".join(f"p.{column.name}" for column in PARTITION_COLUMNS)}
+    FROM json_each(:keys) AS k CROSS JOIN redrive_partition AS p
+    ON p.source = :of_source AND p.query_name = :of_query
+    AND p.logical_date = json_extract(k.value, '$[0]')
+    AND p.customer_id = json_extract(k.value, '$[1]')"""  # noqa: S608  # names of our columns
+).columns(*PARTITION_COLUMNS)
+_key_arrays = (cast(bindparam("dates"), ARRAY(Date)), cast(bindparam("customers"), ARRAY(Text)))
+_keys = func.unnest(*_key_arrays).table_valued("day", "customer").render_derived(name="paired")
+_BY_KEY_ON_POSTGRES: Any = (
+    select(*PARTITION_COLUMNS)
+    .select_from(_keys)
+    .where(
+        partition.c.source == bindparam("of_source"),
+        partition.c.query_name == bindparam("of_query"),
+        partition.c.logical_date == _keys.c.day,
+        partition.c.customer_id == _keys.c.customer,
+    )
 )
 
 
-def known_by(connection: Connection, source: str, query_name: str, keys: Sequence[Partition], /) -> dict[Partition, Row]:
-    """Those of one dataset's partitions that have rows."""
-    given: dict[str, Any] = {"of_source": source, "of_query": query_name}
-    on_sqlite = connection.dialect.name == "sqlite"
-    if on_sqlite:
-        given["keys"] = json.dumps([[key.logical_date.isoformat(), key.customer_id] for key in keys])
+def load_rows_by_key(
+    connection: Connection, source: str, query_name: str, keys: Sequence[Partition], /
+) -> dict[Partition, PartitionRow]:
+    """Return the stored rows among these partitions of one dataset."""
+    parameters: dict[str, Any] = {"of_source": source, "of_query": query_name}
+    if connection.dialect.name == "sqlite":
+        pairs = [[key.logical_date.isoformat(), key.customer_id] for key in keys]
+        result = connection.execute(_BY_KEY_ON_SQLITE, {**parameters, "keys": json.dumps(pairs)})
     else:
-        given |= {"dates": [key.logical_date for key in keys], "customers": [key.customer_id for key in keys]}
-    found = connection.execute(_ON_SQLITE if on_sqlite else _ON_POSTGRES, given)
-    return {row.partition: row for row in map(Row._make, found)}
+        dates, customers = [key.logical_date for key in keys], [key.customer_id for key in keys]
+        arrays = {"dates": dates, "customers": customers}
+        result = connection.execute(_BY_KEY_ON_POSTGRES, parameters | arrays)
+    return {row.partition: row for row in map(PartitionRow._make, result)}
 
 
-_COLUMNS = (
+# ---- runs ----
+
+_RUN_COLUMNS = (
     "partition_id",
     "attempt_no",
     "run_id",
@@ -204,64 +253,70 @@ _COLUMNS = (
     "ended_at",
     "note",
 )
-_VERDICT = ("decision", "validator", "version", "checks", "record_count", "reason", "message", "manifest", "at")
-_RUN = select(*(run.c[name] for name in _COLUMNS))
-_THESE = Among(run.c.run_id, _RUN.where)
-_JOINED = select(
-    *(run.c[name] for name in _COLUMNS), *(verdict.c[name].label(f"verdict_{name}") for name in _VERDICT)
-).select_from(run.outerjoin(verdict, verdict.c.run_id == run.c.run_id))
-
-_CURRENT = select(partition.c.id, partition.c.current_raw_id, partition.c.last_verdict)
-_VALIDATED = (
+_VERDICT_COLUMNS = ("decision", "validator", "version", "checks", "record_count", "reason", "message", "manifest", "at")
+_RUNS = select(*(run.c[name] for name in _RUN_COLUMNS))
+_RUNS_BY_ID = InListStatement(run.c.run_id, _RUNS.where)
+_RUNS_WITH_VERDICT = _RUNS.add_columns(*(verdict.c[name].label(f"verdict_{name}") for name in _VERDICT_COLUMNS)).select_from(
+    run.outerjoin(verdict, verdict.c.run_id == run.c.run_id)
+)
+_CURRENT_RUNS = select(partition.c.id, partition.c.current_raw_id, partition.c.last_verdict)
+_VALIDATED_RUNS = (
     select(run.c.partition_id, run.c.raw_run_id, run.c.state, verdict.c.manifest)
     .join(verdict, verdict.c.run_id == run.c.run_id)
     .order_by(run.c.partition_id, run.c.attempt_no)
 )
 
 
-def found(connection: Connection, run_ids: Collection[str], /) -> list[Run]:
-    """These runs, without their verdicts."""
-    return [_run(dict(zip(_COLUMNS, row, strict=True))) for row in _THESE.rows(connection, run_ids)]
+def load_runs(connection: Connection, run_ids: Collection[str], /) -> list[PartitionRun]:
+    """Return runs without their verdicts."""
+    rows = _RUNS_BY_ID.rows(connection, run_ids)
+    return [_run(dict(zip(_RUN_COLUMNS, row, strict=True))) for row in rows]
 
 
-def whole(connection: Connection, run_id: str, /) -> Run | None:
-    """A run, with the verdict on it; None: there is none."""
-    row = connection.execute(_JOINED.where(run.c.run_id == run_id)).mappings().first()
+def load_run(connection: Connection, run_id: str, /) -> PartitionRun | None:
+    """Return a run with its verdict."""
+    row = connection.execute(_RUNS_WITH_VERDICT.where(run.c.run_id == run_id)).mappings().first()
     return None if row is None else _run(row)
 
 
-def history(connection: Connection, partition_id: int, /, *, before: int | None = None, limit: int = 100) -> list[Run]:
-    """The runs of a partition, the newest first. before: an attempt_no."""
-    query = _JOINED.where(run.c.partition_id == partition_id).order_by(run.c.attempt_no.desc()).limit(limit)
+def load_history(
+    connection: Connection, partition_id: int, /, *, before: int | None = None, limit: int = 100
+) -> list[PartitionRun]:
+    """Return the runs of a partition, the newest first, before this attempt number."""
+    query = _RUNS_WITH_VERDICT.where(run.c.partition_id == partition_id)
     if before is not None:
         query = query.where(run.c.attempt_no < before)
+    query = query.order_by(run.c.attempt_no.desc()).limit(limit)
     return [_run(row) for row in connection.execute(query).mappings()]
 
 
-def damaged(connection: Connection, partition_id: int, raw_run_id: str, /) -> Run | None:
-    """The last one that judged this raw data, if its verdict was that it is not what was written."""
-    query = _JOINED.where(run.c.partition_id == partition_id, run.c.raw_run_id == raw_run_id, verdict.c.run_id.is_not(None))
+def find_damage(connection: Connection, partition_id: int, raw_run_id: str, /) -> PartitionRun | None:
+    """Return the last run that validated this raw data, if it found the data damaged."""
+    query = _RUNS_WITH_VERDICT.where(
+        run.c.partition_id == partition_id, run.c.raw_run_id == raw_run_id, verdict.c.run_id.is_not(None)
+    )
     row = connection.execute(query.order_by(run.c.attempt_no.desc()).limit(1)).mappings().first()
     return None if row is None or row["verdict_reason"] != DAMAGED else _run(row)
 
 
-def to_validate(connection: Connection, ids: Collection[int], /) -> dict[int, str]:
-    """The run whose raw data a revalidation of each partition reads; partitions without validated raw data are left out.
+def runs_to_revalidate(connection: Connection, ids: Collection[int], /) -> dict[int, str]:
+    """Return the run whose raw data a revalidation reads, by partition.
 
-    That is the current run, whatever newer data an operator rolled back. Where the newest verdict is a rejection, it is the
-    rejected run: its checks may have been too strict. Without either, it is the newest run whose raw data was validated.
+    That is the current run, whatever newer data an operator rolled back. If the newest verdict is a
+    rejection, it is the rejected run: its checks may have been too strict. Without either, it is
+    the newest run whose raw data was validated. Partitions without validated raw data are omitted.
     """
-    mine = list(ids)
-    at = partition.c
-    current = {row[0]: row[1:] for row in connection.execute(_CURRENT.where(at.id.in_(mine)))}
-    verdicts: dict[int, list[_Validated]] = {}
-    for row in connection.execute(_VALIDATED.where(run.c.partition_id.in_(mine))):
-        verdicts.setdefault(row[0], []).append(_Validated._make(row[1:]))
-    chosen = {id_: _chosen(*standing, verdicts.get(id_, ())) for id_, standing in current.items()}
-    return {id_: run_id for id_, run_id in chosen.items() if run_id is not None}
+    id_list = list(ids)
+    current = connection.execute(_CURRENT_RUNS.where(partition.c.id.in_(id_list)))
+    standings = {row[0]: row[1:] for row in current}
+    runs: dict[int, list[_ValidatedRun]] = {}
+    for row in connection.execute(_VALIDATED_RUNS.where(run.c.partition_id.in_(id_list))):
+        runs.setdefault(row[0], []).append(_ValidatedRun._make(row[1:]))
+    chosen = {partition_id: _choose_run(*standing, runs.get(partition_id, ())) for partition_id, standing in standings.items()}
+    return {partition_id: run_id for partition_id, run_id in chosen.items() if run_id is not None}
 
 
-class _Validated(NamedTuple):
+class _ValidatedRun(NamedTuple):
     """A run with a verdict, as far as the choice depends on it."""
 
     raw_run_id: str
@@ -269,23 +324,69 @@ class _Validated(NamedTuple):
     manifest: str | None
 
 
-def _chosen(current_raw_id: str | None, last_verdict: str | None, verdicts: Sequence[_Validated]) -> str | None:
-    """Pure. verdicts: oldest first."""
+def _choose_run(current_raw_id: str | None, last_verdict: str | None, runs: Sequence[_ValidatedRun]) -> str | None:
+    """Choose among runs, the oldest first."""
     if current_raw_id is None:
-        return next((one.raw_run_id for one in reversed(verdicts) if one.manifest is not None), None)
-    newest = next((one for one in reversed(verdicts) if one.state != "late"), None)
+        with_raw = (each.raw_run_id for each in reversed(runs) if each.manifest is not None)
+        return next(with_raw, None)
+    newest = next((each for each in reversed(runs) if each.state != "late"), None)
     if last_verdict == "rejected" and newest is not None and newest.state == "rejected" and newest.manifest is not None:
         return newest.raw_run_id
     return current_raw_id
 
 
-def _run(row: Any) -> Run:
-    said = None
+def _run(row: Any) -> PartitionRun:
+    own_verdict = None
     if row.get("verdict_decision") is not None:
-        said = Verdict(
-            row["run_id"], row["verdict_decision"], row["verdict_validator"], row["verdict_version"],
-            tuple(json.loads(row["verdict_checks"])), row["verdict_record_count"], row["verdict_reason"], row["verdict_message"],
-            row["verdict_manifest"],
-        )  # fmt: skip
-    fields = {name: row[name] for name in _COLUMNS} | {"lane": LANES[row["lane"]], "sweep_id": row["sweep_id"] or None}
-    return Run(**fields, verdict=said, verdict_at=row.get("verdict_at"))
+        values = {name: row[f"verdict_{name}"] for name in _VERDICT_COLUMNS if name != "at"}
+        values["checks"] = tuple(json.loads(values["checks"]))
+        own_verdict = Verdict(run_id=row["run_id"], **values)
+    fields: dict[str, Any] = {name: row[name] for name in _RUN_COLUMNS}
+    fields |= {"lane": LANE_NAMES[row["lane"]], "sweep_id": row["sweep_id"] or None}
+    return PartitionRun(**fields, verdict=own_verdict, verdict_at=row.get("verdict_at"))
+
+
+# ---- schedules ----
+
+MAX_SCHEDULE_RUNS = 1000
+"""Newest runs of all schedules among which the last run of each dataset is looked up."""
+
+
+class LastRun(NamedTuple):
+    """The last run of a dataset's schedule: the partitions of one day."""
+
+    sweep_id: int
+    state: str
+    day: date
+    total: int
+    failed: int
+    ended_at: datetime | None
+
+
+class StoredSchedule(NamedTuple):
+    """The schedule of a dataset, as a worker stored it."""
+
+    cron: str
+    fired_at: datetime | None
+    """The last handled time of the schedule, or when a worker first saw the dataset."""
+    last: LastRun | None
+
+
+_SCHEDULES = select(dataset.c.source, dataset.c.query_name, dataset.c.cron, dataset.c.fired_at).where(dataset.c.cron.is_not(None))
+_SCHEDULE_RUNS = (
+    select(range_.c.datasets, sweep.c.id, sweep.c.state, range_.c.since, sweep.c.total, range_.c.failed, sweep.c.ended_at)
+    .join(range_, range_.c.sweep_id == sweep.c.id)
+    .where(sweep.c.act == "fresh")
+    .order_by(sweep.c.id.desc())
+    .limit(MAX_SCHEDULE_RUNS)
+)
+
+
+def load_schedules(connection: Connection, /) -> dict[tuple[str, str], StoredSchedule]:
+    """Return the stored schedules by source and query."""
+    stored = connection.execute(_SCHEDULES).all()
+    runs: dict[tuple[str, str], LastRun] = {}
+    for row in connection.execute(_SCHEDULE_RUNS) if stored else ():
+        for source, query in json.loads(row[0]):
+            runs.setdefault((source, query), LastRun._make(row[1:]))
+    return {(row[0], row[1]): StoredSchedule(row[2], row[3], runs.get((row[0], row[1]))) for row in stored}

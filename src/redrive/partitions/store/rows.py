@@ -1,42 +1,32 @@
-"""Rows: reading and writing what is stored of partitions, inside a transaction that is open.
+"""Stored rows of partitions: their types, and how they are loaded and locked.
 
-In one order for everybody, so that two never wait for each other: sources, sweeps, partitions by their ids, work, runs,
-verdicts, markers, ranges, rollups. Whoever holds a source's row alone hands out, or takes back, work that nobody has yet.
+All transactions lock in the same order, so that they do not deadlock: sources, sweeps, partitions
+by id, work, runs, verdicts, markers, ranges, rollups. Only the holder of the source row lock may
+lease or withdraw queued work.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import date, datetime
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection, bindparam, delete, select, update
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, bindparam, select
 
-from ...ledger.db.partition_tables import marker, partition, range_, rollup, run, source, verdict, work
+from ...ledger.db.partition_tables import marker, partition, source, work
 from ...ledger.db.session import Session
-from ...ledger.ledger import Ledger
 from ..key import Partition
-from ..model import LANES, SHADES, Decision, Kind, Lane, Shade, Status
-from ..status import shade, stored
-from .changes import Among, added, inserted, updated
+from ..model import DISPLAY_STATUSES, Decision, DisplayStatus, Kind, Lane, Marker, Status
+from ..model import display_status as derive_display_status
+from .statements import InListStatement, upsert
 
-CHUNK = 1000
-"""Ids in one statement."""
 POLICY = "redrive"
-"""Who acts where the policy decides."""
-Opened: TypeAlias = Ledger | Callable[[], Ledger]
-T = TypeVar("T")
+"""Actor of what the policy decides."""
 
 
-def opened(ledger: Opened, /) -> Callable[[], Ledger]:
-    """A ledger that may not be open yet."""
-    return (lambda: ledger) if isinstance(ledger, Ledger) else ledger
-
-
-class Row(NamedTuple):
-    """A partition's outcomes."""
+class PartitionRow(NamedTuple):
+    """The outcomes of a partition."""
 
     id: int
     source: str
@@ -59,26 +49,27 @@ class Row(NamedTuple):
 
     @property
     def partition(self) -> Partition:
-        """What it is about."""
+        """Its key."""
         return Partition(self.source, self.customer_id, self.query_name, self.logical_date)
 
     @property
     def dataset(self) -> tuple[str, str]:
-        """Whose it is."""
+        """Its source and query."""
         return self.source, self.query_name
 
     @property
-    def seen(self) -> Shade:
-        """Its shade by name."""
-        return SHADES[self.shade]
+    def display_status(self) -> DisplayStatus:
+        """Its status as people see it."""
+        return DISPLAY_STATUSES[self.shade]
 
-    def shaded(self, terminal: bool, /) -> Row:
-        """With the shade that its outcomes have."""
-        return self._replace(shade=stored(shade(self.status, self.last_verdict, terminal)))
+    def with_display_status(self, *, is_terminal: bool) -> PartitionRow:
+        """Return the row with the display status that follows from its outcomes."""
+        status = derive_display_status(self.status, self.last_verdict, is_terminal=is_terminal)
+        return self._replace(shade=DISPLAY_STATUSES.index(status))
 
 
-class Work(NamedTuple):
-    """What is to be done to a partition, or is being done."""
+class PartitionWork(NamedTuple):
+    """The queued or leased work on a partition."""
 
     partition_id: int
     source: str
@@ -91,41 +82,41 @@ class Work(NamedTuple):
     raw_run_id: str | None
     seed: float
     strategy: str | None
-    lost: int
-    attempt_no: int | None
-    run_id: str | None
-    worker: str | None
-    lease_until: datetime | None
+    lost: int = 0
+    attempt_no: int | None = None
+    run_id: str | None = None
+    worker: str | None = None
+    lease_until: datetime | None = None
 
     @property
-    def in_lane(self) -> Lane:
-        """Its lane by name."""
-        return LANES[self.lane]
-
-    @property
-    def leased(self) -> bool:
-        """Whether somebody has it."""
+    def is_leased(self) -> bool:
+        """Whether a worker has it."""
         return self.lease_until is not None
 
-    def released(self, due: datetime, strategy: str, /) -> Work:
-        """Back in the queue."""
-        return self._replace(due_at=due, strategy=strategy, attempt_no=None, run_id=None, worker=None, lease_until=None)
+    def requeue(self, due_at: datetime, strategy: str, /) -> PartitionWork:
+        """Return it without its lease."""
+        return self._replace(due_at=due_at, strategy=strategy, attempt_no=None, run_id=None, worker=None, lease_until=None)
 
 
-class Mark(NamedTuple):
-    """A marker, as it is stored."""
+def new_work(
+    row: PartitionRow,
+    kind: Kind,
+    due_at: datetime,
+    strategy: str,
+    /,
+    *,
+    seed: float,
+    lane: int = Lane.RETRY,
+    sweep_id: int = 0,
+    queued_at: datetime | None = None,
+) -> PartitionWork:
+    """Return new work on a partition."""
+    return PartitionWork(
+        row.id, row.source, row.query_name, int(lane), sweep_id, due_at, queued_at or due_at, kind, None, seed, strategy
+    )
 
-    partition_id: int
-    kind: str
-    cause: str
-    actor: str
-    because: str
-    at: datetime
-    attempts: int
-    amount: int | None
 
-
-class Held(NamedTuple):
+class SourceRow(NamedTuple):
     """A source, as it is stored."""
 
     source: str
@@ -139,173 +130,89 @@ class Held(NamedTuple):
     tokens: float | None
     filled_at: datetime | None
 
-
-ROW = tuple(partition.c[name] for name in Row._fields)
-WORK = tuple(work.c[name] for name in Work._fields)
-MARK = tuple(marker.c[name] for name in Mark._fields)
-HELD = tuple(source.c[name] for name in Held._fields)
-_ROWS = Among(partition.c.id, lambda these: select(*ROW).where(these).order_by(partition.c.id))
-_LOCKED = Among(partition.c.id, lambda these: select(*ROW).where(these).order_by(partition.c.id).with_for_update())
-_WORKS = Among(work.c.partition_id, lambda these: select(*WORK).where(these))
-_MARKS = Among(marker.c.partition_id, lambda these: select(*MARK).where(these))
-_SOURCES = select(*HELD).where(source.c.source.in_(bindparam("these", expanding=True))).order_by(source.c.source)
+    @property
+    def is_paused_by_policy(self) -> bool:
+        """Whether it is paused because of an outage, not by an operator."""
+        return self.paused_at is not None and self.actor == POLICY
 
 
-def chunks(of: Sequence[T], /, size: int = CHUNK) -> Iterator[Sequence[T]]:
-    """A few at a time."""
-    for at in range(0, len(of), size):
-        yield of[at : at + size]
+MARKER_FIELDS = tuple(field.name for field in fields(Marker))
+Markers: TypeAlias = Mapping[str, Marker]
+"""The markers of a partition, by kind."""
+
+PARTITION_COLUMNS = tuple(partition.c[name] for name in PartitionRow._fields)
+SOURCE_COLUMNS = tuple(source.c[name] for name in SourceRow._fields)
+_WORK_COLUMNS = tuple(work.c[name] for name in PartitionWork._fields)
+_MARKER_COLUMNS = (marker.c.partition_id, *(marker.c[name] for name in MARKER_FIELDS))
+_PARTITIONS = select(*PARTITION_COLUMNS).order_by(partition.c.id)
+_READ_PARTITIONS = InListStatement(partition.c.id, _PARTITIONS.where)
+_LOCK_PARTITIONS = InListStatement(partition.c.id, _PARTITIONS.with_for_update().where)
+_READ_WORK = InListStatement(work.c.partition_id, select(*_WORK_COLUMNS).where)
+_READ_MARKERS = InListStatement(marker.c.partition_id, select(*_MARKER_COLUMNS).where)
+_LOCK_SOURCES = (
+    select(*SOURCE_COLUMNS)
+    .where(source.c.source.in_(bindparam("names", expanding=True)))
+    .order_by(source.c.source)
+    .with_for_update()
+)
 
 
-def locked(connection: Connection, ids: Iterable[int], /) -> dict[int, Row]:
-    """These partitions, held until the transaction ends."""
-    return _by_id(connection, _LOCKED, ids, Row)
+def lock_partitions(connection: Connection, ids: Iterable[int], /) -> dict[int, PartitionRow]:
+    """Load partitions, and lock them until the transaction ends."""
+    return _load(connection, _LOCK_PARTITIONS, ids, PartitionRow)
 
 
-def read(connection: Connection, ids: Iterable[int], /) -> dict[int, Row]:
-    """These partitions, as they are now."""
-    return _by_id(connection, _ROWS, ids, Row)
+def read_partitions(connection: Connection, ids: Iterable[int], /) -> dict[int, PartitionRow]:
+    """Load partitions."""
+    return _load(connection, _READ_PARTITIONS, ids, PartitionRow)
 
 
-def works(connection: Connection, ids: Iterable[int], /) -> dict[int, Work]:
-    """Their work; none where nothing is to be done."""
-    return _by_id(connection, _WORKS, ids, Work)
+def read_work(connection: Connection, ids: Iterable[int], /) -> dict[int, PartitionWork]:
+    """Load the work on partitions. A partition that is neither queued nor running has none."""
+    return _load(connection, _READ_WORK, ids, PartitionWork)
 
 
-def _by_id(connection: Connection, query: Among, ids: Iterable[int], kind: Any) -> dict[int, Any]:
-    return {row[0]: kind._make(row) for row in query.rows(connection, sorted(set(ids)))}
+def _load(connection: Connection, statement: InListStatement, ids: Iterable[int], row_type: Any) -> dict[int, Any]:
+    return {row[0]: row_type._make(row) for row in statement.rows(connection, sorted(set(ids)))}
 
 
-def marks(connection: Connection, ids: Iterable[int], /) -> dict[int, dict[str, Mark]]:
-    """Their markers, by kind."""
-    found: dict[int, dict[str, Mark]] = {}
-    for row in _MARKS.rows(connection, sorted(set(ids))):
-        found.setdefault(row[0], {})[row[1]] = Mark._make(row)
-    return found
+def read_markers(connection: Connection, ids: Iterable[int], /) -> dict[int, dict[str, Marker]]:
+    """Load the markers of partitions, by id and kind."""
+    markers: dict[int, dict[str, Marker]] = {}
+    for row in _READ_MARKERS.rows(connection, sorted(set(ids))):
+        markers.setdefault(row[0], {})[row[1]] = Marker(*row[1:])
+    return markers
 
 
-def hold_sources(session: Session, names: Iterable[str], now: datetime, /) -> dict[str, Held]:
-    """The rows of these sources, held until the transaction ends; made where there is none."""
-    wanted = sorted(set(names))
-    query = _SOURCES if session.sqlite else _SOURCES.with_for_update()
-    found = {row[0]: Held._make(row) for row in session.core.execute(query, {"these": wanted})}
-    if missing := [name for name in wanted if name not in found]:
-        new: Any = upsert(session, source).on_conflict_do_nothing(index_elements=[source.c.source])
-        session.core.execute(new, [{"source": name, "updated_at": now} for name in missing])
-        found |= {row[0]: Held._make(row) for row in session.core.execute(query, {"these": missing})}
-    return found
+class LockedPartitions(NamedTuple):
+    """Partitions that are locked until the transaction ends, with their work and markers."""
+
+    rows: dict[int, PartitionRow]
+    work: dict[int, PartitionWork]
+    markers: dict[int, dict[str, Marker]]
 
 
-def upsert(session: Session, table: Any, /) -> Any:
-    """An insert that can say what to do about what is there already."""
-    return sqlite.insert(table) if session.sqlite else postgresql.insert(table)
+def lock_with_work(connection: Connection, ids: Sequence[int], /) -> LockedPartitions:
+    """Lock partitions, and load their work and markers.
 
-
-BEGUN = (
-    "partition_id", "attempt_no", "run_id", "raw_run_id", "kind", "state", "lane", "sweep_id", "worker", "leased_at",
-)  # fmt: skip
-"""Of a run that begins."""
-ENDED = ("state", "ended_at", "note")
-"""Of one that ends."""
-SAID = (
-    "run_id", "decision", "validator", "version", "checks", "record_count", "reason", "message", "manifest", "at",
-)  # fmt: skip
-"""Of a verdict."""
-_IDLE = Among(work.c.partition_id, lambda these: delete(work).where(these))
-_UNMARKED = delete(marker).where(marker.c.partition_id == bindparam("at_id"), marker.c.kind == bindparam("at_kind"))
-
-
-class Changes:
-    """What a transaction does to partitions, gathered and then written in a few statements. For one transaction.
-
-    `was` is what each was when it was read: the rollup follows from the difference.
+    The work is read after the lock: on Postgres a joined row would be as old as the wait.
     """
-
-    def __init__(self, was: dict[int, Row], born: Collection[int] = (), /) -> None:
-        """born: those that were made in this transaction, and that no rollup has counted."""
-        self._was = was
-        self._born = frozenset(born)
-        self.rows: dict[int, Row] = {}
-        self.work: dict[int, Work] = {}
-        self.new_work: dict[int, Work] = {}
-        self.idle: set[int] = set()
-        self.marked: dict[tuple[int, str], Mark] = {}
-        self.unmarked: set[tuple[int, str]] = set()
-        self.ranges: Counter[tuple[int, str]] = Counter()
-        """Added to the counts of sweeps."""
-        self.placed: dict[int, dict[str, Any]] = {}
-        """Where the cursors of sweeps are."""
-
-    def row(self, id_: int, /) -> Row:
-        """A partition, with what was changed of it already."""
-        return self.rows.get(id_, self._was[id_])
-
-    def mark(self, mark: Mark, /) -> None:
-        """Set a marker."""
-        self.unmarked.discard(mark[:2])
-        self.marked[mark[:2]] = mark
-
-    def unmark(self, id_: int, kind: str, /) -> None:
-        """Take a marker off."""
-        self.marked.pop((id_, kind), None)
-        self.unmarked.add((id_, kind))
-
-    def write(
-        self, session: Session, /, *, begun: Sequence[dict[str, Any]] = (), ended: Sequence[dict[str, Any]] = (),
-        said: Sequence[dict[str, Any]] = (),
-    ) -> None:  # fmt: skip
-        """Write all of it, in the one order. begun, ended: runs that begin and end with it; said: verdicts."""
-        rows = [row._asdict() for _, row in sorted(self.rows.items())]
-        updated(session, partition, "id", Row._fields[5:], rows)
-        _IDLE.run(session.core, sorted(self.idle))
-        busy = [row._asdict() for id_, row in sorted(self.work.items()) if id_ not in self.idle]
-        updated(session, work, "partition_id", Work._fields[3:], busy)
-        inserted(session, work, Work._fields, [row._asdict() for _, row in sorted(self.new_work.items())])
-        inserted(session, run, BEGUN, begun)
-        updated(session, run, "run_id", ENDED, sorted(ended, key=lambda row: str(row["run_id"])))
-        inserted(session, verdict, SAID, said)
-        if self.unmarked:
-            session.core.execute(_UNMARKED, [{"at_id": id_, "at_kind": kind} for id_, kind in sorted(self.unmarked)])
-        if self.marked:
-            session.core.execute(_marking(session), [mark._asdict() for _, mark in sorted(self.marked.items())])
-        _counted(session.core, self.ranges, self.placed)
-        self._roll(session)
-
-    def _roll(self, session: Session) -> None:
-        moved: Counter[tuple[str, str, date, int]] = Counter()
-        for id_, row in self.rows.items():
-            if id_ not in self._born:
-                moved[*row[1:4], self._was[id_].shade] -= 1
-            moved[*row[1:4], row.shade] += 1
-        roll(session, moved)
+    rows = lock_partitions(connection, ids)
+    return LockedPartitions(rows, read_work(connection, ids), read_markers(connection, ids))
 
 
-def roll(session: Session, moved: Counter[tuple[str, str, date, int]], /) -> None:
-    """Add to the rollup."""
-    rows = [
-        {"source": key[0], "query_name": key[1], "logical_date": key[2], "shade": key[3], "n": n}
-        for key, n in sorted(moved.items())
-        if n
-    ]
-    if rows and session.sqlite:
-        new = upsert(session, rollup)
-        changed = new.on_conflict_do_update(index_elements=list(rollup.primary_key), set_={"n": rollup.c.n + new.excluded.n})
-        session.core.execute(changed, rows)
-    elif rows:
-        added(session, rollup, ("source", "query_name", "logical_date", "shade", "n"), "n", rows)
+def lock_sources(session: Session, names: Iterable[str], now: datetime, /) -> dict[str, SourceRow]:
+    """Load sources, and lock them until the transaction ends. Missing rows are inserted."""
+    wanted = sorted(set(names))
+    rows = _lock_sources(session, wanted)
+    if missing := [name for name in wanted if name not in rows]:
+        statement = upsert(session, source).on_conflict_do_nothing(index_elements=[source.c.source])
+        new = [{"source": name, "updated_at": now} for name in missing]
+        session.core.execute(statement, new)
+        rows |= _lock_sources(session, missing)
+    return rows
 
 
-def _marking(session: Session) -> Any:
-    new = upsert(session, marker)
-    return new.on_conflict_do_update(
-        index_elements=list(marker.primary_key), set_={name: new.excluded[name] for name in Mark._fields[2:]}
-    )
-
-
-def _counted(connection: Connection, changes: Counter[tuple[int, str]], placed: Mapping[int, Mapping[str, Any]]) -> None:
-    by_sweep: dict[int, dict[str, Any]] = {sweep_id: dict(values) for sweep_id, values in placed.items()}
-    for (sweep_id, name), many in changes.items():
-        if sweep_id and many:
-            by_sweep.setdefault(sweep_id, {})[name] = range_.c[name] + many
-    for sweep_id, values in sorted(by_sweep.items()):
-        connection.execute(update(range_).where(range_.c.sweep_id == sweep_id).values(values))
+def _lock_sources(session: Session, names: list[str]) -> dict[str, SourceRow]:
+    rows = session.core.execute(_LOCK_SOURCES, {"names": names})
+    return {row[0]: SourceRow._make(row) for row in rows}

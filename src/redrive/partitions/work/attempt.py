@@ -1,4 +1,7 @@
-"""Extracting: one attempt at a partition: extracted, written, judged; in both colours. Touches the store, never the ledger."""
+"""One attempt at a partition: extract, write, validate, then decide. It does not use the ledger.
+
+Sync and async extractions share everything but the call of the function.
+"""
 
 from __future__ import annotations
 
@@ -22,34 +25,28 @@ from ...journal.redaction import redact_text
 from ...ledger.failpoint import crash_point
 from ...worker.outcome import describe_error, is_ledger_fault, ledger_backoff
 from ..datasets.definition import Extraction
-from ..model import DAMAGED, Lease, Return, Verdict
-from ..raw.files import Raw, raw
-from ..raw.writer import Writing
-from ..retry_schedule import Meaning, meaning
+from ..model import DAMAGED, PartitionLease, Release, Verdict
+from ..raw.files import Raw, load_raw
+from ..raw.writer import RunWriter
+from ..retry_schedule import ErrorMeaning, meaning_of
+
+# ---- extract ----
 
 
-class Held:
-    """A lease in hand. Made by the runner's thread, looked at by the attempt's."""
+class ExtractionAttempt:
+    """A leased partition that is being extracted.
 
-    def __init__(self, extraction: Extraction, lease: Lease) -> None:
+    Created by the ledger thread, and read by the thread of the attempt. Its properties are visible
+    to code inside the attempt.
+    """
+
+    def __init__(self, extraction: Extraction, lease: PartitionLease) -> None:
         self.extraction, self.lease = extraction, lease
-        self.began = monotonic()
-        limit = extraction.settings.attempt_timeout
-        self.end = math.inf if limit is None else self.began + limit
-        self.lost = False
-        """Somebody else has the partition now, or the worker is going: nothing more is written."""
-
-    def alive(self) -> None:
-        """Raises where the attempt is over, whatever its function thinks of it."""
-        if self.lost:
-            raise LeaseLost(
-                f"{self.lease.partition}: run {self.lease.run_id} lost its lease; another worker has the partition now"
-            )
-        if monotonic() >= self.end:
-            seconds = self.end - self.began
-            raise AttemptTimeout(f"{self.lease.partition}: run {self.lease.run_id} took longer than {seconds:.6g} s")
-
-    # What code inside the attempt sees of it.
+        self.started_at = monotonic()
+        timeout = extraction.settings.attempt_timeout
+        self.end = math.inf if timeout is None else self.started_at + timeout
+        self.is_lost = False
+        """Another worker has the partition, or this one stops: nothing more is written."""
 
     @property
     def operation(self) -> str:
@@ -58,12 +55,12 @@ class Held:
 
     @property
     def max_attempts(self) -> int:
-        """As the policy says; an operator may have granted more."""
-        return self.extraction.terms.policy.max_attempts
+        """Attempts by the policy. An operator may have granted more."""
+        return self.extraction.limits.policy.max_attempts
 
     @property
     def job_id(self) -> None:
-        """A partition is no job."""
+        """A partition is not a job."""
         return
 
     @property
@@ -71,198 +68,237 @@ class Held:
         """From 1."""
         return self.lease.attempts + 1
 
+    def check(self) -> None:
+        """Raise if the attempt is over.
+
+        Raises:
+            LeaseLost: Another worker has the partition.
+            AttemptTimeout: It took too long.
+        """
+        if self.is_lost:
+            raise LeaseLost(
+                f"{self.lease.partition}: run {self.lease.run_id} lost its lease; another worker has the partition now"
+            )
+        if monotonic() >= self.end:
+            raise self.timeout()
+
+    def timeout(self) -> AttemptTimeout:
+        """Return the error of an attempt that took too long."""
+        seconds = self.end - self.started_at
+        run = f"{self.lease.partition}: run {self.lease.run_id}"
+        return AttemptTimeout(f"{run} took longer than {seconds:.6g} s")
+
     def enter(self) -> None:
-        """Be inside the attempt, from now on: in a context of its own, which ends with it."""
-        scope: Scope = (self.end, max(1, self.attempt), self, _key(self.lease), None)
+        """Enter the scope of the attempt, in a context of its own."""
+        scope: Scope = (self.end, max(1, self.attempt), self, _call_key(self.lease), None)
         ActiveScope(scope)
-        partition = self.lease.partition
-        IDS.set({"run_id": self.lease.run_id, "source": partition.source})
+        IDS.set({"run_id": self.lease.run_id, "source": self.lease.partition.source})
+
+    def new_writer(self) -> RunWriter:
+        """Return a writer for the files of this run."""
+        lease = self.lease
+        return RunWriter(self.extraction.store(), lease.partition, lease.run_id, check_alive=self.check)
+
+    def result(self, verdict: Verdict | None = None, error: BaseException | None = None, /) -> ExtractionResult:
+        """Return the result of the attempt, which ends now."""
+        return ExtractionResult(self, verdict, error, monotonic() - self.started_at)
+
+    def current_raw(self) -> Raw | None:
+        """Return the raw data of the current run."""
+        run_id = self.lease.current_raw_id
+        if run_id is None:
+            return None
+        return load_raw(self.extraction.store(), self.lease.partition, run_id)
 
 
-class Done(NamedTuple):
-    """An attempt that was made: a verdict, or what was raised."""
+class ExtractionResult(NamedTuple):
+    """The end of an attempt: a verdict, or the error that was raised."""
 
-    held: Held
+    attempt: ExtractionAttempt
     verdict: Verdict | None
     error: BaseException | None
     seconds: float
 
 
-def plain(held: Held, /) -> Done:
-    """Make the attempt; in a thread and a context of its own."""
-    held.enter()
+def extract_in_thread(attempt: ExtractionAttempt, /) -> ExtractionResult:
+    """Run an attempt in this thread, in a context of its own."""
+    attempt.enter()
     try:
-        if held.lease.raw_run_id is not None:
-            return _done(held, _again(held))
-        writing = _writing(held)
+        if attempt.lease.raw_run_id is not None:
+            return attempt.result(_revalidate(attempt))
+        writer = attempt.new_writer()
         try:
-            _nothing(held, held.extraction.fn(held.lease.partition, writing.sink))
-            return _done(held, _judged(held, writing))
+            _check_returned(attempt, attempt.extraction.fn(attempt.lease.partition, writer.sink))
+            return attempt.result(_validate(attempt, writer))
         finally:
-            writing.abandon()
+            writer.abandon()
     except BaseException as error:  # SystemExit too: it ends this attempt, not the worker
-        return Done(held, None, error, monotonic() - held.began)
+        return attempt.result(None, error)
 
 
-async def coroutine(held: Held, /) -> Done:
-    """The same on an event loop: only the function itself runs there, and is cancelled when its time is over."""
-    held.enter()
+async def extract_on_loop(attempt: ExtractionAttempt, /) -> ExtractionResult:
+    """Run an async attempt. Only its function runs on the loop, and is cancelled on a timeout."""
+    attempt.enter()
     try:
-        if held.lease.raw_run_id is not None:
-            return _done(held, await asyncio.to_thread(_again, held))
-        writing = _writing(held)
+        if attempt.lease.raw_run_id is not None:
+            return attempt.result(await asyncio.to_thread(_revalidate, attempt))
+        writer = attempt.new_writer()
         try:
-            await _within(held, writing)
-            return _done(held, await asyncio.to_thread(_judged, held, writing))
+            await _call_async(attempt, writer)
+            return attempt.result(await asyncio.to_thread(_validate, attempt, writer))
         finally:
-            writing.abandon()
+            writer.abandon()
     except BaseException as error:
-        return Done(held, None, error, monotonic() - held.began)
+        return attempt.result(None, error)
 
 
-async def _within(held: Held, writing: Writing) -> None:
-    timer = asyncio.timeout(None if held.end == math.inf else held.end - monotonic())
+async def _call_async(attempt: ExtractionAttempt, writer: RunWriter) -> None:
+    timer = asyncio.timeout(None if attempt.end == math.inf else attempt.end - monotonic())
     try:
         async with timer:
-            await held.extraction.fn(held.lease.partition, writing.sink)
+            await attempt.extraction.fn(attempt.lease.partition, writer.sink)
     except TimeoutError as error:
         if timer.expired():
-            seconds = held.end - held.began
-            raise AttemptTimeout(f"{held.lease.partition}: run {held.lease.run_id} took longer than {seconds:.6g} s") from error
+            raise attempt.timeout() from error
         raise
 
 
-def _writing(held: Held) -> Writing:
-    return Writing(held.extraction.store(), held.lease.partition, held.lease.run_id, alive=held.alive)
-
-
-def _judged(held: Held, writing: Writing) -> Verdict:
-    """The extraction has returned: the run is ended, and looked at as anybody would find it."""
-    manifest = writing.end(clock_around().now())
-    found = Raw(writing.store, manifest, previous=lambda: _previous(held))
-    found.looked()
-    verdict = held.extraction.validator.validate(found)
+def _validate(attempt: ExtractionAttempt, writer: RunWriter) -> Verdict:
+    """Finish the run, and validate its data as a reader would find it."""
+    raw = Raw(writer.store, writer.finish(clock_around().now()), previous=attempt.current_raw)
+    raw.check_sizes()
+    verdict = attempt.extraction.validator.validate(raw)
     crash_point("extract.judged")
     return verdict
 
 
-def _again(held: Held) -> Verdict:
-    """What an earlier run wrote is judged once more, every byte of it; nothing is extracted."""
-    lease = held.lease
+def _revalidate(attempt: ExtractionAttempt) -> Verdict:
+    """Validate every byte that an earlier run wrote. Nothing is extracted."""
+    lease, store = attempt.lease, attempt.extraction.store()
     assert lease.raw_run_id is not None
-    store = held.extraction.store()
-    found = raw(store, lease.partition, lease.raw_run_id, previous=lambda: _previous(held))
-    found.verified()
-    verdict = held.extraction.validator.validate(found, run_id=lease.run_id)
+    raw = load_raw(store, lease.partition, lease.raw_run_id, previous=attempt.current_raw)
+    raw.check_digests()
+    verdict = attempt.extraction.validator.validate(raw, run_id=lease.run_id)
     crash_point("extract.judged")
     return verdict
 
 
-def _previous(held: Held) -> Raw | None:
-    run_id = held.lease.current_raw_id
-    return None if run_id is None else raw(held.extraction.store(), held.lease.partition, run_id)
-
-
-def _done(held: Held, verdict: Verdict) -> Done:
-    return Done(held, verdict, None, monotonic() - held.began)
-
-
-def _nothing(held: Held, result: Any) -> None:
-    if result is None:
+def _check_returned(attempt: ExtractionAttempt, value: Any) -> None:
+    """Refuse an extraction that returned its data instead of writing it."""
+    if value is None:
         return
-    close = getattr(result, "close", None)
-    if inspect.isawaitable(result):
-        if close is not None:
-            close()
-        raise TypeError(f"{held.extraction.place} returned {type(result).__name__}, which is not awaited; use `async def`")
-    if hasattr(result, "__next__") or isinstance(result, (list, tuple)):
-        if close is not None:
-            close()
-        raise TypeError(f"{held.extraction.place} returned {type(result).__name__}, which is not written; use out.rows(...)")
+    place, name = attempt.extraction.place, type(value).__name__
+    if inspect.isawaitable(value):
+        problem = f"{place} returned {name}, which is not awaited; use `async def`"
+    elif hasattr(value, "__next__") or isinstance(value, (list, tuple)):
+        problem = f"{place} returned {name}, which is not written; use out.rows(...)"
+    else:
+        return
+    close = getattr(value, "close", None)
+    if close is not None:
+        close()
+    raise TypeError(problem)
 
 
-def _key(lease: Lease) -> Key | None:
-    """For calls that the extraction makes: of this run, since the next one wants the data as it is then."""
-    partition = lease.partition
+def _call_key(lease: PartitionLease) -> Key | None:
+    """Return the key of calls inside the attempt: of this run, since the next wants newer data."""
+    key = lease.partition
+    day = key.logical_date.isoformat()
     try:
-        return Key(
-            partition.source, partition.customer_id, partition.logical_date.isoformat(), partition.query_name, lease.run_id
-        )
+        return Key(key.source, key.customer_id, day, key.query_name, lease.run_id)
     except ValueError:
         return None
 
 
-LONGEST = 4000
-"""Characters of an error that are kept."""
-FITTING = frozenset(
-    name for name in VALIDATION if any(word in name for word in ("Validation", "Schema", "Arrow", "voluptuous", "attrs"))
-)
-"""Errors of libraries that hold data against a schema: the same data will not fit the next time either. (Broken JSON is none of
-these: what came may have been cut off.)"""
+# ---- decide ----
+
+MAX_ERROR_CHARS = 4000
+_SCHEMA_WORDS = ("Validation", "Schema", "Arrow", "voluptuous", "attrs")
+SCHEMA_ERRORS = frozenset(name for name in VALIDATION if any(word in name for word in _SCHEMA_WORDS))
+"""Errors of libraries that compare data with a schema. The same data will not fit the next time
+either. Broken JSON is not one of them: the response may have been cut off.
+"""
 
 
-def ended(done: Done, now: datetime, parking: Parking, /, *, stopping: bool) -> Verdict | Return | None:
-    """A verdict on the run; or its lease, given back uncharged; or nothing, where somebody else has the partition now.
+def verdict_or_release(
+    result: ExtractionResult, now: datetime, parking: Parking, /, *, is_stopping: bool
+) -> Verdict | Release | None:
+    """Decide what becomes of a run.
 
-    Rate limits, declared outages and faults of the ledger count as attempts once the partition has had `parking.uncharged` of
-    them. A fault of the ledger is never evidence against the source.
+    Rate limits, declared outages and faults of the ledger count as attempts once the partition has
+    had `parking.uncharged` of them. A fault of the ledger is never evidence against the source.
+
+    Returns:
+        A verdict, the release of its lease, or None if another worker has the partition.
     """
-    lease, error = done.held.lease, done.error
-    if done.verdict is not None:
-        return done.verdict
+    attempt, error = result.attempt, result.error
+    lease = attempt.lease
+    if result.verdict is not None:
+        return result.verdict
     assert error is not None
-    if stopping and isinstance(error, CancelledError):
-        return Return(lease, "stopped")
-    if done.held.lost and isinstance(error, (LeaseLost, CancelledError)):
+    if is_stopping and isinstance(error, CancelledError):
+        return Release(lease, "stopped")
+    if attempt.is_lost and isinstance(error, (LeaseLost, CancelledError)):
         return None
-    found = meant(done.held.extraction, error, now)
+    meaning = classify_extraction_error(attempt.extraction, error, now)
+    kind, message = meaning.kind, _describe(error)
     charged = is_charged("evidence", parking, outage=True, uncharged=lease.uncharged)
-    if found.kind == "not_ready" or (found.kind in ("rate_limited", "systemic") and not charged):
-        name = signature(error) if found.kind == "systemic" else None
-        return Return(lease, found.kind, error=_shown(error), after=found.after, signature=name)
-    if found.kind == "ledger" and not charged:
-        return Return(lease, "ledger", error=_shown(error), after=ledger_backoff(lease.uncharged))
-    is_evidence = found.kind in ("shared", "rate_limited", "systemic") or (found.kind == "ordinary" and found.passing)
-    validator = done.held.extraction.validator
+    if kind == "not_ready" or (kind in ("rate_limited", "systemic") and not charged):
+        fault = signature(error) if kind == "systemic" else None
+        return Release(lease, kind, error=message, after=meaning.after, signature=fault)
+    if kind == "ledger" and not charged:
+        return Release(lease, kind, error=message, after=ledger_backoff(lease.uncharged))
+    is_evidence = kind in ("shared", "rate_limited", "systemic") or (kind == "ordinary" and meaning.passing)
+    validator = attempt.extraction.validator
     return Verdict(
-        run_id=lease.run_id, decision="rejected", validator=validator.name, version=validator.version, reason=found.reason,
-        message=_shown(error), after=found.after, final=found.kind == "final",
-        signature=signature(error) if is_evidence else None, shared=found.kind == "shared", charged=charged,
-    )  # fmt: skip
+        run_id=lease.run_id,
+        decision="rejected",
+        validator=validator.name,
+        version=validator.version,
+        reason=meaning.reason,
+        message=message,
+        after=meaning.after,
+        final=kind == "final",
+        signature=signature(error) if is_evidence else None,
+        shared=kind == "shared",
+        charged=charged,
+    )
 
 
-def meant(extraction: Extraction, error: BaseException, now: datetime, /) -> Meaning:
-    """What an error means. The dataset's own rules (`retry(on=...)`) come first, where they have a word for it."""
+def classify_extraction_error(extraction: Extraction, error: BaseException, now: datetime, /) -> ErrorMeaning:
+    """Return what an error means. The rules of the dataset (`retry(on=...)`) come first."""
+    name = type(error).__name__
     if not isinstance(error, Exception):
         if is_ledger_fault(error):
-            return Meaning("ledger", "ledger", safe_str(error))
-        return Meaning("ordinary", type(error).__name__, str(error))
+            return ErrorMeaning("ledger", "ledger", safe_str(error))
+        return ErrorMeaning("ordinary", name, str(error))
     try:
-        found = meaning(error, now)
-    except Exception:  # an error of the user's that cannot even be looked at
-        return Meaning("ordinary", type(error).__name__, safe_str(error))
+        meaning = meaning_of(error, now)
+    except Exception:  # an error of the user's that raises when it is examined
+        return ErrorMeaning("ordinary", name, safe_str(error))
     if isinstance(error, Damaged):
-        return Meaning("ordinary", DAMAGED, found.message)
-    if found.kind != "ordinary":
-        return found
-    if any(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" in FITTING for kind in type(error).__mro__):
-        return found._replace(kind="final", reason="schema")
+        return ErrorMeaning("ordinary", DAMAGED, meaning.message)
+    if meaning.kind != "ordinary":
+        return meaning
+    names = {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(error).__mro__}
+    if names & SCHEMA_ERRORS:
+        return meaning._replace(kind="final", reason="schema")
     rules = extraction.settings.error_rules.rules
     if not rules or classify in rules:
-        return found
+        return meaning
     try:
         fault = extraction.settings.classify(error)
     except Exception:  # a rule of the user's raised: its bug must not decide about this partition
-        return found
+        return meaning
     if fault.kind == "throttled":
-        return found._replace(kind="rate_limited", after=fault.after)
+        return meaning._replace(kind="rate_limited", after=fault.after)
     if fault.kind == "permanent":
-        return found._replace(kind="final")
-    # `on=Exception` retries bugs too and says nothing of the source: there the standard rule decides.
-    declared = not any(rule in (Exception, BaseException) for rule in rules)
-    return found._replace(passing=fault.retryable and (declared or found.passing))
+        return meaning._replace(kind="final")
+    # `on=Exception` retries bugs too and says nothing about the source: the standard rule decides.
+    is_declared = not any(rule in (Exception, BaseException) for rule in rules)
+    return meaning._replace(passing=fault.retryable and (is_declared or meaning.passing))
 
 
-def _shown(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     text = redact_text(describe_error(error))
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_ERROR_CHARS else f"{text[: MAX_ERROR_CHARS - 1]}…"

@@ -13,13 +13,13 @@ from ...core.outage import Parking
 from ...ledger.failpoint import crash_point
 from ...ledger.ledger import Ledger
 from ...worker.work_source import SourceExecutors
-from ..control.plane import Control
-from ..control.source_health import Outages
-from ..control.verdicts import Authority
+from ..control.plane import ControlPlane
+from ..control.source_health import OutageDetector, only_customer_check
+from ..control.verdicts import VerdictWriter
 from ..datasets.definition import Extraction
-from ..model import Return, Verdict
-from .attempt import Done, Held, coroutine, ended, plain
-from .events import tell_expired, tell_judged, tell_late, tell_returned
+from ..model import Release, Verdict
+from .attempt import ExtractionAttempt, ExtractionResult, extract_in_thread, extract_on_loop, verdict_or_release
+from .events import log_expired, log_late, log_release, log_verdict
 
 LEASE_SECONDS = 60.0
 """Lease of a partition, renewed four times in that time."""
@@ -56,15 +56,15 @@ class PartitionRunner:
             lease_seconds: How long a partition stays leased without a renewal.
             parking: When failures count as an outage of the source.
         """
-        self._extractions = {extraction.terms.dataset: extraction for extraction in extractions}
+        self._extractions = {extraction.limits.dataset: extraction for extraction in extractions}
         self._max_running, self._lease_seconds = max_running, lease_seconds
-        self._held: dict[str, Held] = {}
-        """Leases by run."""
-        self._results: deque[Done] = deque()
-        self._verdicts: list[tuple[Done, Verdict]] = []
+        self._running: dict[str, ExtractionAttempt] = {}
+        """Attempts by run, until their result is written."""
+        self._results: deque[ExtractionResult] = deque()
+        self._verdicts: list[tuple[ExtractionResult, Verdict]] = []
         """Not written yet."""
-        self._returns: list[tuple[Done, Return]] = []
-        """Leases to release, not written yet."""
+        self._releases: list[tuple[ExtractionResult, Release]] = []
+        """Not written yet."""
         self._parking = Parking() if parking is None else parking
         self._refunds: dict[tuple[int, int], str] = {}
         """Rejected attempts that an outage caused, with its reason."""
@@ -76,38 +76,26 @@ class PartitionRunner:
 
     # ---- for the dispatcher ----
 
-    def attach(
-        self,
-        worker: str,
-        ledger: Ledger,
-        executors: SourceExecutors,
-        /,
-        *,
-        lock_seconds: float | None = None,
-    ) -> None:
+    def attach(self, worker: str, ledger: Ledger, executors: SourceExecutors, /, *, lock_seconds: float | None = None) -> None:
         """Set the name of the worker, its ledger and its executors, before the first turn.
 
-        Args:
-            worker: Name of the worker.
-            ledger: For the ledger thread only.
-            executors: Run the extractions.
-            lock_seconds: How long a transaction may wait for the row of a source or partition.
+        The ledger is for the ledger thread only. `lock_seconds` limits waits for locks.
         """
         self._worker, self._executors = worker, executors
-        terms = [extraction.terms for extraction in self._extractions.values()]
-        self._control = Control(ledger, terms, lock_seconds=lock_seconds)
-        self._authority = Authority(ledger, terms, lock_seconds=lock_seconds)
-        self._outages = Outages(self._parking, self._control.is_only_customer)
+        datasets = [extraction.limits for extraction in self._extractions.values()]
+        self._control = ControlPlane(ledger, datasets, lock_seconds=lock_seconds)
+        self._verdict_writer = VerdictWriter(ledger, datasets, lock_seconds=lock_seconds)
+        self._outages = OutageDetector(self._parking, only_customer_check(ledger))
 
     @property
     def running(self) -> int:
         """Number of extractions that run, or are not settled yet."""
-        return len(self._held)
+        return len(self._running)
 
     @property
     def running_async(self) -> int:
         """How many of them can be cancelled."""
-        return sum(held.extraction.execution == "async" for held in self._held.values())
+        return sum(attempt.extraction.execution == "async" for attempt in self._running.values())
 
     @property
     def has_results(self) -> bool:
@@ -117,7 +105,7 @@ class PartitionRunner:
     @property
     def counts(self) -> dict[str, int]:
         """Running extractions, and ended ones by outcome. Any thread may read it."""
-        return {"running": len(self._held)} | {name: self._counts[name] for name in OUTCOMES}
+        return {"running": len(self._running)} | {name: self._counts[name] for name in OUTCOMES}
 
     def turn(self, now: datetime, /, *, is_stopping: bool = False) -> float:
         """Renew leases, settle ended extractions, and claim as many partitions as fit.
@@ -125,23 +113,23 @@ class PartitionRunner:
         Returns:
             Seconds until the next turn if nothing happens before.
         """
-        # Leases first: to renew them needs no row of a source, which another process may have locked.
+        # Leases first: to renew them needs no row of a source, which another process may lock.
         self._renew()
         self._settle(now, is_stopping=is_stopping)
-        free = self._max_running - len(self._held)
+        free = self._max_running - len(self._running)
         if not is_stopping and free > 0 and self._claim(free) == free:
             return 0.0
         return self._seconds_until_next_turn()
 
     def release(self, now: datetime, /) -> None:
         """Release the leases of extractions that have not ended. They do not count as attempts."""
-        for held in self._held.values():
-            held.lost = True
-        queued = {done.held.lease.run_id for done, _ in (*self._returns, *self._verdicts)}
-        self._returns += [
-            (Done(held, None, None, monotonic() - held.began), Return(held.lease, "stopped"))
-            for held in self._held.values()
-            if held.lease.run_id not in queued
+        for attempt in self._running.values():
+            attempt.is_lost = True
+        settled = {result.attempt.lease.run_id for result, _ in (*self._releases, *self._verdicts)}
+        self._releases += [
+            (attempt.result(), Release(attempt.lease, "stopped"))
+            for attempt in self._running.values()
+            if attempt.lease.run_id not in settled
         ]
         self._settle(now, is_stopping=True)
 
@@ -150,8 +138,8 @@ class PartitionRunner:
         if self._next_retry is not None:
             waits.append(max(0.0, (self._next_retry - clock_around().now()).total_seconds()))
             self._next_retry = None
-        if self._control.soon is not None:
-            waits.append(self._control.soon)
+        if self._control.seconds_until_room is not None:
+            waits.append(self._control.seconds_until_room)
         return min(waits)
 
     # ---- leases ----
@@ -161,37 +149,35 @@ class PartitionRunner:
         for expired in self._control.expired:
             self._counts["terminal"] += 1
             key = expired.partition
-            tell_expired(self._extractions[key.source, key.query_name], expired)
+            log_expired(self._extractions[key.source, key.query_name], expired)
         if leases:
             crash_point("extract.claimed")
-        for at, lease in enumerate(leases):
+        for place, lease in enumerate(leases):
             key = lease.partition
-            held = Held(self._extractions[key.source, key.query_name], lease)
+            attempt = ExtractionAttempt(self._extractions[key.source, key.query_name], lease)
             try:
-                self._start(held)
+                self._start(attempt)
             except Exception:  # no thread can be started now: release this lease and the rest
-                rest = [Held(held.extraction, unstarted) for unstarted in leases[at:]]
-                self._returns += [(Done(each, None, None, 0.0), Return(each.lease, "stopped")) for each in rest]
+                for unstarted in leases[place:]:
+                    result = ExtractionAttempt(attempt.extraction, unstarted).result()
+                    self._releases.append((result, Release(unstarted, "stopped")))
                 raise
         return len(leases)
 
-    def _start(self, held: Held) -> None:
-        run_id, context = held.lease.run_id, self._context.copy()
-        if held.extraction.execution == "async":
-            self._executors.run_on_loop(run_id, lambda: self._extract_async(held), context)
+    def _start(self, attempt: ExtractionAttempt) -> None:
+        run_id, context = attempt.lease.run_id, self._context.copy()
+        if attempt.extraction.execution == "async":
+            self._executors.run_on_loop(run_id, lambda: self._extract_async(attempt), context)
         else:
             name = f"{self._worker}-{run_id}"
-            self._executors.run_in_thread(name, lambda: self._extract(held), context)
-        self._held[run_id] = held
+            self._executors.run_in_thread(name, lambda: self._on_finished(extract_in_thread(attempt)), context)
+        self._running[run_id] = attempt
 
-    def _extract(self, held: Held) -> None:
-        self._on_finished(plain(held))
+    async def _extract_async(self, attempt: ExtractionAttempt) -> None:
+        self._on_finished(await extract_on_loop(attempt))
 
-    async def _extract_async(self, held: Held) -> None:
-        self._on_finished(await coroutine(held))
-
-    def _on_finished(self, done: Done) -> None:
-        self._results.append(done)
+    def _on_finished(self, result: ExtractionResult) -> None:
+        self._results.append(result)
         self._executors.wake()
 
     def _renew(self) -> None:
@@ -199,14 +185,16 @@ class PartitionRunner:
         stopped, and its lease expires.
         """
         now = monotonic()
-        if now - self._renewed_at < self._lease_seconds / 4 or not self._held:
+        if now - self._renewed_at < self._lease_seconds / 4 or not self._running:
             return
-        live = [held.lease for held in self._held.values() if not held.lost and now < held.end + self._lease_seconds]
+        live = [
+            attempt.lease for attempt in self._running.values() if not attempt.is_lost and now < attempt.end + self._lease_seconds
+        ]
         lost = self._control.renew(live, lease=self._lease_seconds) if live else []
         self._renewed_at = now
         for lease in lost:
-            if held := self._held.get(lease.run_id):
-                held.lost = True
+            if attempt := self._running.get(lease.run_id):
+                attempt.is_lost = True
                 self._executors.cancel(lease.run_id)
 
     # ---- results ----
@@ -214,65 +202,73 @@ class PartitionRunner:
     def _settle(self, now: datetime, *, is_stopping: bool) -> None:
         """Write the results of ended extractions. Results that cannot be written now are kept."""
         while self._results:
-            done = self._results.popleft()
-            result = ended(done, now, self._parking, stopping=is_stopping)
-            if isinstance(result, Verdict):
-                self._verdicts.append((done, result))
-                self._detect_outage(done, result)
-            elif result is not None:
-                self._returns.append((done, result))
+            result = self._results.popleft()
+            decision = verdict_or_release(result, now, self._parking, is_stopping=is_stopping)
+            if isinstance(decision, Verdict):
+                self._verdicts.append((result, decision))
+                self._detect_outage(result, decision)
+            elif decision is not None:
+                self._releases.append((result, decision))
             else:
-                self._counts["late"] += 1
-                tell_late(done)
-                self._held.pop(done.held.lease.run_id, None)
-        # First the returns: if they pause the source, rejections for the same fault do not count.
-        self._release_leases()
+                self._count(result, "late")
+                log_late(result)
+        # Releases first: if they pause the source, rejections for the same fault do not count.
+        self._write_releases()
         if self._verdicts:
             self._write_verdicts(now)
-        self._release_leases()
+        self._write_releases()
+
+    def _count(self, result: ExtractionResult, outcome: str) -> None:
+        self._running.pop(result.attempt.lease.run_id, None)
+        self._counts[outcome] += 1
 
     def _write_verdicts(self, now: datetime) -> None:
-        judged = self._authority.judge([verdict for _, verdict in self._verdicts])
-        for (done, verdict), result in zip(self._verdicts, judged, strict=True):
-            if result.outcome == "spared":
-                self._returns.append((done, _systemic_return(done, verdict, verdict.message)))
+        effects = self._verdict_writer.apply([verdict for _, verdict in self._verdicts])
+        for (result, verdict), effect in zip(self._verdicts, effects, strict=True):
+            if effect.outcome == "spared":
+                release = _systemic_release(result, verdict, verdict.message)
+                self._releases.append((result, release))
                 continue
-            self._held.pop(done.held.lease.run_id, None)
-            self._counts["terminal" if result.terminal is not None else result.outcome] += 1
-            tell_judged(done, verdict, result, now)
-            if result.next_at is not None:
+            self._count(result, "terminal" if effect.terminal is not None else effect.outcome)
+            log_verdict(result, verdict, effect, now)
+            if effect.next_at is not None:
                 known = self._next_retry
-                self._next_retry = result.next_at if known is None else min(known, result.next_at)
+                self._next_retry = effect.next_at if known is None else min(known, effect.next_at)
         self._verdicts = []
 
-    def _detect_outage(self, done: Done, verdict: Verdict) -> None:
-        """If this verdict completes an outage, neither it nor the ones before it count as attempts."""
-        outage = self._outages.add(done.held.lease, verdict, monotonic(), answered=done.verdict is not None)
+    def _detect_outage(self, result: ExtractionResult, verdict: Verdict) -> None:
+        """If a verdict completes an outage, neither it nor the ones before count as attempts."""
+        has_data = result.verdict is not None
+        outage = self._outages.add(result.attempt.lease, verdict, monotonic(), has_data=has_data)
         if outage is None:
             return
+        unwritten = {_attempt_key(each) for each, _ in self._verdicts}
         attempts = set(outage.attempts)
-        caused = [pair for pair in self._verdicts if _attempt_of(pair[0]) in attempts and not pair[1].charged]
-        unwritten = {_attempt_of(each) for each, _ in self._verdicts}
-        self._verdicts = [pair for pair in self._verdicts if pair not in caused]
-        self._returns += [(each, _systemic_return(each, judged, outage.says)) for each, judged in caused]
-        self._refunds |= {attempt: outage.says for attempt in outage.attempts if attempt not in unwritten}
+        kept = []
+        for each, own in self._verdicts:
+            if _attempt_key(each) in attempts and not own.charged:
+                self._releases.append((each, _systemic_release(each, own, outage.reason)))
+            else:
+                kept.append((each, own))
+        self._verdicts = kept
+        self._refunds |= {key: outage.reason for key in outage.attempts if key not in unwritten}
 
-    def _release_leases(self) -> None:
-        if not self._returns and not self._refunds:
+    def _write_releases(self) -> None:
+        if not self._releases and not self._refunds:
             return
-        returns = [returned for _, returned in self._returns]
-        self._control.give_back(returns, spare=self._refunds, most=self._parking.uncharged)
-        for done, returned in self._returns:
-            self._held.pop(done.held.lease.run_id, None)
-            self._counts["returned"] += 1
-            tell_returned(done, returned)
-        self._returns, self._refunds = [], {}
+        self._control.release_uncharged(
+            [release for _, release in self._releases], refunds=self._refunds, max_uncharged=self._parking.uncharged
+        )
+        for result, release in self._releases:
+            self._count(result, "returned")
+            log_release(result, release)
+        self._releases, self._refunds = [], {}
 
 
-def _attempt_of(done: Done) -> tuple[int, int]:
-    return done.held.lease.partition_id, done.held.lease.attempt_no
+def _attempt_key(result: ExtractionResult) -> tuple[int, int]:
+    return result.attempt.lease.partition_id, result.attempt.lease.attempt_no
 
 
-def _systemic_return(done: Done, verdict: Verdict, says: str | None) -> Return:
-    """Return the lease of an extraction that failed because the source is down."""
-    return Return(done.held.lease, "systemic", error=says, after=verdict.after, signature=verdict.signature)
+def _systemic_release(result: ExtractionResult, verdict: Verdict, error: str | None) -> Release:
+    """Return the release of an extraction that failed because the source is down."""
+    return Release(result.attempt.lease, "systemic", error=error, after=verdict.after, signature=verdict.signature)

@@ -1,4 +1,4 @@
-"""Firing: a worker's chore: has fresh partitions extracted, when a dataset's schedule says so."""
+"""Background tasks of a worker for its datasets: schedules, and the control plane's maintenance."""
 
 from __future__ import annotations
 
@@ -8,82 +8,80 @@ from datetime import date, datetime, timedelta
 from ...commands.cron import Cron
 from ...ledger.ledger import Ledger
 from ...worker.clocks import Jumps
-from ..control.plane import Control
+from ..control.plane import ControlPlane
 from ..datasets.definition import Extraction
 
+MAX_CATCH_UP = 366
+"""Missed times of a schedule that are handled at once."""
 
-class Firing:
-    """Looks which datasets are due, asks for their customers, and hands both to the control plane, once for each moment however
-    many workers there are. Belongs to the thread that does the chore.
 
-    A moment is for the day before it, in the schedule's zone. What nobody was there for is made up for, moment by moment.
+class ScheduleTask:
+    """Enqueues fresh partitions when the schedule of a dataset is due. Used by one thread.
+
+    A time of the schedule is for the day before it, in the schedule's time zone. Each time is
+    handled once, by any of the workers. Missed times are caught up.
     """
 
     name = "datasets"
     every = 2.0
 
     def __init__(self, ledger: Ledger, extractions: Sequence[Extraction], /) -> None:
-        self._scheduled = [one for one in extractions if one.cron is not None]
-        self._control = Control(ledger, [one.terms for one in extractions])
+        self._scheduled = [each for each in extractions if each.cron is not None]
+        self._control = ControlPlane(ledger, [each.limits for each in extractions])
 
     def do(self, now: datetime, /) -> None:
-        """Fire what is due. One that cannot say its customers does not hold up the others."""
-        problem: Exception | None = None
+        """Enqueue due partitions. A dataset that fails does not delay the others."""
+        first_error: Exception | None = None
         for extraction in self._scheduled:
             try:
-                self._fire(extraction, now)
+                self._enqueue_due(extraction, now)
             except Exception as error:
                 error.add_note(f"the schedule of {extraction.name}")
-                problem = problem or error
-        if problem is not None:
-            raise problem
+                first_error = first_error or error
+        if first_error is not None:
+            raise first_error
 
-    def _fire(self, extraction: Extraction, now: datetime) -> None:
+    def _enqueue_due(self, extraction: Extraction, now: datetime) -> None:
         cron = extraction.cron
         assert cron is not None
-        source, query = extraction.terms.dataset
-        last = self._control.fired(source, query) or self._control.seen(source, query, now, cron=str(cron))
-        moments = due(cron, last, now)
-        if moments:
-            customers = extraction.everyone()
-            for moment in moments:
-                self._control.fire(source, query, moment, customers, [day_of(cron, moment, 1)], cron=str(cron))
+        dataset = extraction.limits.dataset
+        last = self._control.last_fired_at(*dataset)
+        if last is None:
+            last = self._control.start_schedule_at(*dataset, now, cron=str(cron))
+        times = due_times(cron, last, now)
+        if times:
+            customers = extraction.current_customers()
+            for run_at in times:
+                days = [day_before(cron, run_at)]
+                self._control.enqueue_scheduled(*dataset, run_at, customers, days, cron=str(cron))
 
 
-MOST = 366
-"""Firings that are caught up with at once."""
+def due_times(cron: Cron, last: datetime | None, now: datetime, /, *, most: int = MAX_CATCH_UP) -> list[datetime]:
+    """Return the times of a schedule after the last handled one, up to now. A new one has none."""
+    times: list[datetime] = []
+    if last is not None:
+        run_at = cron.after(last)
+        while run_at <= now and len(times) < most:
+            times.append(run_at)
+            run_at = cron.after(run_at)
+    return times
 
 
-def due(cron: Cron, last: datetime | None, now: datetime, /, *, most: int = MOST) -> list[datetime]:
-    """The firings after the last one that was written down, up to now; of a new dataset none before now.
-
-    Those that nobody was there for are all there: each has a day of its own.
-    """
-    if last is None:
-        return []
-    found: list[datetime] = []
-    moment = cron.after(last)
-    while moment <= now and len(found) < most:
-        found.append(moment)
-        moment = cron.after(moment)
-    return found
+def day_before(cron: Cron, run_at: datetime, /) -> date:
+    """Return the day that a time of a schedule is for, in the schedule's time zone."""
+    return run_at.astimezone(cron.zone).date() - timedelta(days=1)
 
 
-def day_of(cron: Cron, moment: datetime, lag: int, /) -> date:
-    """The day that a firing is for: by the cron's own time zone, so many days before."""
-    return moment.astimezone(cron.zone).date() - timedelta(days=lag)
-
-
-class Tending:
-    """Takes back leases that ran out, and carries sweeps on. Any number of workers may do it at once."""
+class ControlPlaneTask:
+    """Recovers expired leases and advances sweeps. Any number of workers may do it at once."""
 
     name = "partitions"
     every = 1.0
 
     def __init__(self, ledger: Ledger, extractions: Sequence[Extraction], /) -> None:
-        self._control = Control(ledger, [one.terms for one in extractions])
+        self._control = ControlPlane(ledger, [each.limits for each in extractions])
         self._jumps = Jumps()
 
     def do(self, _now: datetime, /) -> None:
-        """Once."""
-        self._control.tick(self._jumps)
+        """Run one round of maintenance."""
+        self._control.maintain(self._jumps)

@@ -143,14 +143,14 @@ def test_an_argument_that_is_not_utf_8_is_refused() -> None:
 @pytest.mark.req("O-4", "P-10")
 def test_schedules_of_datasets_are_listed(lake: World) -> None:
     now = lake.ledger.now()
-    lake.control.seen("crm", "orders", now, cron="0 2 * * * Europe/Prague")
+    lake.control.start_schedule_at("crm", "orders", now, cron="0 2 * * * Europe/Prague")
     status, printed = call("schedules", "list", width=120)
     assert (status, "crm/orders" in printed) == (0, True)
     assert "0 2 * * * Europe/Prague" in printed
     assert ", no worker online" in printed
     lake.ledger.maintenance.heartbeat("w1")
     day = now.date() - timedelta(days=1)
-    lake.control.fire("crm", "orders", now + timedelta(seconds=1), ["c0"], [day], cron="0 2 * * * Europe/Prague")
+    lake.control.enqueue_scheduled("crm", "orders", now + timedelta(seconds=1), ["c0"], [day], cron="0 2 * * * Europe/Prague")
     status, printed = call("schedules", "list", width=120)
     assert "no worker online" not in printed
     assert re.search(r"running +– +sweep \d+", printed)

@@ -11,9 +11,9 @@ from redrive.errors import LedgerUnavailable, Stop, Unavailable
 from redrive.partitions import Check, Finding, Raw, not_null, row_count, schema, unique
 from redrive.partitions.datasets.validator import Validator
 from redrive.partitions.model import Verdict
-from redrive.partitions.raw.files import File, raw
-from redrive.partitions.raw.layout import folder_of
-from redrive.partitions.raw.writer import Writing
+from redrive.partitions.raw.files import File, load_raw
+from redrive.partitions.raw.layout import run_folder
+from redrive.partitions.raw.writer import RunWriter
 from redrive.storage import Store
 from redrive.storage.memory import Memory
 
@@ -112,16 +112,16 @@ def test_secrets_are_redacted() -> None:
 
 def damaged_store() -> tuple[Store, Raw]:
     store = Store(Memory("m"))
-    run = Writing(store, KEY, "r-1")
+    run = RunWriter(store, KEY, "r-1")
     run.sink.rows(ROWS)
-    run.end(NOW)
-    return store, raw(store, KEY, "r-1")
+    run.finish(NOW)
+    return store, load_raw(store, KEY, "r-1")
 
 
 @pytest.mark.parametrize("check", [unique("id"), no_negative_ids], ids=["rows", "own"])
 def test_damaged_data_is_rejected(check: Check) -> None:
     store, found = damaged_store()
-    store.write(f"{folder_of(KEY, 'r-1')}/rows.jsonl", b'{"id":1}\n{"id":3}\n')
+    store.write(f"{run_folder(KEY, 'r-1')}/rows.jsonl", b'{"id":1}\n{"id":3}\n')
     verdict = Validator("v", "1", [check]).validate(found)
     assert (verdict.decision, verdict.reason) == ("rejected", "damaged")
     assert verdict.message is not None
@@ -141,11 +141,11 @@ def test_an_unavailable_store_is_not_a_verdict(check: Check, monkeypatch: pytest
 
 def test_rows_that_cannot_be_read_are_rejected() -> None:
     store = Store(Memory("m"))
-    run = Writing(store, KEY, "r-1")
+    run = RunWriter(store, KEY, "r-1")
     with run.sink.open("a.csv", rows=1) as file:
         file.write(b"a\n")
-    run.end(NOW)
-    verdict = Validator("v", "1", [unique("id")]).validate(raw(store, KEY, "r-1"))
+    run.finish(NOW)
+    verdict = Validator("v", "1", [unique("id")]).validate(load_raw(store, KEY, "r-1"))
     assert verdict.message is not None
     assert "rows() reads JSON Lines and Parquet; 'a.csv' is neither" in verdict.message
 

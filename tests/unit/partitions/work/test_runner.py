@@ -1,4 +1,4 @@
-"""The runner, a turn at a time: what it holds, what it gives back when it cannot go on, what it does without its ledger."""
+"""The runner, one turn at a time: leases, releases, and a ledger that is away."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from redrive.journal import Record
 from redrive.journal.sinks.logging import format_record
 from redrive.ledger.db.partition_tables import work
 from redrive.partitions import Partition, Sink
-from redrive.partitions.control.plane import Control
+from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.model import Return
-from redrive.partitions.queries import Register
+from redrive.partitions.model import Release
+from redrive.partitions.queries import PartitionQueries
 from tests.ledgers import sqlite_ledger
 from tests.partition_runner import SteppedRunner
 
@@ -36,7 +36,7 @@ def app(tmp_path: Path) -> Iterator[App]:
 def runner(app: App, fn: Any, **more: Any) -> SteppedRunner:
     app.dataset("crm", "orders", raw="raw", customers=["acme"], checks=[], max_age=None)(fn)
     extractions = list(app.datasets)
-    Control(app.ledger, [extractions[0].terms]).backfill(
+    ControlPlane(app.ledger, [extractions[0].limits]).backfill(
         Grid.of("crm", "orders", ["acme"], KEY.logical_date), actor="ann", because="new"
     )
     return SteppedRunner(app.ledger, extractions, max_running=2, **more)
@@ -62,14 +62,14 @@ def ended(one: SteppedRunner) -> None:
 
 
 def states(app: App) -> list[str]:
-    return [run.state for run in Register(app.ledger).history(KEY)]
+    return [run.state for run in PartitionQueries(app.ledger).history(KEY)]
 
 
 def write(partition: Partition, out: Sink) -> None:
     out.rows([{"n": 1}])
 
 
-def test_no_thread_to_be_had(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leases_are_released_if_no_thread_can_start(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     one = runner(app, write)
 
     def start(self: threading.Thread) -> None:
@@ -85,7 +85,7 @@ def test_no_thread_to_be_had(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     assert states(app) == ["accepted", "returned"]
 
 
-def test_a_ledger_that_is_away_when_a_verdict_is_to_be_written(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verdict_is_kept_while_the_ledger_is_away(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     one = runner(app, write)
     one.turn(now())
     with monkeypatch.context() as patched:
@@ -122,10 +122,10 @@ def test_a_partition_that_is_too_old_is_logged_when_it_gives_up(app: App) -> Non
     day = datetime.now(timezone.utc).date() - timedelta(days=1)
     app.dataset("crm", "orders", raw="raw", customers=["acme"], checks=[], max_age=1e-6)(write)
     extractions = list(app.datasets)
-    control = Control(app.ledger, [extractions[0].terms])
-    assert control.fire("crm", "orders", now(), ["acme"], [day], cron="x")
+    control = ControlPlane(app.ledger, [extractions[0].limits])
+    assert control.enqueue_scheduled("crm", "orders", now(), ["acme"], [day], cron="x")
     (lease,) = control.claim(1, worker="w")
-    control.give_back([Return(lease, "not_ready", after=0)])
+    control.release_uncharged([Release(lease, "not_ready", after=0)])
     records: list[Record] = []
     unsubscribe = journal.subscribe(records.append, inline=True)
     SteppedRunner(app.ledger, extractions, max_running=2).turn(now())

@@ -12,7 +12,7 @@ from rich.text import Text
 from ....core.text import format_duration, pluralise
 from ....ops.operator import Operator
 from ....ops.partitions.backfill import BackfillReport
-from ....ops.partitions.selection import day
+from ....ops.partitions.selection import parse_day
 from ....ops.plans.plan import Plan
 from ....ops.plans.stored import load_plan
 from ....ops.render import both, document
@@ -64,8 +64,8 @@ class BackfillOptions:
         """Plan the backfill of a dataset."""
         return ops.backfills.plan(
             dataset,
-            day("--since", since),
-            day("--until", until),
+            parse_day("--since", since),
+            parse_day("--until", until),
             customers=self.customers or None,
             share=self.share,
             newest=self.order == "newest",

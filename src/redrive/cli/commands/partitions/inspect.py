@@ -14,7 +14,7 @@ from rich.text import Text
 from ....core.text import pluralise
 from ....ops.operator import Operator
 from ....ops.partitions.calendar import WORST
-from ....ops.partitions.operations import Facts
+from ....ops.partitions.operations import PartitionView
 from ....ops.partitions.raw_data import Lost, RawState
 from ....ops.partitions.selection import Selection
 from ....ops.render import ago, document
@@ -216,7 +216,7 @@ def _show_lost(partitions: Sequence[Lost], as_json: bool, *, is_cut: bool) -> No
     show(Group(count, "", bullets(items), "", *cut, dim(hint)))
 
 
-def _next_page(partitions: Sequence[Facts]) -> str:
+def _next_page(partitions: Sequence[PartitionView]) -> str:
     note = showing(len(partitions)).removesuffix(".")
     return f"{note}, or --after {partitions[-1].id} for the next page."
 
@@ -254,7 +254,7 @@ def _show_overview(ops: Operator, as_json: bool) -> None:
 
 def _show_partitions(
     ops: Operator,
-    partitions: Sequence[Facts],
+    partitions: Sequence[PartitionView],
     as_json: bool,
     cut: str | None,
     *,
@@ -289,7 +289,9 @@ def _show_partitions(
     show(Group(summary, "", table, *problems, "", dim(hint)))
 
 
-def _raw_problems(partitions: Sequence[Facts], raw: Sequence[RawState]) -> list[RenderableType]:
+def _raw_problems(
+    partitions: Sequence[PartitionView], raw: Sequence[RawState]
+) -> list[RenderableType]:
     """Return the problems of raw data, and how much of it was not checked."""
     lines: list[RenderableType] = [
         Text(f"{facts.partition}: raw data not readable: {state.problem}", style="red")
@@ -303,8 +305,8 @@ def _raw_problems(partitions: Sequence[Facts], raw: Sequence[RawState]) -> list[
     return ["", *lines] if lines else []
 
 
-def _columns(now: datetime) -> list[Column[Facts]]:
-    def row_count(facts: Facts) -> str | None:
+def _columns(now: datetime) -> list[Column[PartitionView]]:
+    def row_count(facts: PartitionView) -> str | None:
         return None if facts.record_count is None else f"{facts.record_count:,}"
 
     return [
@@ -321,9 +323,9 @@ def _columns(now: datetime) -> list[Column[Facts]]:
     ]
 
 
-def _sign(facts: Facts) -> Text:
+def _sign(facts: PartitionView) -> Text:
     return Text(SIGNS[facts.shade].sign, style=SIGNS[facts.shade].style)
 
 
-def _reason(facts: Facts) -> str:
+def _reason(facts: PartitionView) -> str:
     return rejection_text(facts.reason, facts.error) or facts.paused or facts.terminal or ""

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ....core.text import format_duration, pluralise
-from ....ops.partitions.history import Explained, Facts, History, Marker, Run
-from ....ops.partitions.operations import Source
+from ....ops.partitions.history import Explained, History, Marker, PartitionRun, PartitionView
+from ....ops.partitions.operations import SourceView
 from ....ops.render import ago, both, utc
 from ...render import FieldValue, detail_view, dim, fields, first_line, indent
 from ...suggestions import complete_command, expand_commands, quote_argument
@@ -29,7 +29,7 @@ MAX_CHECKS = 6
 RUN_STYLES = {"accepted": "green", "rejected": "red", "leased": "cyan"}
 
 
-def partition_state(facts: Facts, /, *, is_short: bool = False) -> str:
+def partition_state(facts: PartitionView, /, *, is_short: bool = False) -> str:
     """Return the state in a few words. is_short: for a table."""
     words = STATE_NAMES.get(facts.shade, facts.shade)
     if not is_short and facts.shade == "refresh_failed":
@@ -47,7 +47,7 @@ def rejection_text(reason: str | None, message: str | None, /) -> str:
     return ": ".join(part for part in (reason, text) if part)
 
 
-def pause_text(source: Source, now: datetime, /) -> str:
+def pause_text(source: SourceView, now: datetime, /) -> str:
     """Return who paused a source, until when and why."""
     until = "until it is unpaused"
     if source.until is not None:
@@ -91,7 +91,7 @@ def _marker(marker: Marker, now: datetime) -> str:
     return f"{detail}by {marker.actor}, {both(marker.at, now)}: {marker.because}"
 
 
-def _run_title(run: Run, current_run_id: str | None, now: datetime) -> Text:
+def _run_title(run: PartitionRun, current_run_id: str | None, now: datetime) -> Text:
     state = "running" if run.state == "leased" else run.state
     title = Text(f"{run.attempt_no}  ").append(state, style=RUN_STYLES.get(run.state, "yellow"))
     if run.run_id == current_run_id:
@@ -99,7 +99,7 @@ def _run_title(run: Run, current_run_id: str | None, now: datetime) -> Text:
     return title.append(f"  {run.kind}  {both(run.leased_at, now)}")
 
 
-def _run_fields(run: Run) -> RenderableType:
+def _run_fields(run: PartitionRun) -> RenderableType:
     verdict = run.verdict
     raw = "" if run.raw_run_id == run.run_id else f", validated the data of {run.raw_run_id}"
     sweep = "" if run.sweep_id is None else f", sweep {run.sweep_id}"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from ....ops.partitions.selection import Selection, day, selected
+from ....ops.partitions.selection import Selection, parse_day, selected
 from ...options import PARTITION_STATES, argument, option, state_option
 
 FORM = "source, source/query, or source/customer/query/2026-06-01..2026-06-30 (* matches any)"
@@ -129,4 +129,4 @@ class FailedOptions:
 
 
 def _day(option_name: str, text: str | None) -> date | None:
-    return None if text is None else day(option_name, text)
+    return None if text is None else parse_day(option_name, text)

@@ -1,4 +1,4 @@
-"""Verdicts: what they count, what they move, and what they never do."""
+"""Verdicts: what they count and change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redrive.backoff import fixed
 from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.model import Lease, Selection, Verdict
+from redrive.partitions.model import PartitionLease, Selection, Verdict
 from redrive.partitions.retry_schedule import Policy
 from tests.conformance.partitions.world import SAID, World
 
@@ -34,7 +34,7 @@ def test_the_first_verdict_makes_pending_a_success_or_a_failure(world: World) ->
 
 
 @pytest.mark.req("P-6")
-def test_a_verdict_that_is_repeated_is_none(world: World) -> None:
+def test_a_repeated_verdict_has_no_effect(world: World) -> None:
     """D4 of the original: the same run validated twice counted twice."""
     lease = world.one()
     world.reject(lease)
@@ -42,12 +42,12 @@ def test_a_verdict_that_is_repeated_is_none(world: World) -> None:
     for again in (world.reject(lease), world.accept(lease)):
         assert [one.outcome for one in again] == ["repeated"]
     assert world.facts() == before
-    both = world.authority.judge([Verdict(lease.run_id, "rejected"), Verdict("nobody's", "accepted")])
+    both = world.authority.apply([Verdict(lease.run_id, "rejected"), Verdict("nobody's", "accepted")])
     assert [one.outcome for one in both] == ["repeated", "unknown"]
 
 
 @pytest.mark.req("P-5")
-def test_a_reprocessing_that_fails_leaves_the_success_in_force(world: World) -> None:
+def test_a_failed_reprocessing_keeps_the_current_run(world: World) -> None:
     """D3 of the original: a rejected second run made good data unreadable."""
     first = world.one()
     world.accept(first)
@@ -68,7 +68,7 @@ def test_a_reprocessing_that_fails_leaves_the_success_in_force(world: World) -> 
 
 
 @pytest.mark.req("P-4")
-def test_terminal_is_no_status_and_a_grant_is_stored(world: World) -> None:
+def test_terminal_is_a_marker_and_a_grant_is_stored(world: World) -> None:
     """Ruling A2: who clears a terminal partition gets as many attempts as were granted, and not none. A3: at max_attempts."""
     lease = world.one()
     judged = None
@@ -99,11 +99,11 @@ def test_terminal_is_no_status_and_a_grant_is_stored(world: World) -> None:
 
 
 @pytest.mark.req("P-7")
-def test_a_late_run_takes_nothing_from_a_newer_one(world: World) -> None:
+def test_a_late_run_does_not_change_a_newer_one(world: World) -> None:
     """T4: a worker that was asleep wakes up after its partition was given to another."""
     zombie = world.one()
     world.pass_time(1000)
-    world.control.tick()
+    world.control.maintain()
     (newer,) = world.claim(worker="w2")
     assert newer.attempt_no > zombie.attempt_no
     assert world.control.renew([zombie]) == [zombie]
@@ -133,7 +133,7 @@ def test_an_older_run_that_is_judged_after_the_newer_one_is_late(world: World) -
     """T5."""
     older = world.one()
     world.pass_time(1000)
-    world.control.tick()
+    world.control.maintain()
     (newer,) = world.claim()
     world.accept(newer)
     (late,) = world.reject(older)
@@ -152,7 +152,7 @@ def test_a_verdict_is_a_row_with_what_was_measured(world: World) -> None:
     lease = world.one()
     checks = [{"name": "row_count", "ok": False, "value": 3, "limit": 5, "detail": "dröge"}]
     said = Verdict(lease.run_id, "rejected", "orders", "3.2", checks, 3, "row_count", "3 rows, 5 wanted", "sha256:ab")
-    world.authority.judge([said])
+    world.authority.apply([said])
     (run,) = world.history()
     assert run.verdict == Verdict(
         lease.run_id, "rejected", "orders", "3.2", tuple(checks), 3, "row_count", "3 rows, 5 wanted", "sha256:ab"
@@ -211,7 +211,7 @@ def test_revalidate_after_rollback_validates_the_current_run(world: World) -> No
     world.accept(first, rows=1)
     accepted_again(world, rows=2)
     world.authority.rollback(world.key(), first.run_id, **SAID)
-    plan = world.register.pick("revalidate", Selection(keys=[world.key()]))
+    plan = world.register.freeze("revalidate", Selection(keys=[world.key()]))
     assert plan.validates == {str(world.key()): first.run_id}
     world.retry(world.key(), act="revalidate")
     (again,) = world.claim()
@@ -229,7 +229,7 @@ def test_revalidate_never_returns_to_data_that_was_rolled_back(world: World) -> 
     world.retry(world.key(), act="reprocess")
     (failed,) = world.claim()
     world.reject(failed, reason="TimeoutError", manifest=False)  # the newest run wrote nothing
-    assert world.register.pick("revalidate", Selection(keys=[world.key()])).validates == {str(world.key()): first.run_id}
+    assert world.register.freeze("revalidate", Selection(keys=[world.key()])).validates == {str(world.key()): first.run_id}
 
 
 @pytest.mark.req("P-6")
@@ -238,7 +238,7 @@ def test_revalidate_of_a_failed_refresh_validates_the_rejected_run(world: World)
     world.retry(world.key(), act="reprocess")
     (newer,) = world.claim()
     world.reject(newer)  # by a check that is too strict, say
-    assert world.register.pick("revalidate", Selection(keys=[world.key()])).validates == {str(world.key()): newer.run_id}
+    assert world.register.freeze("revalidate", Selection(keys=[world.key()])).validates == {str(world.key()): newer.run_id}
 
 
 @pytest.mark.req("O-2")
@@ -246,20 +246,20 @@ def test_a_rollback_after_the_plan_is_drift(world: World) -> None:
     first = world.one()
     world.accept(first)
     accepted_again(world)
-    plan = world.register.pick("revalidate", Selection(keys=[world.key()]))
+    plan = world.register.freeze("revalidate", Selection(keys=[world.key()]))
     world.authority.rollback(world.key(), first.run_id, **SAID)
     with pytest.raises(Drift, match="1 changed meanwhile"):
-        world.control.begin(plan, **SAID)
+        world.control.begin_requeue(plan, **SAID)
 
 
 @pytest.mark.req("P-6")
-def test_runs_that_vanish_are_counted_apart_and_bounded(world: World) -> None:
+def test_lost_runs_are_counted_and_limited(world: World) -> None:
     world.backfill(["acme"])
     for number in range(1, 6):
         (lease,) = world.claim()
         assert (lease.attempt_no, lease.lost) == (number, number - 1)
         world.pass_time(1000)
-        world.control.tick()
+        world.control.maintain()
         world.pass_time(1000)
     assert world.claim() == []
     known = world.facts()
@@ -270,12 +270,12 @@ def test_runs_that_vanish_are_counted_apart_and_bounded(world: World) -> None:
 
 
 @pytest.mark.req("P-9")
-def test_nothing_is_tried_past_its_age(ledger: Ledger) -> None:
+def test_a_partition_past_max_age_is_not_retried(ledger: Ledger) -> None:
     world = World(ledger, policy=Policy(backoff=fixed(24 * 3600), max_age=timedelta(days=3)))
     now = ledger.now()
     for turn, (customer, age) in enumerate((("older", 3), ("newer", 1))):
         on = now.date() - timedelta(days=age)
-        assert world.control.fire("crm", "orders", now + timedelta(seconds=turn), [customer], [on], cron="x")
+        assert world.control.enqueue_scheduled("crm", "orders", now + timedelta(seconds=turn), [customer], [on], cron="x")
     older, newer = sorted(world.claim(), key=lambda one: one.partition.logical_date)
     assert [one.terminal for one in world.reject(older, newer)] == ["age", None]
     world.pass_time(7 * 24 * 3600)  # its run and its wait are seven days ago; its day is not
@@ -293,10 +293,10 @@ def test_catch_up_work_of_a_schedule_keeps_all_its_attempts(ledger: Ledger) -> N
     world = World(ledger, policy=Policy(max_attempts=3, backoff=fixed(60), max_age=timedelta(days=3)))
     now = ledger.now()
     on = now.date() - timedelta(days=6)
-    assert world.control.fire("crm", "orders", now, ["acme"], [on], cron="x")
+    assert world.control.enqueue_scheduled("crm", "orders", now, ["acme"], [on], cron="x")
     (lease,) = world.claim()
     world.pass_time(1000)
-    world.control.tick()  # its worker is gone
+    world.control.maintain()  # its worker is gone
     for number in (1, 2, 3):
         (lease,) = world.claim()
         (judged,) = world.reject(lease)
@@ -320,7 +320,7 @@ def test_clear_terminal_is_exempt_from_max_age(ledger: Ledger, grant: int | None
         assert lease.partition == key
         if number == 0:
             world.pass_time(1000)  # its worker is gone
-            world.control.tick()
+            world.control.maintain()
             world.pass_time(100)
             (lease,) = world.claim()
         (judged,) = world.reject(lease)
@@ -342,7 +342,7 @@ def test_unpause_of_one_partition_is_exempt_from_max_age(ledger: Ledger) -> None
     assert world.control.unpause([lease.partition_id], **SAID).count == 1
     (lease,) = world.claim()
     world.pass_time(1000)  # its worker is gone
-    world.control.tick()
+    world.control.maintain()
     world.pass_time(100)
     for terminal in (None, "attempts"):
         (lease,) = world.claim()
@@ -356,7 +356,7 @@ def test_unpause_of_one_partition_is_exempt_from_max_age(ledger: Ledger) -> None
 OLD = timedelta(days=30)
 
 
-def last_attempt(ledger: Ledger, act: str) -> tuple[World, int, Lease]:
+def last_attempt(ledger: Ledger, act: str) -> tuple[World, int, PartitionLease]:
     """An operator's request for an old day, with its only attempt rejected."""
     world = World(ledger, policy=Policy(max_attempts=1, backoff=fixed(60), max_age=timedelta(days=3)))
     sweep = world.control.backfill(Grid.of("crm", "orders", ["acme"], ledger.now().date() - OLD), **SAID).id
@@ -373,16 +373,16 @@ def last_attempt(ledger: Ledger, act: str) -> tuple[World, int, Lease]:
 @pytest.mark.parametrize("act", ["backfill", "retry"])
 def test_a_requeue_after_an_outage_keeps_its_sweep(ledger: Ledger, act: str) -> None:
     world, sweep, lease = last_attempt(ledger, act)
-    world.control.give_back([], spare={(lease.partition_id, lease.attempt_no): "an outage"})
+    world.control.release_uncharged([], refunds={(lease.partition_id, lease.attempt_no): "an outage"})
     progress = world.register.progress(sweep)
     assert progress is not None
     assert (progress.failed, progress.queued) == (0, 1)
-    world.control.tick()
+    world.control.maintain()
     world.pass_time(1000)
     (again,) = world.claim()
     assert (again.partition, again.lane, again.sweep_id) == (lease.partition, act, sweep)
     world.accept(again)
-    world.control.tick()
+    world.control.maintain()
     progress = world.register.progress(sweep)
     assert progress is not None
     assert (progress.ok, progress.failed) == (1, 0)
@@ -393,8 +393,8 @@ def test_a_requeue_after_an_outage_keeps_its_sweep(ledger: Ledger, act: str) -> 
 @pytest.mark.parametrize("act", ["backfill", "retry"])
 def test_a_requeue_after_an_outage_stays_a_request_when_its_sweep_is_done(ledger: Ledger, act: str) -> None:
     world, _, lease = last_attempt(ledger, act)
-    world.control.tick()
-    world.control.give_back([], spare={(lease.partition_id, lease.attempt_no): "an outage"})
+    world.control.maintain()
+    world.control.release_uncharged([], refunds={(lease.partition_id, lease.attempt_no): "an outage"})
     world.pass_time(1000)
     (again,) = world.claim()
     assert (again.partition, again.lane, again.sweep_id) == (lease.partition, "backfill", None)
@@ -404,7 +404,7 @@ def test_a_requeue_after_an_outage_stays_a_request_when_its_sweep_is_done(ledger
 def test_a_requeue_after_an_outage_follows_the_policy_when_its_sweep_was_cancelled(ledger: Ledger) -> None:
     world, sweep, lease = last_attempt(ledger, "backfill")
     world.control.move(sweep, "cancel", **SAID)
-    world.control.give_back([], spare={(lease.partition_id, lease.attempt_no): "an outage"})
+    world.control.release_uncharged([], refunds={(lease.partition_id, lease.attempt_no): "an outage"})
     world.pass_time(1000)
     assert world.claim() == []
     assert [one.partition for one in world.control.expired] == [lease.partition]
@@ -428,7 +428,7 @@ def test_attempts_given_back_after_an_operators_request_are_bounded(ledger: Ledg
         assert runs < 10
         world.reject(*leases)
         attempts = {(one.partition_id, one.attempt_no): "an outage" for one in leases}
-        world.control.give_back([], spare=attempts, most=3)
+        world.control.release_uncharged([], refunds=attempts, max_uncharged=3)
         world.pass_time(1000)
     assert runs == 4  # three of them do not count
     assert world.facts().shade == "terminal"
@@ -438,7 +438,7 @@ def test_attempts_given_back_after_an_operators_request_are_bounded(ledger: Ledg
 def test_the_control_plane_names_partitions_that_it_gave_up_for_their_age(ledger: Ledger) -> None:
     world = World(ledger, policy=Policy(max_age=timedelta(microseconds=1)))
     now = ledger.now()
-    assert world.control.fire("crm", "orders", now, ["acme"], [now.date() - timedelta(days=1)], cron="x")
+    assert world.control.enqueue_scheduled("crm", "orders", now, ["acme"], [now.date() - timedelta(days=1)], cron="x")
     (lease,) = world.claim()
     world.give_back(lease, "not_ready", error="no export yet")
     world.pass_time(1000)
@@ -453,7 +453,7 @@ def test_the_control_plane_names_partitions_that_it_gave_up_for_their_age(ledger
 def test_a_partition_that_is_never_ready_ends_at_its_age(ledger: Ledger) -> None:
     world = World(ledger, policy=Policy(max_age=timedelta(microseconds=1)))
     now = ledger.now()
-    assert world.control.fire("crm", "orders", now, ["acme"], [now.date() - timedelta(days=1)], cron="x")
+    assert world.control.enqueue_scheduled("crm", "orders", now, ["acme"], [now.date() - timedelta(days=1)], cron="x")
     (lease,) = world.claim()
     world.give_back(lease, "not_ready", error="no export yet")
     world.pass_time(1000)
@@ -470,7 +470,7 @@ def test_a_schema_error_is_terminal_at_once(world: World) -> None:
     assert (judged.terminal, world.facts().shade) == ("error", "terminal")
 
 
-def test_the_time_shown_is_the_time_used(world: World) -> None:
+def test_the_displayed_time_is_the_due_time(world: World) -> None:
     """P-8: jitter comes from a stored seed."""
     lease = world.one()
     (judged,) = world.reject(lease)
@@ -488,7 +488,7 @@ def test_many_verdicts_are_one_transaction(world: World) -> None:
     world.backfill(250)
     leases = world.claim()
     assert len(leases) == 250
-    judged = world.authority.judge(
+    judged = world.authority.apply(
         [Verdict(lease.run_id, "rejected" if number % 5 == 0 else "accepted", reason="r") for number, lease in enumerate(leases)]
     )
     assert [one.outcome for one in judged].count("rejected") == 50

@@ -1,4 +1,4 @@
-"""Readings and gaps: what is missing, and why, in words."""
+"""Readings, and the gaps with their reasons."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from redrive.errors import Incomplete
 from redrive.partitions import Gap, Reading
-from redrive.partitions.model import Facts
-from redrive.partitions.reader import gap
+from redrive.partitions.model import PartitionView
+from redrive.partitions.reader import explain_gap
 
 from .written import KEY, written
 
@@ -18,13 +18,13 @@ TODAY = date(2026, 2, 1)
 AT = datetime(2026, 2, 1, 4, tzinfo=timezone.utc)
 
 
-def facts(**known: Any) -> Facts:
+def facts(**known: Any) -> PartitionView:
     given: dict[str, Any] = {
         "id": 1, "partition": KEY, "status": "pending", "shade": "pending", "current_run_id": None, "current_raw_id": None,
         "current_attempt_no": 0, "record_count": None, "attempt_count": 0, "dispatch_count": 0, "last_verdict": None,
         "verdict_at": None, "reason": None, "error": None, "updated_at": AT,
     }  # fmt: skip
-    return Facts(**{**given, **known})
+    return PartitionView(**{**given, **known})
 
 
 REJECTED: dict[str, Any] = {
@@ -52,12 +52,12 @@ REJECTED: dict[str, Any] = {
         (facts(paused="until the contract is signed"), "paused", "paused: until the contract is signed"),
     ],
 )
-def test_gaps(known: Facts | None, why: str, says: str) -> None:
-    assert gap(KEY, known, today=TODAY) == Gap(KEY, why, says)  # type: ignore[arg-type]
+def test_each_gap_names_its_reason(known: PartitionView | None, why: str, says: str) -> None:
+    assert explain_gap(KEY, known, TODAY) == Gap(KEY, why, says)  # type: ignore[arg-type]
 
 
-def test_the_future() -> None:
-    assert gap(KEY, None, today=date(2026, 1, 30)).detail == "the day is in the future"
+def test_a_future_day_is_a_gap() -> None:
+    assert explain_gap(KEY, None, date(2026, 1, 30)).detail == "the day is in the future"
 
 
 def test_rows_and_completeness() -> None:
@@ -69,8 +69,8 @@ def test_rows_and_completeness() -> None:
 
 
 @pytest.mark.req("P-11")
-def test_what_is_missing_is_an_error_for_who_needs_it_all() -> None:
-    gaps = [gap(KEY, None, today=TODAY), gap(KEY, facts(run_id="r-1"), today=TODAY)]
+def test_complete_raises_for_missing_days() -> None:
+    gaps = [explain_gap(KEY, None, TODAY), explain_gap(KEY, facts(run_id="r-1"), TODAY)]
     with pytest.raises(
         Incomplete, match=r"2 days are missing \(1 never run, 1 running\); first crm/acme/orders/2026-01-31"
     ) as found:

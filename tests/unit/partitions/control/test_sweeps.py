@@ -1,4 +1,4 @@
-"""A range without rows: each place has its partition, and each partition its place."""
+"""Ranges: each position has one partition, and each partition one position."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.partitions.control.sweeps import Grid, packed, unpacked
+from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.key import Partition
+from redrive.partitions.store.sweeps import pack_ids, unpack_ids
 
 DAY = date(2026, 3, 1)
 GRIDS = st.builds(
@@ -29,12 +30,12 @@ def test_places_and_partitions_are_one_to_one(grid: Grid) -> None:
 
 
 @given(GRIDS, GRIDS)
-def test_overlap_is_what_both_have(one: Grid, other: Grid) -> None:
+def test_overlap_counts_common_partitions(one: Grid, other: Grid) -> None:
     both = {one.at(place) for place in range(len(one))} & {other.at(place) for place in range(len(other))}
     assert one.overlap(other) == other.overlap(one) == len(both)
 
 
-def test_what_is_no_range() -> None:
+def test_invalid_ranges_are_refused() -> None:
     with pytest.raises(ValueError, match="reversed"):
         Grid.of("crm", "q", ["a"], "2026-02-01", "2026-01-01")
     with pytest.raises(ValueError, match="no customer"):
@@ -52,5 +53,5 @@ def test_what_is_no_range() -> None:
 
 @given(st.lists(st.integers(0, 2**62)))
 def test_ids_are_packed(ids: list[int]) -> None:
-    assert unpacked(packed(ids)) == ids
-    assert len(packed(ids)) == 8 * len(ids)
+    assert unpack_ids(pack_ids(ids)) == ids
+    assert len(pack_ids(ids)) == 8 * len(ids)

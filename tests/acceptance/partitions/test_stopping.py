@@ -1,4 +1,4 @@
-"""What a worker has in its hands: seen there, let end or given back when it stops."""
+"""A worker that stops: running extractions end, or are released."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from redrive import App
 from redrive.ledger.db.tables import worker as worker_table
 from redrive.ops import Operator
 from redrive.partitions import Partition, Sink
-from redrive.partitions.control.plane import Control
-from redrive.partitions.queries import Register
+from redrive.partitions.control.plane import ControlPlane
+from redrive.partitions.queries import PartitionQueries
 from tests.acceptance.partitions.world import SINCE, backfill, counts, told, until, work_counts
 
 
@@ -33,7 +33,7 @@ def slow_orders(app: App) -> tuple[threading.Event, threading.Event]:
     return began, gate
 
 
-def test_a_worker_that_stops_gives_back_what_has_not_ended(app: App) -> None:
+def test_a_stopping_worker_releases_unfinished_extractions(app: App) -> None:
     began, gate = slow_orders(app)
 
     @app.dataset("crm", "visits", **told())
@@ -49,15 +49,15 @@ def test_a_worker_that_stops_gives_back_what_has_not_ended(app: App) -> None:
     gate.set()
     assert work_counts(app)[1] == 0
     for query in ("orders", "visits"):
-        (run,) = Register(app.ledger).history(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
+        (run,) = PartitionQueries(app.ledger).history(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
         assert (run.state, run.note) == ("returned", "stopped")
-        facts = Register(app.ledger).get(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
+        facts = PartitionQueries(app.ledger).get(Partition("crm", "acme", query, SINCE))  # type: ignore[arg-type]
         assert facts is not None
         assert (facts.attempt_count, facts.status) == (0, "pending")
 
 
 @pytest.mark.req("O-1")
-def test_what_a_worker_extracts_is_seen_in_its_hands(app: App) -> None:
+def test_running_extractions_are_listed_with_their_worker(app: App) -> None:
     began, gate = slow_orders(app)
 
     backfill(app, "orders", customers=("acme",), until=SINCE)
@@ -67,13 +67,13 @@ def test_what_a_worker_extracts_is_seen_in_its_hands(app: App) -> None:
         until(lambda: [one.name for one in operator.workers.find().workers] == [worker.name])
         (line,) = operator.workers.find().workers
         assert [one.partition for one in line.partitions] == [f"crm/acme/orders/{SINCE}"]
-        (run,) = Register(app.ledger).history(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]
+        (run,) = PartitionQueries(app.ledger).history(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]
         assert run.worker == worker.name
         gate.set()
     assert counts(app) == {"success": 1}
 
 
-def test_a_worker_that_stops_lets_extractions_end(app: App) -> None:
+def test_a_stopping_worker_waits_for_extractions(app: App) -> None:
     began, gate = slow_orders(app)
 
     backfill(app, "orders", customers=("acme",), until=SINCE)
@@ -85,14 +85,14 @@ def test_a_worker_that_stops_lets_extractions_end(app: App) -> None:
 
 
 @pytest.mark.req("P-6")
-def test_partitions_of_a_killed_process_on_this_machine_do_not_wait_for_their_lease(app: App) -> None:
+def test_partitions_of_a_killed_local_process_are_recovered_at_once(app: App) -> None:
     @app.dataset("crm", "orders", **told(concurrency=1))
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([{"n": 1}])
 
     backfill(app, "orders", customers=("acme",), until=SINCE)
     (extraction,) = app.datasets
-    Control(app.ledger, [extraction.terms]).claim(1, worker="killed", lease=3600)
+    ControlPlane(app.ledger, [extraction.limits]).claim(1, worker="killed", lease=3600)
     program = "from redrive.worker.process import process_identity; print(process_identity())"
     killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     app.ledger.maintenance.heartbeat("killed", {"process": killed.stdout.strip()})
@@ -100,5 +100,5 @@ def test_partitions_of_a_killed_process_on_this_machine_do_not_wait_for_their_le
         tx.execute(update(worker_table).values(seen_at=app.ledger.now() - timedelta(hours=1)))
     with app.worker(threads=1):
         until(lambda: counts(app) == {"success": 1})
-    states = [one.state for one in Register(app.ledger).history(Partition("crm", "acme", "orders", SINCE))]  # type: ignore[arg-type]
+    states = [one.state for one in PartitionQueries(app.ledger).history(Partition("crm", "acme", "orders", SINCE))]  # type: ignore[arg-type]
     assert states == ["accepted", "lost"]

@@ -1,4 +1,4 @@
-"""`@app.dataset(...)`: everything it was told is checked at once, and says what is wrong."""
+"""`@app.dataset(...)`: every option is checked at once, with a clear message."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from redrive import App, RetryPolicy, backoff, retry
 from redrive.partitions import Dataset, Partition, Sink, row_count
-from redrive.partitions.control.plane import Control
-from redrive.partitions.control.verdicts import Authority
+from redrive.partitions.control.plane import ControlPlane
+from redrive.partitions.control.verdicts import VerdictWriter
 from redrive.partitions.datasets.validator import Validator
 from redrive.partitions.reader import Reader
 from redrive.storage import Store
@@ -42,28 +42,28 @@ def test_a_dataset_reads_and_does_nothing_else(app: App) -> None:
 
 
 @pytest.mark.req("P-3")
-def test_what_a_role_may_not_do_it_cannot_call() -> None:
+def test_roles_have_no_methods_beyond_their_rights() -> None:
     def public(role: type) -> set[str]:
         return {name for name in dir(role) if not name.startswith("_")}
 
     assert public(Sink) == {"rows", "arows", "open"}, "an extraction writes"
     assert public(Validator) == {"validate"}, "its verdict alone has no effect"
     assert public(Reader) == {"read"}, "a consumer reads"
-    assert public(Authority) == {"judge", "rollback"}, "who gives authority requeues nothing"
-    assert not public(Control) & {"judge", "rollback"}, "who requeues gives no authority"
+    assert public(VerdictWriter) == {"apply", "rollback"}, "it queues nothing"
+    assert not public(ControlPlane) & {"apply", "rollback"}, "it applies no verdict"
 
 
 def test_defaults(app: App) -> None:
     told(app)
     (one,) = app.datasets
-    policy = one.terms.policy
-    assert (policy.max_attempts, policy.max_age, one.terms.concurrency) == (6, timedelta(days=7), 10)
+    policy = one.limits.policy
+    assert (policy.max_attempts, policy.max_age, one.limits.concurrency) == (6, timedelta(days=7), 10)
     assert [policy.backoff(n, 0.5) for n in range(1, 5)] == [300, 1800, 7200, 7200]
     assert one.settings.attempt_timeout is None
     assert one.validator.version == "1"
 
 
-def test_what_it_was_told(app: App) -> None:
+def test_options_are_stored(app: App) -> None:
     told(
         app,
         retry=retry(max_attempts=3, backoff=backoff.steps(1, 2)),
@@ -77,23 +77,23 @@ def test_what_it_was_told(app: App) -> None:
         version="7",
     )
     (one,) = app.datasets
-    assert (one.terms.policy.max_attempts, one.terms.policy.max_age) == (3, timedelta(hours=1))
+    assert (one.limits.policy.max_attempts, one.limits.policy.max_age) == (3, timedelta(hours=1))
     assert one.settings.attempt_timeout is None, "the 10 s of calls are not meant for extractions"
-    assert (one.terms.concurrency, one.terms.source_concurrency, str(one.cron)) == (2, 4, "15 2 * * * Europe/Prague")
-    assert (one.terms.rate, one.terms.source_rate) == (50 / 60, 2.0)
+    assert (one.limits.concurrency, one.limits.source_concurrency, str(one.cron)) == (2, 4, "15 2 * * * Europe/Prague")
+    assert (one.limits.rate, one.limits.source_rate) == (50 / 60, 2.0)
 
 
-def test_a_time_limit_that_was_said_holds(app: App) -> None:
+def test_an_explicit_timeout_is_kept(app: App) -> None:
     told(app, retry=retry(attempt_timeout=10))
     (one,) = app.datasets
     assert one.settings.attempt_timeout == 10
 
 
-def test_other_shapes(app: App) -> None:
+def test_other_forms_of_options(app: App) -> None:
     told(app, raw=Store(Memory("m")), customers=lambda: iter(["a", "b", "a"]), retry=RetryPolicy(max_attempts=2), max_age=None)
     (one,) = app.datasets
-    assert one.everyone() == ["a", "b"]
-    assert (one.terms.policy.max_attempts, one.terms.policy.max_age) == (2, None)
+    assert one.current_customers() == ["a", "b"]
+    assert (one.limits.policy.max_attempts, one.limits.policy.max_age) == (2, None)
     assert one.store().name == "m"
 
 
@@ -132,13 +132,13 @@ def generator(partition: Partition, out: Sink) -> Iterator[None]:
         ({"query": "a\n"}, "query must be printable"),
     ],
 )
-def test_what_is_told_wrong(app: App, changed: dict[str, Any], says: str) -> None:
+def test_invalid_options_are_refused(app: App, changed: dict[str, Any], says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=says):
         told(app, **changed)
     assert not len(app.datasets)
 
 
-def test_two_of_one_name(app: App) -> None:
+def test_a_second_dataset_of_one_name_is_refused(app: App) -> None:
     told(app)
     with pytest.raises(ValueError, match="there is a dataset crm/orders already, .*extract; .* needs another query or source"):
         told(app)
@@ -148,11 +148,11 @@ def test_two_of_one_name(app: App) -> None:
         app.datasets.find("crm", "oders")
 
 
-def test_customers_are_asked_for_each_time(app: App) -> None:
+def test_the_customers_function_is_called_each_time(app: App) -> None:
     told(app, customers=lambda: ["acme", None])
     (one,) = app.datasets
     with pytest.raises(TypeError, match="crm/orders: a customer must be text, not NoneType"):
-        one.everyone()
+        one.current_customers()
 
 
 def test_a_failing_customers_function_is_named_with_its_dataset(app: App) -> None:
@@ -163,10 +163,10 @@ def test_a_failing_customers_function_is_named_with_its_dataset(app: App) -> Non
     told(app, customers=customers)
     (extraction,) = app.datasets
     with pytest.raises(ValueError, match=r"^crm/orders: customers\(\) failed: FileNotFoundError: customers.txt$"):
-        extraction.everyone()
+        extraction.current_customers()
 
 
-def test_a_worker_of_datasets_alone_has_no_kinds(app: App) -> None:
+def test_a_worker_may_have_datasets_only(app: App) -> None:
     with pytest.raises(ValueError, match="no commands and no handlers are registered"):
         app.kinds()
     told(app)

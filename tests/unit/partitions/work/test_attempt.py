@@ -1,4 +1,4 @@
-"""What an attempt's end means: charged, final, given back, or nothing."""
+"""The end of an attempt: rejected, final, released, or without effect."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from redrive import App, retry
 from redrive.core.fault import Fault
 from redrive.core.outage import Parking
 from redrive.errors import Again, Blocked, Damaged, LeaseLost, LedgerRemoved, LedgerUnavailable, Stop, Unavailable
-from redrive.partitions.model import Lease, Return, Verdict
-from redrive.partitions.work.attempt import Done, Held, ended
+from redrive.partitions.model import PartitionLease, Release, Verdict
+from redrive.partitions.work.attempt import ExtractionAttempt, ExtractionResult, verdict_or_release
 
 from ..written import KEY
 
 NOW = datetime(2026, 2, 1, 3, tzinfo=timezone.utc)
-LEASE = Lease(1, KEY, 3, "r-3", "retry", "retry", 2, None, None, None, None, 0, NOW + timedelta(minutes=1))
+LEASE = PartitionLease(1, KEY, 3, "r-3", "retry", "retry", 2, None, None, None, None, 0, NOW + timedelta(minutes=1))
 
 
 @dataclass
@@ -28,20 +28,20 @@ class Response:
     headers: dict[str, str]
 
 
-def held(**told: Any) -> Held:
+def held(**told: Any) -> ExtractionAttempt:
     app = App("sqlite:///never-opened.db", stores={"raw": {"type": "memory"}})
     app.dataset("crm", "orders", raw="raw", checks=[], customers=[], version="2", **told)(lambda partition, out: None)
     (one,) = app.datasets
-    return Held(one, LEASE)
+    return ExtractionAttempt(one, LEASE)
 
 
 def end(
     error: BaseException, *, stopping: bool = False, lost: bool = False, uncharged: int = 0, **told: Any
-) -> Verdict | Return | None:
+) -> Verdict | Release | None:
     one = held(**told)
-    one.lost = lost
+    one.is_lost = lost
     one.lease = replace(one.lease, uncharged=uncharged)
-    return ended(Done(one, None, error, 1.0), NOW, Parking(uncharged=20), stopping=stopping)
+    return verdict_or_release(ExtractionResult(one, None, error, 1.0), NOW, Parking(uncharged=20), is_stopping=stopping)
 
 
 def charged(error: BaseException, **told: Any) -> Verdict:
@@ -50,9 +50,9 @@ def charged(error: BaseException, **told: Any) -> Verdict:
     return found
 
 
-def given_back(error: BaseException, **told: Any) -> Return:
+def given_back(error: BaseException, **told: Any) -> Release:
     found = end(error, **told)
-    assert isinstance(found, Return)
+    assert isinstance(found, Release)
     return found
 
 
@@ -137,7 +137,7 @@ def caused_by_ledger(error: BaseException) -> BaseException:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_fault_of_the_ledger_is_neither_the_partitions_nor_the_sources(error: BaseException) -> None:
+def test_a_fault_of_the_ledger_does_not_count(error: BaseException) -> None:
     permanent = retry(on=lambda _error: Fault("permanent"))
     rules: tuple[dict[str, Any], ...] = ({}, {"retry": permanent})
     for options in rules:
@@ -151,13 +151,13 @@ def test_a_fault_of_the_ledger_is_neither_the_partitions_nor_the_sources(error: 
         assert (bounded.charged, bounded.signature, bounded.shared, bounded.final) == (True, None, False, False)
 
 
-def test_what_an_extraction_decides_holds_while_the_ledger_is_away() -> None:
+def test_decisions_of_an_extraction_hold_during_a_ledger_outage() -> None:
     assert charged(caused_by_ledger(Stop("the customer has left"))).final
     assert charged(caused_by_ledger(Blocked("the bill is not paid"))).shared
     assert given_back(caused_by_ledger(Again("not there yet", free=True))).cause == "not_ready"
 
 
-def test_a_rule_that_catches_all_says_nothing_of_the_source() -> None:
+def test_a_catch_all_rule_is_not_evidence_of_an_outage() -> None:
     assert charged(KeyError("bug"), retry=retry(on=Exception)).signature is None
     assert charged(ConnectionError("no answer"), retry=retry(on=Exception)).signature is not None
     assert charged(KeyError("declared"), retry=retry(on=KeyError)).signature is not None
@@ -177,12 +177,12 @@ def test_rules_of_the_dataset() -> None:
     assert not charged(ValueError("odd"), retry=retry(on=broken)).final
 
 
-def test_a_worker_that_stops() -> None:
+def test_a_cancelled_extraction_is_released_when_the_worker_stops() -> None:
     assert given_back(CancelledError(), stopping=True).cause == "stopped"
     assert charged(CancelledError()).reason == "CancelledError"
 
 
-def test_a_lease_that_was_lost_is_nothing() -> None:
+def test_a_lost_lease_has_no_effect() -> None:
     assert end(LeaseLost("gone"), lost=True) is None
     assert end(CancelledError(), lost=True) is None
     assert charged(LeaseLost("of somebody else's")).decision == "rejected"
@@ -193,7 +193,7 @@ class Evil(Exception):
         raise RuntimeError
 
 
-def test_an_error_that_cannot_be_looked_at() -> None:
+def test_an_error_that_raises_when_examined_is_a_rejection() -> None:
     found = charged(Evil())
     assert (found.reason, found.final) == ("Evil", False)
 
@@ -203,5 +203,5 @@ def test_damaged_data_and_the_end_of_the_process_are_rejections() -> None:
     assert charged(SystemExit(3)).reason == "SystemExit"
 
 
-def test_secrets_stay_out() -> None:
+def test_secrets_are_redacted() -> None:
     assert "hunter2" not in str(charged(ValueError("password=hunter2")))
