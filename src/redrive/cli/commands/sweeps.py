@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Annotated, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Annotated, NoReturn, Protocol, TypeVar
 
 import typer
 from rich.console import Group, RenderableType
@@ -375,7 +376,8 @@ def _confirm_without_canary(ops: Operator, sweep_id: int, confirmation: Confirma
     confirmation.require(_Rest("replay", sweep.left))
 
 
-class _Rest(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Rest:
     """The items of a sweep that are not processed yet, to confirm."""
 
     act: str
