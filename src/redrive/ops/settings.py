@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..app.ledger_opener import DEFAULT
 from ..journal.redaction import redact_text
 from ..journal.redaction.addresses import redact_address
 from ..settings import KEYS, SECRET, Configuration, settings
@@ -38,7 +39,12 @@ def known() -> Configuration:
 def list_settings() -> list[Setting]:
     """Return every setting, in the order of the file."""
     settings_ = known()
-    values, by, plain = settings_.visible_values(), settings_.set_by, warnings(settings_)
+    values, by, plain = settings_.visible_values(), dict(settings_.set_by), warnings(settings_)
+    if values["ledger"] is None and settings_.app:
+        values["ledger"] = f"the ledger of {settings_.app}"
+        by["ledger"] = by.get("app", "default")
+    elif values["ledger"] is None:
+        values["ledger"] = DEFAULT
     return [
         Setting(
             key.name,

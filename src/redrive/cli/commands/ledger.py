@@ -162,7 +162,11 @@ def _workers(workers: Sequence[Seen], now: datetime, width: int) -> list[Rendera
 
 def _worker_columns(now: datetime) -> list[Column[Seen]]:
     def heartbeat(worker: Seen) -> str:
-        return ago(worker.seen_at, now) + (", stopped" if worker.ended_at is not None else "")
+        if worker.ended_at is None:
+            return ago(worker.seen_at, now)
+        # As in `redrive workers list`: other workers found the process of a lost one dead.
+        is_lost = worker.seen_at < worker.ended_at
+        return f"{ago(worker.seen_at, now)}, {'lost' if is_lost else 'stopped'}"
 
     return [
         Column("worker", lambda worker: worker.name, min_width=16),

@@ -122,7 +122,7 @@ def _describe(record: Record) -> str:
         return f"worker task {task}: failed ({_error(fields)}), will be retried"
     if record.kind == "worker_gone":
         leases = fields.get("leases")
-        return f"worker {fields.get('worker')}: offline" + (
+        return f"worker {fields.get('worker')}: lost" + (
             f"; {leases} of its jobs or partitions recovered" if leases else ""
         )
     if record.kind == "batch_outage":

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
+from redrive.ledger import Ledger
+from redrive.ledger.db.tables import worker
 from tests.unit.cli.command import call
 from tests.unit.cli.conftest import SECRET
 
@@ -82,6 +86,16 @@ def test_an_unreachable_ledger_is_exit_code_3_without_its_password(address: str,
     assert "Traceback" not in printed
 
 
+def test_a_lost_worker_has_the_same_word_in_both_lists(ledger: Ledger) -> None:
+    ledger.maintenance.heartbeat("w1", {"app": "shop"})
+    ended = update(worker).values(ended_at=ledger.now() + timedelta(seconds=30))
+    with ledger.begin() as connection:
+        connection.execute(ended)
+    assert "✗ lost" in call("workers", "list")[1]
+    printed = call("ledger", "status")[1]
+    assert (", lost" in printed, ", stopped" in printed) == (True, False)
+
+
 def test_the_ledger_comes_from_option_environment_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shopping.py").write_text(f"from redrive import App\napp = App({url!r})\nclass Box: inner = app\nother = 7\n")
@@ -94,6 +108,7 @@ def test_the_ledger_comes_from_option_environment_or_file(tmp_path: Path, monkey
         ("shopping:ap", "did you mean 'app'?"),
         ("nowhere:app", "module nowhere cannot be imported"),
         ("shopping", "'shopping' is not a ledger; pass its address"),
+        ("/data/shop.db", "'/data/shop.db' is a file, not an address; did you mean sqlite:////data/shop.db?"),
     ):
         status, printed = call("ledger", "status", "--ledger", named)
         assert (status, said in printed) == (2, True), printed

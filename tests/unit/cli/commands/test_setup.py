@@ -111,3 +111,14 @@ def until(look: Callable[[], T]) -> T:
 def scraped(url: str) -> str:
     with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
         return str(answer.read().decode())
+
+
+def test_config_shows_the_ledger_that_commands_use(here: Path) -> None:
+    def ledger() -> tuple[str, str]:
+        (row,) = [row for row in json.loads(run("config", "--json").stdout) if row["name"] == "ledger"]
+        return row["value"], row["said_by"]
+
+    (here / "redrive.toml").unlink(missing_ok=True)
+    assert ledger() == ("sqlite:///redrive.db", "default")
+    (here / "redrive.toml").write_text('app = "shop:app"\n')
+    assert ledger() == ("the ledger of shop:app", "redrive.toml")

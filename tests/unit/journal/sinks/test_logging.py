@@ -35,8 +35,8 @@ def record(kind: str, **fields: Any) -> Record:
         (Record("giveup", AT, {"operation": "crm", "attempt": 0, "reason": "breaker_open"}), "crm: not called: breaker_open"),
         (record("retry", wait=5, job_id="3"), "crm.fetch job 3: attempt 1 of 3 failed (OSError: reset), again in 5 s"),
         (record("retry", wait=5, error=""), "crm.fetch: attempt 1 of 3 failed (OSError), again in 5 s"),
-        (Record("worker_gone", AT, {"worker": "w1", "leases": 2}), "worker w1: offline; 2 of its jobs or partitions recovered"),
-        (Record("worker_gone", AT, {"worker": "w1", "leases": None}), "worker w1: offline"),
+        (Record("worker_gone", AT, {"worker": "w1", "leases": 2}), "worker w1: lost; 2 of its jobs or partitions recovered"),
+        (Record("worker_gone", AT, {"worker": "w1", "leases": None}), "worker w1: lost"),
         (
             Record("chore_failed", AT, {"operation": "datasets", "error": "no file", "error_class": "OSError"}),
             "worker task datasets: failed (OSError: no file), will be retried",
