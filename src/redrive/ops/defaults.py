@@ -8,3 +8,5 @@ QUIET = 60.0
 """Seconds without a heartbeat after which a worker is offline."""
 MOST_COUNTED = 100_000
 """Totals of lists are counted up to this number."""
+MAX_CHAIN_JOBS = 100
+"""Jobs of one dead letter that are read: the one that died, and its replays."""

@@ -9,11 +9,13 @@ from typing import Any
 
 from ..errors import NotAllowed
 from ..journal.redaction import redact
+from ..ledger.ledger import Ledger
 from ..ledger.model import DisplayState, Job, Tally
 from ..ledger.queries import jobs as queries
 from ..ledger.queries import overview
 from .context import OperatorContext, check_reason
 from .dead_letters.model import Revealed, Try, failed_attempts, readable, reveal
+from .defaults import MAX_CHAIN_JOBS
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class JobReport:
     tries: tuple[Try, ...]
     """Attempts that did not succeed."""
     now: datetime
+    replaced_by: int | None = None
+    """Id of the newest job that replays this one. None: not replaced, or not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +108,12 @@ class JobOperations:
         line = _line(job, None if letter is None else letter.id)
         with ledger.reading() as connection:
             parked = overview.parked_reasons(connection).get(job.kind)
-        now = ledger.now()
+        now, replaced_by = ledger.now(), _replacement(ledger, job)
         return JobReport(
             job=line,
-            says=_describe(
+            says=_describe_replaced(replaced_by)
+            if _is_replaced(job)
+            else _describe(
                 job, line, now, parked, None if letter is None else letter.blocked_until
             ),
             payload=readable(job.payload),
@@ -117,6 +123,7 @@ class JobOperations:
             ids=redact(job.ids),
             tries=failed_attempts(ledger.attempts(job.id)),
             now=now,
+            replaced_by=replaced_by,
         )
 
     def reveal(self, job_id: int, /, *, because: str) -> Revealed:
@@ -155,6 +162,27 @@ def _line(job: Job, dead_id: int | None = None) -> JobLine:
     return JobLine(state=job.shown, dead_id=job.dead_id if dead_id is None else dead_id, **fields)
 
 
+def _is_replaced(job: Job) -> bool:
+    return job.state == "dropped" and not job.current
+
+
+def _replacement(ledger: Ledger, job: Job) -> int | None:
+    """Return the newest job that replays this one. Read from the current job backwards."""
+    current = ledger.find(job.kind, job.key) if _is_replaced(job) else None
+    earlier = current
+    for _ in range(MAX_CHAIN_JOBS):
+        if earlier is None or earlier.replay_of is None or current is None:
+            return None
+        if earlier.replay_of == job.id:
+            return current.id
+        earlier = ledger.get(earlier.replay_of)
+    return None
+
+
+def _describe_replaced(replaced_by: int | None) -> str:
+    return "replaced by a replay" + ("" if replaced_by is None else f", job {replaced_by}")
+
+
 def _describe(
     job: Job, line: JobLine, now: datetime, parked: str | None, until: datetime | None
 ) -> str:
@@ -175,5 +203,5 @@ def _describe(
         case "dlq":
             return f"dead: {job.reason}; {replay}"
         case "discarded":
-            return "discarded" if job.current else "replaced by a replay"
+            return "discarded"
     return "done" if job.state == "done" else "done, and pruned"

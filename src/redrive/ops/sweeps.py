@@ -111,6 +111,19 @@ class Outcome:
     note: str | None
     """Why it was skipped, or the last error of its job."""
     at: datetime | None
+    after: Literal["replayed", "discarded"] | None = None
+    """Later decision about a replay that died again. None: no decision, or it did not die."""
+
+    @property
+    def label(self) -> str | None:
+        """Words for a replay that died again. None: the name of the outcome is clear."""
+        if self.after is not None:
+            return (
+                "dead again, replayed again"
+                if self.after == "replayed"
+                else ("dead again, discarded")
+            )
+        return "dead again" if self.outcome == "dlq" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,4 +398,7 @@ def _outcome(act: str, item: SweepItem) -> Outcome:
         outcome = display_state(item.job_state, attempts=item.attempts or 0, replay=True)
     has_failed = act == "replay" and item.error is not None and outcome not in ("done", "discarded")
     note = (item.error or "").partition("\n")[0] if has_failed and item.note is None else item.note
-    return Outcome(item.dead_id, outcome, item.job_id, note, item.at)
+    after: Literal["replayed", "discarded"] | None = None
+    if act == "replay" and item.job_state == DROPPED:
+        after = "discarded" if item.current else "replayed"
+    return Outcome(item.dead_id, outcome, item.job_id, note, item.at, after)

@@ -161,9 +161,16 @@ def show_(
     print_result(report, options.as_json, _report)
 
 
+def _state_lines(report: JobReport) -> list[str]:
+    """Return the state, and the next step if it says more."""
+    state, says = state_name(report.job.state), expand_commands(report.says)
+    if says.startswith("replaced by a replay"):
+        return [says]  # The stored state is that of a discarded job.
+    return [state, *([says] if says != state else [])]
+
+
 def _report(report: JobReport) -> Group:
     job, now = report.job, report.now
-    state = state_name(job.state)
     limit = "" if job.max_attempts is None else f" of {job.max_attempts}"
     crashes = f", {job.crashes} crashed" if job.crashes else ""
     sections = [
@@ -180,7 +187,7 @@ def _report(report: JobReport) -> Group:
         {
             "job type": job.kind,
             "job key": job.key,
-            "state": [state, *([expand_commands(report.says)] if report.says != state else [])],
+            "state": _state_lines(report),
             "attempts": f"{job.attempts}{limit}{crashes}",
             "submitted": both(job.created_at, now),
             "due": both(job.due_at, now) if job.ended_at is None else None,

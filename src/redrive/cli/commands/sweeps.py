@@ -41,7 +41,8 @@ from ..render.progress import sweep_bar
 app = CommandGroup(help="Control bulk replays and discards.")
 
 SweepId = Annotated[int, typer.Argument(metavar="ID", help="ID of the sweep")]
-Limit = Annotated[int, limit_option("sweeps, or of outcomes of one sweep")]
+Limit = Annotated[int, limit_option("sweeps")]
+OutcomeLimit = Annotated[int, limit_option("outcomes")]
 DEAD_LETTER_ACTS = ("replay", "discard")
 """Sweeps over dead letters. Others are over partitions, and workers process them."""
 
@@ -105,7 +106,7 @@ def show_(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Progress until the sweep ends")
     ] = False,
-    limit: Limit = 20,
+    limit: OutcomeLimit = 20,
     options: ReadOptions,
 ) -> None:
     """Show the progress of a sweep.
@@ -221,13 +222,13 @@ def _outcomes(report: SweepReport, width: int) -> list[RenderableType]:
 
 
 def _outcome_columns(sweep: Sweep, now: datetime) -> list[Column[Outcome]]:
-    def name(outcome: str) -> str:
-        is_left = sweep.state == "cancelled" and outcome == "waiting"
-        return "not processed" if is_left else state_name(outcome)
+    def name(row: Outcome) -> str:
+        is_left = sweep.state == "cancelled" and row.outcome == "waiting"
+        return "not processed" if is_left else row.label or state_name(row.outcome)
 
     return [
         Column("dead letter", lambda row: str(row.letter_id), is_number=True),
-        Column("outcome", lambda row: name(row.outcome)),
+        Column("outcome", name),
         Column("job", lambda row: str(row.job_id or "–"), is_number=True),
         Column("when", lambda row: ago(row.at, now)),
         Column("error", lambda row: row.note or "", min_width=8),

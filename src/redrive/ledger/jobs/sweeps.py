@@ -111,6 +111,8 @@ class SweepItem(NamedTuple):
     """Attempts of that job."""
     error: str | None = None
     """Error of that job's last attempt."""
+    current: bool | None = None
+    """False: a later replay has replaced that job."""
 
 
 class Canary(NamedTuple):
@@ -343,7 +345,10 @@ class Sweeps:
         item = sweep_item.c
         names = ("position", "dead_id", "outcome", "job_id", "note", "at")
         query = (
-            select(*(item[name] for name in names), job.c.state, job.c.attempts, job.c.error)
+            select(
+                *(item[name] for name in names),
+                *(job.c[name] for name in ("state", "attempts", "error", "current")),
+            )
             .select_from(_ITEMS_WITH_JOBS)
             .where(item.sweep_id == sweep_id, item.position > after)
             .order_by(item.position)

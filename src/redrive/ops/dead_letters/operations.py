@@ -18,7 +18,7 @@ from ...ledger.ledger import Ledger
 from ...ledger.model import Attempt, DeadLetter, DeadLetterStatus, Job
 from ...ledger.queries import dead_letters as queries
 from ..context import OperatorContext, check_reason
-from ..defaults import MAX_REPLAYS, MOST_COUNTED
+from ..defaults import MAX_CHAIN_JOBS, MAX_REPLAYS, MOST_COUNTED
 from ..plans.plan import Plan
 from ..render import document
 from .model import (
@@ -35,8 +35,6 @@ from .model import (
 )
 
 PAGE = 1000
-MAX_CHAIN_JOBS = 100
-"""Jobs of one dead letter that are shown: the one that died, and its replays."""
 EXPORTED = (*Letter.__slots__,)
 ALL = DeadLetterFilter()
 

@@ -64,7 +64,7 @@ def test_jobs_are_listed_newest_first_and_filtered() -> None:
 @pytest.mark.parametrize(
     ("job", "says"),
     [
-        (1, "replaced by a replay"),
+        (1, "replaced by a replay, job 31"),
         (3, "discarded"),
         (4, 'dead: attempts; replay it with `redrive dead replay 4 --because "..."`'),
         (6, 'blocked: the customer\'s credentials have expired; replay it with `redrive dead replay 6 --because "..."`'),

@@ -53,6 +53,16 @@ def test_resume_after_a_failed_canary_asks_for_a_confirmation(busy: Ledger) -> N
     assert f"→ redrive sweeps show {sweep_id}" in printed
 
 
+def test_an_older_sweep_says_that_its_jobs_died_again_and_were_replayed(busy: Ledger) -> None:
+    first = _halt_by_canary(busy)
+    assert "dead again " in call("sweeps", "show", str(first))[1]
+    dead_id = busy.sweeps.items(first)[0].dead_id
+    assert call("dead", "replay", str(dead_id), "--because", "once more")[0] == 0
+    printed = call("sweeps", "show", str(first))[1]
+    assert "dead again, replayed again" in printed
+    assert "discarded" not in printed
+
+
 def test_a_halted_sweep_is_a_finding_and_suggests_to_cancel_first(busy: Ledger) -> None:
     sweep_id = _halt_by_canary(busy)
     shown = call("sweeps", "show", str(sweep_id))[1]
