@@ -384,7 +384,7 @@ class Figure(NamedTuple):
 
 FIGURES = {
     "modules": Figure("modules", count_modules, 595, 480),
-    "lines": Figure("lines", count_lines, 85_000, 47_000),
+    "lines": Figure("lines", count_lines, 88_000, 47_000),
     "statements": Figure("statements", count_statements, 42_400, 28_000),
     "longest": Figure("lines of the longest module", count_longest, 600, 600),
     "folder": Figure("modules in the largest folder", count_largest_folder, 69, 20),

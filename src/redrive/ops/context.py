@@ -31,6 +31,6 @@ class OperatorContext:
 
 
 def check_reason(because: object, /) -> None:
-    """Raise ValueError if the reason for the audit log is empty, or the dots of an example."""
-    if not isinstance(because, str) or not because.strip(" ."):
+    """Raise ValueError if the reason for the audit log is empty."""
+    if not isinstance(because, str) or not because.strip():
         raise ValueError(f"because= must say why: {because!r}")
