@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from datetime import date, datetime, timezone
@@ -236,7 +237,8 @@ def test_a_common_name_is_taken_out_of_texts_and_own_rows(app: App) -> None:
     export = next(one for one in Operator(app, actor="dpo").audit.find() if "sweep" in one.what and "rows" in one.what)
     assert (export.what["sweep"], export.what["rows"], export.what["kind"]) == (42, [1, 42, 1.5], "42")
     assert export.what["until"] == "2026-01-31T12:42:01+00:00"
-    assert "42" not in export.what["text"] + export.because
+    # The hash that replaces a name may have any digits.
+    assert "42" not in re.sub("erased-[0-9a-f]+", "", export.what["text"] + export.because)
     (info,) = [json.loads(row["info"]) for row in rows["redrive_worker"] if row["name"] == "42"]
     assert (info["threads"], info["kinds"]) == (42, ["42", "mail"])
     assert info["failing"]["42"].startswith("1 of erased-")
