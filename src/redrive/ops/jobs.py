@@ -111,11 +111,8 @@ class JobOperations:
         now, replaced_by = ledger.now(), _replacement(ledger, job)
         return JobReport(
             job=line,
-            says=_describe_replaced(replaced_by)
-            if _is_replaced(job)
-            else _describe(
-                job, line, now, parked, None if letter is None else letter.blocked_until
-            ),
+            says=_describe(job, line, now, parked, None if letter is None else letter.blocked_until)
+            + ("" if replaced_by is None else f", job {replaced_by}"),
             payload=readable(job.payload),
             payload_bytes=len(job.payload),
             result=None if job.result is None else readable(job.result),
@@ -162,25 +159,17 @@ def _line(job: Job, dead_id: int | None = None) -> JobLine:
     return JobLine(state=job.shown, dead_id=job.dead_id if dead_id is None else dead_id, **fields)
 
 
-def _is_replaced(job: Job) -> bool:
-    return job.state == "dropped" and not job.current
-
-
 def _replacement(ledger: Ledger, job: Job) -> int | None:
-    """Return the newest job that replays this one. Read from the current job backwards."""
-    current = ledger.find(job.kind, job.key) if _is_replaced(job) else None
-    earlier = current
+    """Return the newest job that replays a replaced one. Read from the current job backwards."""
+    is_replaced = job.state == "dropped" and not job.current
+    newest = earlier = ledger.find(job.kind, job.key) if is_replaced else None
     for _ in range(MAX_CHAIN_JOBS):
-        if earlier is None or earlier.replay_of is None or current is None:
+        if newest is None or earlier is None or earlier.replay_of is None:
             return None
         if earlier.replay_of == job.id:
-            return current.id
+            return newest.id
         earlier = ledger.get(earlier.replay_of)
     return None
-
-
-def _describe_replaced(replaced_by: int | None) -> str:
-    return "replaced by a replay" + ("" if replaced_by is None else f", job {replaced_by}")
 
 
 def _describe(
@@ -203,5 +192,5 @@ def _describe(
         case "dlq":
             return f"dead: {job.reason}; {replay}"
         case "discarded":
-            return "discarded"
+            return "discarded" if job.current else "replaced by a replay"
     return "done" if job.state == "done" else "done, and pruned"

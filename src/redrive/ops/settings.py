@@ -40,11 +40,9 @@ def list_settings() -> list[Setting]:
     """Return every setting, in the order of the file."""
     settings_ = known()
     values, by, plain = settings_.visible_values(), dict(settings_.set_by), warnings(settings_)
-    if values["ledger"] is None and settings_.app:
-        values["ledger"] = f"the ledger of {settings_.app}"
+    if values["ledger"] is None:
+        values["ledger"] = f"the ledger of {settings_.app}" if settings_.app else DEFAULT
         by["ledger"] = by.get("app", "default")
-    elif values["ledger"] is None:
-        values["ledger"] = DEFAULT
     return [
         Setting(
             key.name,

@@ -117,13 +117,9 @@ class Outcome:
     @property
     def label(self) -> str | None:
         """Words for a replay that died again. None: the name of the outcome is clear."""
-        if self.after is not None:
-            return (
-                "dead again, replayed again"
-                if self.after == "replayed"
-                else ("dead again, discarded")
-            )
-        return "dead again" if self.outcome == "dlq" else None
+        if self.after is None:
+            return "dead again" if self.outcome == "dlq" else None
+        return f"dead again, {'replayed again' if self.after == 'replayed' else self.after}"
 
 
 @dataclass(frozen=True, slots=True)

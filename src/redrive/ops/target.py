@@ -147,10 +147,9 @@ def _open(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
             yield ledger
         return
     if not colon or not module or not name or not _IMPORTABLE.fullmatch(source):
-        if _is_file(source):
-            raise Unreadable(
-                f"{source!r} is a file, not an address; did you mean sqlite:///{source}?"
-            )
+        if source.endswith((".db", ".sqlite", ".sqlite3")) and not set(":@?") & set(source):
+            problem = "is a file, not an address"
+            raise Unreadable(f"{source!r} {problem}; did you mean sqlite:///{source}?")
         raise Unreadable(
             f"{redact_address(source)!r} is not a ledger; pass its address "
             f"({DEFAULT}, postgresql://user@host/database), or module:app"
@@ -181,12 +180,6 @@ def _served_app(source: str) -> App | None:
         sys.path.insert(0, folder)  # It stays, because `include` names modules of this folder too.
     target = imported(module, name)
     return target if isinstance(target, App) else None
-
-
-def _is_file(source: str) -> bool:
-    """Return whether this looks like the path of a SQLite file. It need not exist."""
-    has_address_parts = any(char in source for char in ":@?")
-    return not has_address_parts and source.endswith((".db", ".sqlite", ".sqlite3"))
 
 
 def _is_address(source: str) -> bool:

@@ -58,7 +58,7 @@ class Confirmation:
     max_count: Max = None
     dry_run: Annotated[bool, flag("--dry-run", "Plan only, without any change")] = False
 
-    def require(self, plan: Countable, /) -> None:
+    def require(self, plan: Countable, /, *, ledger: str | None = None) -> None:
         """End the command unless the number of items is typed, or `--yes --max N` allows it."""
         if self.yes:
             if self.max_count is None:
@@ -70,6 +70,8 @@ class Confirmation:
             options = f"pass --yes --max {plan.count} to {plan.act} {plan.count:,}"
             fail(BAD_INPUT, f"confirmation: no terminal; {options}. Nothing was done")
         question = f"Type {plan.count} to {plan.act} {'it' if plan.count == 1 else 'them'}"
+        question += " permanently" if plan.act == "discard" else ""
+        question += f" (ledger {ledger})" if ledger else ""
         typed = _ask(typer.prompt, question, default="", show_default=False, err=True)
         if typed.strip().replace(",", "") != str(plan.count):
             fail(NOT_DONE, NOT_CONFIRMED)

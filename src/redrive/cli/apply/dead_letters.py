@@ -56,10 +56,9 @@ def apply_plan(ops: Operator, plan: Plan, apply: ApplyOptions, /, **limits: Any)
     if apply.confirmation.dry_run or not plan.count:
         if apply.as_json:
             print_json({"plan": plan, "done": {}, "skipped": plan.skipped})
-        is_complete = not plan.skipped and (plan.count or apply.confirmation.dry_run)
-        raise typer.Exit(0 if is_complete else NOT_DONE)
+        raise typer.Exit(0 if plan.count and not plan.skipped else NOT_DONE)
     if not apply.is_by_id:
-        apply.confirmation.require(plan)
+        apply.confirmation.require(plan, ledger=ops.url)
     sweep = ops.begin(plan, because=apply.because or "", **limits)
     if apply.detach:
         progress = f"workers process it. Progress: `redrive sweeps show {sweep.id}`"
@@ -120,7 +119,7 @@ def _show_applied(applied: Applied) -> None:
         f"Dead letter {letter_id} {f'queued as job {job_id}' if is_replay else 'discarded'}"
         for letter_id, job_id in applied.done.items()
     ]
-    outcome = "queued as new jobs" if is_replay else "discarded"
+    outcome = f"{'queued as new jobs' if is_replay else 'discarded'} (sweep {sweep.id})"
     show_done(lines, summary=f"{pluralise(len(lines), 'dead letter')} {outcome}")
     show_skipped(applied.skipped)
     if sweep.state != "done":

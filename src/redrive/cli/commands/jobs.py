@@ -104,15 +104,12 @@ def _columns(now: datetime) -> list[Column[JobLine]]:
             truncate=True,
             drop_order=2,
         ),
-        Column(
-            "error",
-            lambda job: first_line(job.error),
-            min_width=14,
-            wanted_width=24,
-            truncate=True,
-            drop_order=1,
-        ),
+        Column("error", _error, min_width=14, wanted_width=24, truncate=True, drop_order=1),
     ]
+
+
+def _error(job: JobLine) -> str | None:
+    return first_line(job.error)
 
 
 def _when(job: JobLine, now: datetime) -> str:

@@ -164,9 +164,8 @@ def _worker_columns(now: datetime) -> list[Column[Seen]]:
     def heartbeat(worker: Seen) -> str:
         if worker.ended_at is None:
             return ago(worker.seen_at, now)
-        # As in `redrive workers list`: other workers found the process of a lost one dead.
-        is_lost = worker.seen_at < worker.ended_at
-        return f"{ago(worker.seen_at, now)}, {'lost' if is_lost else 'stopped'}"
+        state = "lost" if worker.seen_at < worker.ended_at else "stopped"  # as in `workers list`
+        return f"{ago(worker.seen_at, now)}, {state}"
 
     return [
         Column("worker", lambda worker: worker.name, min_width=16),

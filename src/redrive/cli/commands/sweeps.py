@@ -358,7 +358,8 @@ def resume(
         if runs_here:
             applied, is_interrupted = run_sweep(ops, sweep, quiet=options.as_json)
             sweep = applied.sweep
-        _show_state(sweep, options.as_json, _replayed_jobs(ops, sweep) if runs_here else None)
+        report = ops.sweeps.get(sweep.id, limit=1) if runs_here else None
+        _show_state(sweep, options.as_json, None if report is None else report.jobs)
         is_stopped = runs_here and sweep.state != "done"
         raise typer.Exit(INTERRUPTED if is_interrupted else NOT_DONE if is_stopped else 0)
 
@@ -374,7 +375,7 @@ def _confirm_without_canary(ops: Operator, sweep_id: int, confirmation: Confirma
         f'redrive sweeps cancel {sweep.id} --because "..."',
         "then start a new replay with --canary",
     )
-    confirmation.require(_Rest("replay", sweep.left))
+    confirmation.require(_Rest("replay", sweep.left), ledger=ops.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,12 +384,6 @@ class _Rest:
 
     act: str
     count: int
-
-
-def _replayed_jobs(ops: Operator, sweep: Sweep) -> Mapping[str, int]:
-    """Return the number of replayed jobs that are done, in progress or dead again."""
-    report = ops.sweeps.get(sweep.id, limit=1)
-    return {} if report is None else report.jobs
 
 
 def _show_state(sweep: Sweep, as_json: bool, jobs: Mapping[str, int] | None = None) -> None:

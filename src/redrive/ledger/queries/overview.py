@@ -348,13 +348,12 @@ class HaltedSweep(NamedTuple):
 
 def halted_sweeps(connection: Connection, /) -> tuple[HaltedSweep, ...]:
     """Return halted sweeps, newest first. Looks at the newest `RECENT_SWEEPS` only."""
-    columns = (sweep.c.id, sweep.c.act, sweep.c.state, sweep.c.reason, sweep.c.updated_at)
-    left = (sweep.c.total - sweep.c.made - sweep.c.skipped).label("left")
-    newest = select(*columns, left).order_by(sweep.c.id.desc()).limit(RECENT_SWEEPS).subquery()
+    recent = select(func.max(sweep.c.id) - RECENT_SWEEPS).scalar_subquery()
+    left = sweep.c.total - sweep.c.made - sweep.c.skipped
     query = (
-        select(newest.c.id, newest.c.act, newest.c.reason, newest.c.left, newest.c.updated_at)
-        .where(newest.c.state == "halted")
-        .order_by(newest.c.id.desc())
+        select(sweep.c.id, sweep.c.act, sweep.c.reason, left, sweep.c.updated_at)
+        .where(sweep.c.state == "halted", sweep.c.id > recent)
+        .order_by(sweep.c.id.desc())
         .limit(MAX_HALTED)
     )
     return tuple(HaltedSweep._make(row) for row in connection.execute(query))

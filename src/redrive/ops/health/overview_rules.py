@@ -106,11 +106,8 @@ def _no_worker(facts: OverviewFacts) -> Iterator[Trouble]:
     if facts.alive or not (due or facts.late.many):
         return
     waiting, parts = sum(line.waiting for line in due), facts.late.many
-    last = (
-        "none seen so far"
-        if facts.seen_at is None
-        else f"last seen {_span(facts, facts.seen_at)} ago"
-    )
+    seen = None if facts.seen_at is None else _span(facts, facts.seen_at)
+    last = "none seen so far" if seen is None else f"last seen {seen} ago"
     jobs = f"{pluralise(waiting, 'job')} ({_largest(due)})" if due else ""
     extractions = pluralise(parts, "partition") if parts else ""
     says = (
@@ -181,9 +178,8 @@ def _given_up(facts: OverviewFacts) -> Iterator[Trouble]:
         batches += ", …" if len(facts.items) > 3 else ""
         says = (
             f"Batch items: {count:,}{'+' if count >= COUNTED else ''} given up in the last hour "
-            f"({batches})"
+            f"({batches}); check the items and the receiving service"
         )
-        says += "; check the items and the receiving service"
         yield Trouble(
             "items given up", "warning", says, count, None, "redrive batch giveups --since 1h"
         )
@@ -220,16 +216,8 @@ def _late(facts: OverviewFacts, line: KindLine) -> Iterator[Trouble]:
             "start a worker whose app registers this job type, or restore the old name of the "
             "command"
         )
-        yield Trouble(
-            "unregistered",
-            "warning",
-            says,
-            line.waiting,
-            line.due_since,
-            fix,
-            False,
-            kind=line.name,
-        )
+        count, since = line.waiting, line.due_since
+        yield Trouble("unregistered", "warning", says, count, since, fix, False, kind=line.name)
         return
     says = (
         f"{line.name}: late; the oldest of {pluralise(line.waiting, 'queued job')} was due "
@@ -246,42 +234,22 @@ def _late(facts: OverviewFacts, line: KindLine) -> Iterator[Trouble]:
 
 
 def _all_busy(threads: int) -> str:
-    return (
-        "the only worker thread is busy"
-        if threads == 1
-        else f"all {threads:,} worker threads are busy"
-    )
+    single = "the only worker thread is busy"
+    return single if threads == 1 else f"all {threads:,} worker threads are busy"
 
 
 def _failing(line: KindLine) -> Iterator[Trouble]:
     if not (line.dead or line.retry_wait):
         return  # No failed job is left.
-    fix = f"redrive failures --kind {shlex.quote(line.name)}"
+    trend, name = line.failed, "failing"
+    says = f"{line.name}: {pluralise(trend.hour, 'failed attempt')} {_trend(trend)}"
     if line.died.many and line.dead:
-        new = pluralise(line.died.hour, "new dead letter")
-        says = f"{line.name}: {new} {_trend(line.died)}; {line.dead:,} waiting for a decision"
-        yield Trouble(
-            "dead letters growing",
-            "warning",
-            says,
-            line.died.hour,
-            line.died.since,
-            fix,
-            about=True,
-            kind=line.name,
-        )
-    elif line.failed.many:
-        says = f"{line.name}: {pluralise(line.failed.hour, 'failed attempt')} {_trend(line.failed)}"
-        yield Trouble(
-            "failing",
-            "warning",
-            says,
-            line.failed.hour,
-            line.failed.since,
-            fix,
-            about=True,
-            kind=line.name,
-        )
+        trend, name = line.died, "dead letters growing"
+        new = pluralise(trend.hour, "new dead letter")
+        says = f"{line.name}: {new} {_trend(trend)}; {line.dead:,} waiting for a decision"
+    if trend.many:
+        fix, hour = f"redrive failures --kind {shlex.quote(line.name)}", trend.hour
+        yield Trouble(name, "warning", says, hour, trend.since, fix, about=True, kind=line.name)
 
 
 def _trend(trend: Trend) -> str:

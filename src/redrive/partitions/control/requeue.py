@@ -74,7 +74,8 @@ def begin_requeue(
     if drift:
         changed = ", ".join(f"{count} {change}" for change, count in sorted(drift.items()))
         raise Drift(
-            f"the world has moved on since this was planned: {changed}. Plan anew, or accept the drift: those are skipped then"
+            f"partitions changed since the plan: {changed}. It may have been applied already (`redrive sweeps list`). Make a new"
+            " plan, or skip these partitions with --accept-drift skip (in code: accept_drift=True)"
         )
     lane = options.lane or ("backfill" if planned.act == "reprocess" else "retry")
     skip = options.skip

@@ -59,3 +59,17 @@ def test_the_number_is_typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     Confirmation().require(Plan(1000))
     assert exit_code(Confirmation(), 1000) == 1
     assert "not confirmed; nothing was done" in capsys.readouterr().err
+
+
+def test_the_prompt_names_the_ledger_and_says_that_a_discard_is_permanent(monkeypatch: pytest.MonkeyPatch) -> None:
+    questions: list[str] = []
+
+    def prompt(question: str, **_: object) -> str:
+        questions.append(question)
+        return "2"
+
+    monkeypatch.setattr(typer, "prompt", prompt)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    Confirmation().require(Plan(2, "discard"), ledger="sqlite:///shop.db")
+    Confirmation().require(Plan(2, "replay"))
+    assert questions == ["Type 2 to discard them permanently (ledger sqlite:///shop.db)", "Type 2 to replay them"]

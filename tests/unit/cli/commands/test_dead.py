@@ -226,7 +226,7 @@ def test_a_list_that_is_cut_starts_with_the_total(busy: Ledger) -> None:
         (("dead", "export", "99999"), 1, "dead letters not found: 99999"),
         (("dead", "export", "99999", "--json"), 1, "dead letters not found: 99999"),
         (("dead", "replay", "--kind", "nosuch", "--because", "fixed"), 1, "No pending dead letter matches."),
-        (("dead", "replay", "--kind", "nosuch", "--because", "fixed", "--dry-run"), 0, "No pending dead letter matches."),
+        (("dead", "replay", "--kind", "nosuch", "--because", "fixed", "--dry-run"), 1, "No pending dead letter matches."),
     ],
 )
 def test_exit_codes_are_those_of_the_help(busy: Ledger, arguments: tuple[str, ...], status: int, said: str) -> None:

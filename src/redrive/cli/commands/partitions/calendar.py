@@ -161,7 +161,8 @@ def _labels(columns: Sequence[Span | None], names: Callable[[date, bool], list[s
 def _mondays(columns: Sequence[Span | None]) -> str:
     line = ""
     for index, column in enumerate(columns):
-        if column is not None and (index == 0 or columns[index - 1] is None):
+        is_first = column is not None and (index == 0 or columns[index - 1] is None)
+        if column is not None and is_first and (not line or len(line) < index):
             line = line.ljust(index) + str(column[0].day)
     return line
 

@@ -33,7 +33,7 @@ def test_a_plan_is_saved_and_applied_by_another_person(lake: World, tmp_path: Pa
     status, printed = call("plan", "apply", kept["id"], "--because", "first", "--actor", "ben")
     assert (status, "1 partition queued" in printed) == (0, True)
     status, printed = call("plan", "apply", str(file), "--because", "second", "--actor", "ben")
-    assert (status, "the world has moved on since this was planned: 1 pending meanwhile" in printed) == (4, True)
+    assert (status, "partitions changed since the plan: 1 pending meanwhile" in printed) == (4, True)
     assert [entry.because for entry in audited(lake, "partition.retry")] == ["first"]
     status, printed = call("plan", "apply", str(file), "--because", "second", "--accept-drift", "skip", "--json")
     assert (status, json.loads(printed)["sweep"]["total"]) == (0, 2)
