@@ -32,5 +32,5 @@ def test_a_quick_run_measures_every_page_and_writes_table_and_plot(postgres: str
     assert text.startswith("# What a page of the console costs")
     pages = [line.split("|") for line in text.splitlines() if line.startswith("| ") and line.count("|") == 7]
     rows = [row for row in pages if row[6].strip().isdecimal()]
-    assert rows
-    assert all(int(row[6]) <= 10 and float(row[5]) <= 150 for row in rows)  # these do not depend on the machine
+    assert rows, text
+    assert [row for row in rows if int(row[6]) > 10 or float(row[5]) > 150] == []  # these do not depend on the machine

@@ -260,12 +260,13 @@ class Stuck(NamedTuple):
     """Expired leases that were not recovered."""
     items: dict[str, int]
     """Batch items that were given up lately, by batch, the most first."""
+    has_halted_sweeps: bool = False
 
 
 def read_stuck(
     connection: Connection, /, *, expired_before: datetime, given_up_since: datetime, most: int
 ) -> Stuck:
-    """Read both in one query, because a page runs few.
+    """Read all in one query, because a page runs few.
 
     Args:
         connection: The connection.
@@ -273,14 +274,17 @@ def read_stuck(
         given_up_since: Count items that were given up since then.
         most: Maximum number of items that are counted.
     """
-    leases, items = CountSince(), dict[str, int]()
+    leases, items, halted = CountSince(), dict[str, int](), 0
     parameters = {"before": expired_before, "since": given_up_since}
-    for batch, count, since in connection.execute(_stuck_query(most), parameters):
-        if batch is None:
+    for part, batch, count, since in connection.execute(_stuck_query(most), parameters):
+        if part == "items":
+            items[batch] = count
+        elif part == "leases":
             leases = CountSince(count, since)
         else:
-            items[batch] = count
-    return Stuck(leases, dict(sorted(items.items(), key=lambda pair: (-pair[1], pair[0]))))
+            halted = count
+    most_first = dict(sorted(items.items(), key=lambda pair: (-pair[1], pair[0])))
+    return Stuck(leases, most_first, halted > 0)
 
 
 @lru_cache(maxsize=10)
@@ -294,11 +298,14 @@ def _stuck_query(most: int) -> Any:
         .subquery()
     )
     is_expired = job.c.lease_until < bindparam("before", type_=UtcTimestamp)
-    leases = select(null(), func.count(), func.min(job.c.lease_until))
-    batches = select(given_up.c.batch, func.count(), func.min(given_up.c.given_up_at))
+    leases = select(sql_text("leases"), null(), func.count(), func.min(job.c.lease_until))
+    times = (func.count(), func.min(given_up.c.given_up_at))
+    batches = select(sql_text("items"), given_up.c.batch, *times)
+    halted = select(sql_text("halted"), null(), func.count(), func.min(sweep.c.updated_at))
     return union_all(
         batches.group_by(given_up.c.batch),
         leases.where(job.c.state == sql_int(LEASED), is_expired),
+        halted.where(sweep.c.state == sql_text("halted"), sweep.c.id > _oldest_recent_sweep()),
     )
 
 
@@ -346,13 +353,17 @@ class HaltedSweep(NamedTuple):
     halted_at: datetime
 
 
+def _oldest_recent_sweep() -> Any:
+    newest = sweep.alias("newest")
+    return select(func.max(newest.c.id) - sql_int(RECENT_SWEEPS)).scalar_subquery()
+
+
 def halted_sweeps(connection: Connection, /) -> tuple[HaltedSweep, ...]:
     """Return halted sweeps, newest first. Looks at the newest `RECENT_SWEEPS` only."""
-    recent = select(func.max(sweep.c.id) - RECENT_SWEEPS).scalar_subquery()
     left = sweep.c.total - sweep.c.made - sweep.c.skipped
     query = (
         select(sweep.c.id, sweep.c.act, sweep.c.reason, left, sweep.c.updated_at)
-        .where(sweep.c.state == "halted", sweep.c.id > recent)
+        .where(sweep.c.state == "halted", sweep.c.id > _oldest_recent_sweep())
         .order_by(sweep.c.id.desc())
         .limit(MAX_HALTED)
     )

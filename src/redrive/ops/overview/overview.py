@@ -119,7 +119,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         stuck = stored.read_stuck(
             connection, expired_before=now - grace, given_up_since=now - HOUR, most=COUNTED
         )
-        halted = stored.halted_sweeps(connection)
+        halted = stored.halted_sweeps(connection) if stuck.has_halted_sweeps else ()
         sources = latest_by_source(connection)
         data = partitioned(connection, now, grace)
         datasets = dataset_lines(connection, now)
