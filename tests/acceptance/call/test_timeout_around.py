@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import time
 
@@ -12,6 +11,7 @@ import pytest
 from redrive import RetryPolicy, deadline, errors, retry
 from redrive.core.clock import SystemClock
 from tests.acceptance.call.timed import ONCE, SHORT, ZERO, Use, cancelling, every_use, hang
+from tests.unit.engine.garbage import agarbage
 
 pytestmark = pytest.mark.req("C-2", "C-6")
 
@@ -164,20 +164,11 @@ def test_no_reference_cycle_is_left_by_a_time_out(use: Use) -> None:
         except TimeoutError:
             pass
 
-    async def main() -> int:
+    async def settled() -> None:
         await go()
-        gc.collect()
-        gc.disable()
-        try:
-            for _ in range(5):
-                await go()
-            await asyncio.sleep(0.01)
-            return gc.collect()
-        finally:
-            gc.enable()
+        await asyncio.sleep(0.001)
 
-    # `acall` makes a function, with its rows, for each call; what is counted is what a failure leaves.
-    assert asyncio.run(main()) == 0
+    assert asyncio.run(agarbage(settled)) == 0
 
 
 @pytest.mark.req("R-5")
