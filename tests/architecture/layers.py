@@ -77,6 +77,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "demo.scenarios.grpc_incident": frozenset(("grpc",)),
     "testing": frozenset(("pytest",)),
     "testing.grpc_server": frozenset(("grpc",)),
+    "testing.app_sandbox": frozenset(("sqlalchemy",)),
     "testing.stepwise_runner": frozenset(("sqlalchemy",)),
     "journal.sinks.otel": frozenset(("opentelemetry",)),
     "journal.sinks.prometheus": frozenset(("prometheus_client",)),

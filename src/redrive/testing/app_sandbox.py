@@ -1,4 +1,4 @@
-"""Sandbox: an app on a ledger in memory, with a clock that a test moves and without a worker."""
+"""Sandbox: an app on a temporary ledger, with a clock that a test moves and without a worker."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..app import App
 from ..commands.schedule import next_run
 from ..core.context import IDS, SIMULATION, ActiveScope, Simulation, simulate
-from ..ledger.open import open_ledger
+from ..ledger.db.address import Address
+from ..ledger.validation import MAX_PAYLOAD_BYTES
 from ..worker.attempt import DurableLayer, attempt_key
 from ..worker.outcome import after_deadline, after_failure, after_success
 from .clock import FakeClock
 
 if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
     from ..commands.job import Job
+    from ..ledger.ledger import Ledger
     from ..ledger.model import Lease, State
     from ..worker.job_type import JobType
     from ..worker.outcome import JobOutcome
@@ -33,10 +39,14 @@ MAX_ROWS = 1000
 
 
 class Sandbox:
-    """An app on a new ledger in memory, with a clock that you move. Belongs to the test."""
+    """An app on a new temporary ledger, with a clock that you move. Belongs to the test."""
 
-    def __init__(self, app: App, clock: FakeClock) -> None:
+    def __init__(self, app: App, clock: FakeClock, engine: Engine) -> None:
         self.clock = clock
+        """The clock of the test."""
+        self.engine = engine
+        """SQLAlchemy's engine on the database of the sandbox. Create your own tables there, and
+        bind the sessions of your program to it. They can then be passed as `tx=`."""
         self._app = app
         self._worker_number = 1
         self._is_killed = False
@@ -242,11 +252,14 @@ def _draw() -> float:
 
 @contextmanager
 def sandbox(app: App, /) -> Iterator[Sandbox]:
-    """Run an app on a ledger in memory inside a block. Its own ledger is not opened.
+    """Run an app on a temporary SQLite ledger inside a block. Its own ledger is not opened.
 
     Time is the clock of the sandbox: `drain` moves it, and so does `box.clock.advance(3600)`. Every
     wait has a random part of 0. It applies to this context only, like `instant`. An app has one
     sandbox at a time.
+
+    The ledger is a file in a temporary folder, which is deleted after the block. Sessions of your
+    program on `box.engine` can be passed as `tx=`.
 
     Args:
         app: The app.
@@ -260,13 +273,40 @@ def sandbox(app: App, /) -> Iterator[Sandbox]:
     simulation = Simulation(clock, lambda: 0.0, faults, ledger=True)
     app.registrations.load()
     with (
-        open_ledger("sqlite://", migrate=True) as ledger,
+        # A session that a test has not closed must not fail the end of the block on Windows.
+        TemporaryDirectory(prefix="redrive-", ignore_cleanup_errors=True) as folder,
+        _open_ledger(Path(folder) / "sandbox.db") as ledger,
+        _open_engine(ledger) as engine,
         app.opener.replaced_by(ledger),
         simulate(simulation),
     ):
         app.commands.is_sandboxed = True
         try:
-            yield Sandbox(app, clock)
+            yield Sandbox(app, clock, engine)
         finally:
             app.commands.is_sandboxed = False
             app.registrations.close()
+
+
+def _open_ledger(file: Path) -> Ledger:
+    from ..ledger.ledger import Ledger  # noqa: PLC0415  # needs SQLAlchemy
+
+    address = Address("sqlite", str(file), f"sqlite:///{file}", sandboxed=True)
+    return Ledger(address, migrate=True, max_payload=MAX_PAYLOAD_BYTES)
+
+
+@contextmanager
+def _open_engine(ledger: Ledger) -> Iterator[Engine]:
+    """Return an engine for the sessions of the program. It has connections of its own."""
+    from sqlalchemy import URL, create_engine, event  # noqa: PLC0415  # optional
+
+    engine = create_engine(URL.create("sqlite", database=ledger.connections.address.target))
+
+    @event.listens_for(engine, "connect")
+    def do_not_sync(connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA synchronous=OFF")
+
+    try:
+        yield engine
+    finally:
+        engine.dispose()

@@ -9,7 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.orm import Session
 
 from redrive import Again, App, Blocked, RetryPolicy, Stop, correlate, current, errors
 from redrive.core.context import IDS
@@ -125,6 +126,51 @@ def test_a_transactional_job_commits_with_its_writes(app: App) -> None:
         box.drain()
         assert job.result() == 1
         assert [one.outcome for one in app.ledger.attempts(int(job.id))] == ["failed"], "what failed was rolled back"
+
+
+def test_a_session_on_the_engine_submits_in_its_transaction(app: App) -> None:
+    @app.command("receipts.send", retry=RetryPolicy(max_attempts=3, backoff_base=3600, backoff_max=3600, jitter=0))
+    def send_receipt(order_id: str) -> str:
+        if current().number < 3:
+            raise ConnectionError("the mail service is down")
+        return f"mail-{order_id}"
+
+    with sandbox(app) as box:
+        with Session(box.engine) as session:
+            session.execute(text("CREATE TABLE orders (id TEXT)"))
+            session.commit()
+            session.execute(text("INSERT INTO orders VALUES ('o-1')"))
+            lost = send_receipt.using(tx=session).submit("o-1")
+            session.rollback()
+            session.execute(text("INSERT INTO orders VALUES ('o-2')"))
+            kept = send_receipt.using(tx=session).submit("o-2")
+            assert kept.state == "idle"
+            session.commit()
+        began = box.clock.now()
+        assert box.drain() == 3
+        assert kept.result() == "mail-o-2"
+        assert box.clock.now() - began >= timedelta(hours=2), "the clock of the sandbox, not that of the machine"
+        assert [job.id for job in box.done] == [kept.id]
+        assert lost.id == kept.id, "the id of a job that was rolled back is used again"
+        with Session(box.engine) as session:
+            assert session.scalars(text("SELECT id FROM orders")).all() == ["o-2"]
+
+
+def test_a_session_on_another_database_is_told_of_the_engine(app: App, tmp_path: Path) -> None:
+    @app.command("receipts.send")
+    def send_receipt() -> None: ...
+
+    other = create_engine(f"sqlite:///{tmp_path / 'other.db'}")
+    with sandbox(app), Session(other) as session, pytest.raises(ValueError, match=r"sandbox \(`box.engine`\)"):
+        send_receipt.using(tx=session).submit()
+    other.dispose()
+
+
+def test_the_files_of_a_sandbox_are_deleted(app: App) -> None:
+    with sandbox(app) as box:
+        file = Path(str(box.engine.url.database))
+        assert file.exists()
+    assert not file.parent.exists()
 
 
 def test_a_killed_transactional_job_is_rolled_back(app: App) -> None:

@@ -33,6 +33,8 @@ class Address(NamedTuple):
     """The address without its password."""
     pooled: bool = False
     """Behind a pooler in transaction mode, where a session has no state of its own."""
+    sandboxed: bool = False
+    """The ledger of a test. It is deleted afterwards, so commits are not synced to the disk."""
 
     @property
     def in_memory(self) -> bool:

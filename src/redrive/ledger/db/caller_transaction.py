@@ -100,13 +100,14 @@ class Psycopg2Runner(DriverRunner):
         return cursor
 
 
-def runner_of(tx: Any, dialect: str, /) -> BatchRunner:
+def runner_of(tx: Any, address: Address, /) -> BatchRunner:
     """Return a runner for the ledger's statements in this transaction.
 
     Raises:
         TypeError: `tx` is not a supported connection.
         ValueError: It has no open transaction.
     """
+    dialect = address.dialect
     if "sqlalchemy.orm" in sys.modules:  # otherwise `tx` cannot come from it
         if isinstance(tx, sqlalchemy.orm.scoped_session):
             tx = tx()  # such as Flask-SQLAlchemy's `db.session`
@@ -117,7 +118,7 @@ def runner_of(tx: Any, dialect: str, /) -> BatchRunner:
         if tx.dialect.name != dialect or tx.dialect.driver not in drivers:
             raise TypeError(
                 f"tx is a connection of {tx.dialect.name}+{tx.dialect.driver}; "
-                f"the ledger is on {dialect}, by {', '.join(sorted(drivers))}"
+                f"the ledger is on {dialect}, by {', '.join(sorted(drivers))}{_hint(address)}"
             )
         if tx.get_execution_options().get("isolation_level") == "AUTOCOMMIT":
             raise ValueError(AUTOCOMMIT)
@@ -144,7 +145,7 @@ def runner_of(tx: Any, dialect: str, /) -> BatchRunner:
             return DriverRunner(tx, tuple_row)
     raise TypeError(
         "tx must be an open SQLAlchemy connection or session, or a connection of sqlite3, psycopg "
-        f"or psycopg2, not {type(tx).__name__}"
+        f"or psycopg2, not {type(tx).__name__}{_hint(address)}"
     )
 
 
@@ -164,10 +165,9 @@ def check_same_database(run: BatchRunner, address: Address, /) -> None:
         databases = run.execute("PRAGMA database_list").fetchall()
         file = next(str(row[2]) for row in databases if row[1] == "main")
         if not file or file != address.target:
-            hint = "; for a ledger in memory use `with ledger.begin() as tx`"
             raise ValueError(
                 f"tx is on the database {file or 'in memory'!r}, the ledger on {address.shown!r}"
-                + (hint if address.in_memory else "")
+                f"{_hint(address)}"
             )
     else:
         query = "SELECT to_regclass('redrive_job') IS NOT NULL, current_database()"
@@ -177,3 +177,12 @@ def check_same_database(run: BatchRunner, address: Address, /) -> None:
                 f"tx is on the database {database!r}, which has no ledger; "
                 f"the ledger is {address.shown!r}"
             )
+
+
+def _hint(address: Address) -> str:
+    """Return how to get a transaction on this ledger, if that is special. For messages."""
+    if address.sandboxed:
+        return "; in a sandbox, bind the session to the engine of the sandbox (`box.engine`)"
+    if address.in_memory:
+        return "; for a ledger in memory use `with ledger.begin() as tx`"
+    return ""

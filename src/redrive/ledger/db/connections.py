@@ -56,7 +56,9 @@ class Connections:
         if on_sqlite:
             # Create the file only while the ledger is opened: later, a missing file was removed.
             self._engine = sqlite.engine(
-                address.target, create=lambda: migrate and self._file is None
+                address.target,
+                create=lambda: migrate and self._file is None,
+                synced=not address.sandboxed,
             )
         else:
             if find_spec("psycopg") is None:
@@ -183,7 +185,7 @@ class Connections:
         """
         if id(tx) in self._lent:
             return SqlAlchemyRunner(tx)
-        run = runner_of(tx, self.address.dialect)
+        run = runner_of(tx, self.address)
         check_same_database(run, self.address)
         return run
 

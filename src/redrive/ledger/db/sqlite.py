@@ -22,12 +22,13 @@ FILE_MODE = 0o600
 EFFECTIVE_IDS = os.access in os.supports_effective_ids
 
 
-def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
+def connect(file: str, /, *, create: bool, synced: bool = True) -> sqlite3.Connection:
     """Open a connection in autocommit.
 
     Args:
         file: Path of the file. Empty: in memory.
         create: Create a missing file. If False, a missing file is an error.
+        synced: Sync each commit to the disk. False for a file that is deleted after a test.
     """
     if sqlite3.sqlite_version_info < MIN_VERSION:
         needed = ".".join(map(str, MIN_VERSION))
@@ -52,7 +53,7 @@ def connect(file: str, /, *, create: bool) -> sqlite3.Connection:
             cached_statements=200,
         )
         try:
-            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA synchronous={'FULL' if synced else 'OFF'}")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except BaseException:
             connection.close()
@@ -129,16 +130,17 @@ def use_write_ahead_log(session: Session, /) -> None:
         session.raw.execute("PRAGMA journal_mode=WAL")
 
 
-def engine(file: str, /, *, create: Callable[[], bool]) -> Engine:
+def engine(file: str, /, *, create: Callable[[], bool], synced: bool = True) -> Engine:
     """Return SQLAlchemy's engine around such connections. It opens none by itself.
 
     Args:
         file: Path of the file.
         create: Returns whether to create a missing file. Called for each connection.
+        synced: Sync each commit to the disk.
     """
     return create_engine(
         "sqlite://",
-        creator=lambda: connect(file, create=create()),
+        creator=lambda: connect(file, create=create(), synced=synced),
         poolclass=NullPool,
         isolation_level="AUTOCOMMIT",
     )
