@@ -24,7 +24,7 @@ class Partition:
         source: Name of the source.
         customer_id: Id of the customer.
         query_name: Name of the query.
-        logical_date: The day.
+        logical_date: Day of the data.
 
     Raises:
         ValueError: A name is empty or not printable, or the date is not valid.
@@ -58,7 +58,10 @@ class Partition:
             ValueError: The text is not a valid partition.
         """
         if not isinstance(text, str):
-            raise TypeError(f"a partition is written source/customer/query/date, not {type(text).__name__}: {text!r}")
+            raise TypeError(
+                "a partition is written source/customer/query/date, "
+                f"not {type(text).__name__}: {text!r}"
+            )
         parts = text.split("/")
         if len(parts) != 4:
             raise ValueError(
@@ -78,7 +81,9 @@ def check_name(field: str, value: object, /) -> str:
     try:
         is_long = len(value) * 4 > MAX_NAME_BYTES and len(value.encode()) > MAX_NAME_BYTES
     except UnicodeEncodeError:
-        raise ValueError(f"{field} has half a character in it, which no database takes: {value!r}") from None
+        raise ValueError(
+            f"{field} has half a character in it, which no database takes: {value!r}"
+        ) from None
     if is_long:
         raise ValueError(f"{field} must not be longer than {MAX_NAME_BYTES} bytes: {value[:60]!r}…")
     return value
@@ -88,12 +93,16 @@ def parse_day(field: str, value: object, /) -> date:
     """Return a date that is passed as a date or as "2026-01-31"."""
     if isinstance(value, datetime):
         raise TypeError(
-            f"{field} is a day, not a timestamp; pass {value.date().isoformat()!r}, or the day that you mean by {value!r}"
+            f"{field} is a day, not a timestamp; pass {value.date().isoformat()!r}, "
+            f"or the day that you mean by {value!r}"
         )
     if isinstance(value, date):
         return value
     if not isinstance(value, str):
-        raise TypeError(f'{field} must be a date, or text such as "2026-01-31", not {type(value).__name__}: {value!r}')
+        raise TypeError(
+            f'{field} must be a date, or text such as "2026-01-31", '
+            f"not {type(value).__name__}: {value!r}"
+        )
     try:
         day = date.fromisoformat(value)
     except ValueError as error:
@@ -114,7 +123,10 @@ def parse_range(since: Day, until: Day | None = None, /) -> tuple[date, date]:
     first = parse_day("since", since)
     last = first if until is None else parse_day("until", until)
     if last < first:
-        raise ValueError(f"the range is reversed: it begins {first} and ends {last}; did you mean {last} to {first}?")
+        raise ValueError(
+            f"the range is reversed: it begins {first} and ends {last}; "
+            f"did you mean {last} to {first}?"
+        )
     return first, last
 
 

@@ -20,7 +20,13 @@ DisplayStatus: TypeAlias = Literal["pending", "success", "refresh_failed", "fail
 `refresh_failed` is a success whose newest run was rejected. `terminal` is a failure that is not
 retried.
 """
-DISPLAY_STATUSES: tuple[DisplayStatus, ...] = ("success", "pending", "refresh_failed", "failed", "terminal")
+DISPLAY_STATUSES: tuple[DisplayStatus, ...] = (
+    "success",
+    "pending",
+    "refresh_failed",
+    "failed",
+    "terminal",
+)
 """The column `shade` stores the index. From the third on, an operator may want to look."""
 LaneName: TypeAlias = Literal["fresh", "retry", "backfill"]
 Kind: TypeAlias = Literal["initial", "retry", "reprocess", "revalidate", "backfill"]
@@ -60,7 +66,9 @@ class Lane(IntEnum):
 LANE_NAMES: tuple[LaneName, ...] = ("fresh", "retry", "backfill")
 
 
-def display_status(status: Status, last_verdict: Decision | None, /, *, is_terminal: bool) -> DisplayStatus:
+def display_status(
+    status: Status, last_verdict: Decision | None, /, *, is_terminal: bool
+) -> DisplayStatus:
     """Return a status as people see it."""
     if status == "success":
         return "refresh_failed" if last_verdict == "rejected" else "success"
@@ -263,7 +271,9 @@ class Selection:
     @property
     def only_failing(self) -> bool:
         """Whether it selects failing partitions only, which have an index of their own."""
-        return bool(self.shades) and all(DISPLAY_STATUSES.index(status) > 1 for status in self.shades or ())
+        return bool(self.shades) and all(
+            DISPLAY_STATUSES.index(status) > 1 for status in self.shades or ()
+        )
 
     @property
     def is_dated(self) -> bool:

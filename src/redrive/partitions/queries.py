@@ -53,7 +53,13 @@ class PartitionQueries:
     def _session(self) -> AbstractContextManager[Session]:
         return self._ledger.connections.read.use()
 
-    def _read(self, query: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def _read(
+        self,
+        query: Callable[Concatenate[Connection, P], R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
         with self._session() as session:
             return query(session.core, *args, **kwargs)
 
@@ -70,8 +76,15 @@ class PartitionQueries:
         first, last = parse_range(since, until)
         return self._read(queries.load_days, source, query_name, customer, first, last)
 
-    def history(self, key: Partition, /, *, before: int | None = None, limit: int = 100) -> list[PartitionRun]:
-        """Return runs before an attempt number with their verdicts, the newest first."""
+    def history(
+        self, key: Partition, /, *, before: int | None = None, limit: int = 100
+    ) -> list[PartitionRun]:
+        """Return the runs of a partition with their verdicts, the newest first.
+
+        Args:
+            before: Only runs before this attempt number.
+            limit: Maximum number.
+        """
         with self._session() as session:
             row = queries.load_row(session.core, key)
             if row is None:
@@ -95,13 +108,19 @@ class PartitionQueries:
             return [marker for _, marker in sorted(markers.items())]
 
     def explain(self, key: Partition, limits: DatasetLimits | None = None, /) -> Explanation:
-        """Explain why a partition is not running, when it will run, and what else delays it."""
+        """Explain why a partition is not running, when it will run, and what else delays it.
+
+        Args:
+            limits: Of its dataset. None: unknown.
+        """
         with self._session() as session:
             return explain.explain_partition(session, key, limits)
 
     # ---- many partitions ----
 
-    def find(self, selection: Selection, /, *, after: int = 0, limit: int = 100) -> list[PartitionView]:
+    def find(
+        self, selection: Selection, /, *, after: int = 0, limit: int = 100
+    ) -> list[PartitionView]:
         """Return selected partitions by id, after the last id of the page before."""
         return self._read(queries.find_partitions, selection, after=after, limit=limit)
 
@@ -115,7 +134,12 @@ class PartitionQueries:
             return [(row[0], row[1]) for row in session.core.execute(_DATASETS).all()]
 
     def counts(
-        self, *, source: str | None = None, query_name: str | None = None, since: date | None = None, until: date | None = None
+        self,
+        *,
+        source: str | None = None,
+        query_name: str | None = None,
+        since: date | None = None,
+        until: date | None = None,
     ) -> dict[tuple[str, str], dict[DisplayStatus, int]]:
         """Count the partitions of each dataset by display status. Reads the rollup only."""
         counts: dict[tuple[str, str], dict[DisplayStatus, int]] = {}
@@ -125,7 +149,13 @@ class PartitionQueries:
         return counts
 
     def calendar(
-        self, since: Day, until: Day | None = None, /, *, source: str | None = None, query_name: str | None = None
+        self,
+        since: Day,
+        until: Day | None = None,
+        /,
+        *,
+        source: str | None = None,
+        query_name: str | None = None,
     ) -> list[Cell]:
         """Count the partitions of each dataset and day by display status. Reads the rollup only."""
         cells: dict[tuple[str, str, date], dict[DisplayStatus, int]] = {}
@@ -137,7 +167,12 @@ class PartitionQueries:
         return [Cell(*key, shades) for key, shades in sorted(cells.items())]
 
     def _rolled_up(
-        self, by: Iterable[Any], source: str | None, query_name: str | None, since: date | None, until: date | None
+        self,
+        by: Iterable[Any],
+        source: str | None,
+        query_name: str | None,
+        since: date | None,
+        until: date | None,
     ) -> list[Any]:
         at = rollup.c
         keys = (at.source, at.query_name, at.shade)
@@ -153,8 +188,20 @@ class PartitionQueries:
         """Count queued and running partitions by day and lane, of the first of each dataset."""
         return self._read(overview.active_by_day, datasets, since, until)
 
-    def reasons(self, *, source: str | None = None, query_name: str | None = None, sweep_id: int | None = None) -> dict[str, int]:
-        """Count failing partitions by the reason of their rejection, the largest count first."""
+    def reasons(
+        self,
+        *,
+        source: str | None = None,
+        query_name: str | None = None,
+        sweep_id: int | None = None,
+    ) -> dict[str, int]:
+        """Count failing partitions by the reason of their rejection, the largest count first.
+
+        Args:
+            source: Only of this source.
+            query_name: Only of this query.
+            sweep_id: Only with runs of this sweep.
+        """
         at = partition.c
         query = select(at.reason, func.count()).where(TROUBLE).group_by(at.reason)
         query = of_dataset(query, partition, source, query_name)
@@ -182,7 +229,9 @@ class PartitionQueries:
 
     # ---- plans ----
 
-    def freeze(self, act: Verb, selection: Selection, /, *, clear_terminal: bool = False) -> FrozenSelection:
+    def freeze(
+        self, act: Verb, selection: Selection, /, *, clear_terminal: bool = False
+    ) -> FrozenSelection:
         """Return the partitions that an act would change. Nothing is changed.
 
         Raises:
@@ -190,10 +239,13 @@ class PartitionQueries:
         """
         if selection.everything:
             raise ValueError(
-                "no partitions selected; pass source, query, customers, dates, status or error; an empty selection means all"
+                "no partitions selected; pass source, query, customers, dates, status or error; "
+                "an empty selection means all"
             )
         with self._session() as session, session.snapshot():
-            return frozen_selection.freeze_selection(session.core, act, selection, clear_terminal=clear_terminal)
+            return frozen_selection.freeze_selection(
+                session.core, act, selection, clear_terminal=clear_terminal
+            )
 
     def plan_grid(self, grid: Grid, /) -> GridPlan:
         """Return what a backfill of a range would contain."""
@@ -218,7 +270,8 @@ class PartitionQueries:
             for row in session.core.execute(select(*(rollup.c[name] for name in ROLLUP))):
                 difference[tuple(row[:4])] -= row[4]
         return [
-            f"{source}/{query} of {day}: {DISPLAY_STATUSES[shade]} is counted {abs(count)} too {'few' if count > 0 else 'many'}"
+            f"{source}/{query} of {day}: {DISPLAY_STATUSES[shade]} is counted "
+            f"{abs(count)} too {'few' if count > 0 else 'many'}"
             for (source, query, day, shade), count in sorted(difference.items())
             if count
         ]

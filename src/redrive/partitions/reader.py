@@ -28,10 +28,17 @@ class Reader:
     """Reads a dataset: its state from the ledger, its data from the store. Threads may share it."""
 
     def __init__(
-        self, source: str, query_name: str, queries: Callable[[], PartitionQueries], store: Callable[[], Store], /
+        self,
+        source: str,
+        query_name: str,
+        queries: Callable[[], PartitionQueries],
+        store: Callable[[], Store],
+        /,
     ) -> None:
-        self._source, self._query = source, query_name
-        self._queries, self._store = queries, store
+        self._source = source
+        self._query = query_name
+        self._queries = queries
+        self._store = store
 
     def read(self, customer_id: str, since: Day, until: Day | None = None, /) -> Reading:
         """Return the accepted data of a range of days, both ends included.
@@ -45,7 +52,9 @@ class Reader:
         views = self._queries().days(self._source, self._query, customer, first, last)
         files: list[File] = []
         missing: list[Gap] = []
-        keys = [Partition(self._source, customer, self._query, day) for day in days_between(first, last)]
+        keys = [
+            Partition(self._source, customer, self._query, day) for day in days_between(first, last)
+        ]
         for part in self._read_days(keys, views):
             if isinstance(part, Gap):
                 missing.append(part)
@@ -53,8 +62,14 @@ class Reader:
                 files += part.files
         return Reading(files, missing)
 
-    def _read_days(self, keys: Sequence[Partition], views: Mapping[date, PartitionView]) -> list[Raw | Gap]:
-        readable = [key for key in keys if key.logical_date in views and views[key.logical_date].current_run_id is not None]
+    def _read_days(
+        self, keys: Sequence[Partition], views: Mapping[date, PartitionView]
+    ) -> list[Raw | Gap]:
+        readable = [
+            key
+            for key in keys
+            if key.logical_date in views and views[key.logical_date].current_run_id is not None
+        ]
 
         def load(key: Partition) -> Raw | Gap:
             return self._load(key, views[key.logical_date])
@@ -65,7 +80,10 @@ class Reader:
         else:
             loaded = {key: load(key) for key in readable}
         today = clock_around().now().date()
-        return [loaded[key] if key in loaded else explain_gap(key, views.get(key.logical_date), today) for key in keys]
+        return [
+            loaded[key] if key in loaded else explain_gap(key, views.get(key.logical_date), today)
+            for key in keys
+        ]
 
     def _load(self, key: Partition, view: PartitionView) -> Raw | Gap:
         run_id = view.current_raw_id or view.current_run_id
@@ -73,7 +91,11 @@ class Reader:
         try:
             raw = load_raw(self._store(), key, run_id)
         except Damaged as damage:
-            return Gap(key, "lost", f"the data of the current run {view.current_run_id} cannot be read: {damage}")
+            return Gap(
+                key,
+                "lost",
+                f"the data of the current run {view.current_run_id} cannot be read: {damage}",
+            )
         if view.record_count not in (None, raw.row_count):
             rows = pluralise(raw.row_count, "row")
             accepted = pluralise(view.record_count or 0, "was", "were")
@@ -121,7 +143,10 @@ class Reading:
         counts = Counter(gap.why for gap in self.missing)
         reasons = ", ".join(f"{count} {why.replace('_', ' ')}" for why, count in counts.items())
         days = pluralise(len(self.missing), "day is", "days are")
-        raise Incomplete(f"{days} missing ({reasons}); first {first.partition}: {first.detail}", gaps=list(self.missing))
+        raise Incomplete(
+            f"{days} missing ({reasons}); first {first.partition}: {first.detail}",
+            gaps=list(self.missing),
+        )
 
     def __repr__(self) -> str:
         files, days = pluralise(len(self.files), "file"), pluralise(len(self.missing), "day")

@@ -53,7 +53,8 @@ class Policy:
             raise ValueError(f"max_age must be above 0: {self.max_age!r}")
         if not callable(self.backoff):
             raise TypeError(
-                f"backoff= is a function of (attempt, draw), such as backoff.steps(300, 1800, 7200): {self.backoff!r}"
+                "backoff= is a function of (attempt, draw), such as "
+                f"backoff.steps(300, 1800, 7200): {self.backoff!r}"
             )
 
 
@@ -92,7 +93,9 @@ class DatasetLimits:
         return self.source, self.query_name
 
 
-def policy_of(datasets: Mapping[tuple[str, str], DatasetLimits], dataset: tuple[str, str], /) -> Policy:
+def policy_of(
+    datasets: Mapping[tuple[str, str], DatasetLimits], dataset: tuple[str, str], /
+) -> Policy:
     """Return the policy of a dataset, or the default one if the dataset is unknown."""
     limits = datasets.get(dataset)
     return Policy() if limits is None else limits.policy
@@ -115,7 +118,9 @@ def check_share(name: str, value: object, /) -> float:
 
 # ---- the meaning of errors ----
 
-MeaningKind: TypeAlias = Literal["ordinary", "rate_limited", "shared", "systemic", "final", "not_ready", "ledger"]
+MeaningKind: TypeAlias = Literal[
+    "ordinary", "rate_limited", "shared", "systemic", "final", "not_ready", "ledger"
+]
 REFUSED_STATUSES = frozenset((401, 402, 403))
 """HTTP statuses of a refused credential. If several customers get them, it is the source's."""
 MAX_PAUSE_SECONDS = 3600.0
@@ -148,7 +153,8 @@ def meaning_of(error: Exception, now: datetime, /) -> ErrorMeaning:
     `Again(free=True)` is not ready, `Stop` is final, `Blocked` and storage errors are shared. Any
     other error that the ledger's database caused is the ledger's, even if it was wrapped.
     """
-    reason, message = type(error).__name__, redact_text(f"{type(error).__name__}: {error}")
+    reason = type(error).__name__
+    message = redact_text(f"{reason}: {error}")
     if isinstance(error, Again) and error.free:
         return ErrorMeaning("not_ready", "not_ready", message, _after(error))
     if isinstance(error, Stop):
@@ -208,10 +214,14 @@ def after_rejection(
     after: float | None = None,
     final: bool = False,
 ) -> NextAttempt:
-    """Return the attempt after a rejection, which the budget includes.
+    """Return the attempt after a rejection.
 
-    The seed is for the jitter. `after` is the minimum wait in seconds. `final`: a retry cannot
-    succeed.
+    Args:
+        budget: The attempts, with this one.
+        seed: For the jitter.
+        max_age_at: When the partition is too old to be retried. None: never.
+        after: Minimum seconds to wait.
+        final: A retry cannot succeed.
     """
     attempts, limit = budget
     if final:
@@ -221,14 +231,17 @@ def after_rejection(
     wait = policy.backoff(attempts, draw(seed, attempts))
     strategy = f"backoff after attempt {attempts} of {limit}"
     if after is not None and after > wait:
-        wait, strategy = after, f"the source's own words after attempt {attempts} of {limit}"
+        wait = after
+        strategy = f"the source's own words after attempt {attempts} of {limit}"
     due = now + timedelta(seconds=max(0.0, wait))
     if max_age_at is not None and due >= max_age_at:
         return NextAttempt(None, too_old(max_age_at), "age")
     return NextAttempt(due, f"{strategy}: {_duration(wait)}")
 
 
-def after_loss(policy: Policy, lost: int, seed: float, now: datetime, max_age_at: datetime | None, /) -> NextAttempt:
+def after_loss(
+    policy: Policy, lost: int, seed: float, now: datetime, max_age_at: datetime | None, /
+) -> NextAttempt:
     """Return the attempt after a number of runs in a row that were lost with their worker."""
     if lost >= policy.max_lost:
         runs = ("run vanished with its worker", "runs in a row vanished with their worker")
@@ -236,7 +249,10 @@ def after_loss(policy: Policy, lost: int, seed: float, now: datetime, max_age_at
     if max_age_at is not None and now >= max_age_at:
         return NextAttempt(None, too_old(max_age_at), "age")
     wait = 0.0 if lost == 1 else policy.backoff(lost - 1, draw(seed, -lost))
-    return NextAttempt(now + timedelta(seconds=wait), f"the run before was lost ({lost} of {policy.max_lost}): {_duration(wait)}")
+    return NextAttempt(
+        now + timedelta(seconds=wait),
+        f"the run before was lost ({lost} of {policy.max_lost}): {_duration(wait)}",
+    )
 
 
 def too_old(max_age_at: datetime, /) -> str:
@@ -253,16 +269,27 @@ _RELEASE_WORDS = {
 
 
 def after_release(
-    policy: Policy, cause: ReleaseCause, after: float | None, seed: float, attempt_no: int, now: datetime, /
+    policy: Policy,
+    cause: ReleaseCause,
+    after: float | None,
+    seed: float,
+    attempt_no: int,
+    now: datetime,
+    /,
 ) -> NextAttempt:
     """Return the attempt after a run that was released without a verdict."""
     if cause == "stopped":
         return NextAttempt(now, "its worker stopped")
-    wait = after if after is not None else policy.poll if cause == "not_ready" else policy.pause
+    wait = policy.poll if cause == "not_ready" else policy.pause
+    if after is not None:
+        wait = after
     # Jitter spreads partitions that were rejected together, and never shortens the source's wait.
     wait += min(wait, 60.0) * 0.1 * draw(seed, attempt_no)
     next_attempt = "now" if wait < 1 else f"in {_duration(wait)}"
-    return NextAttempt(now + timedelta(seconds=wait), f"{_RELEASE_WORDS[cause]}; does not count; next attempt {next_attempt}")
+    return NextAttempt(
+        now + timedelta(seconds=wait),
+        f"{_RELEASE_WORDS[cause]}; does not count; next attempt {next_attempt}",
+    )
 
 
 def pause_seconds(policy: Policy, probes: int, after: float | None, /) -> float:

@@ -19,7 +19,14 @@ from ..model import Lane
 from ..retry_schedule import check_share
 from ..store.rows import POLICY, lock_sources
 from ..store.statements import upsert
-from ..store.sweeps import DEFAULT_SHARE, UNFINISHED, PartitionSweep, insert_sweep, load_sweep, load_unfinished
+from ..store.sweeps import (
+    DEFAULT_SHARE,
+    UNFINISHED,
+    PartitionSweep,
+    insert_sweep,
+    load_sweep,
+    load_unfinished,
+)
 from .sweeps import Grid, finish_sweeps, load_grid
 
 
@@ -41,7 +48,9 @@ class BackfillOptions:
     """Also extract partitions that gave up."""
 
 
-def begin_backfill(session: Session, grid: Grid, options: BackfillOptions, actor: str, because: str, /) -> PartitionSweep:
+def begin_backfill(
+    session: Session, grid: Grid, options: BackfillOptions, actor: str, because: str, /
+) -> PartitionSweep:
     """Store a backfill.
 
     Raises:
@@ -54,9 +63,13 @@ def begin_backfill(session: Session, grid: Grid, options: BackfillOptions, actor
     finish_sweeps(session, now)  # so that an ended sweep does not count as an overlap
     if overlaps := find_overlaps(session, grid):
         overlapping = "; ".join(
-            f"sweep {sweep.id} ({sweep.state}) has {grid.overlap(other)} of them: {other}" for sweep, other in overlaps
+            f"sweep {sweep.id} ({sweep.state}) has {grid.overlap(other)} of them: {other}"
+            for sweep, other in overlaps
         )
-        raise NotAllowed(f"a backfill of the same partitions is running: {overlapping}; cancel it, wait for it, or choose others")
+        raise NotAllowed(
+            f"a backfill of the same partitions is running: {overlapping}; "
+            "cancel it, wait for it, or choose others"
+        )
     sweep = _insert_range(
         session,
         "backfill",
@@ -102,7 +115,9 @@ def find_overlaps(session: Session, grid: Grid, /) -> list[tuple[PartitionSweep,
     return [(sweep, other) for sweep, other in backfills if grid.overlap(other)]
 
 
-def set_share(session: Session, sweep_id: int, share: float, actor: str, because: str, /) -> PartitionSweep:
+def set_share(
+    session: Session, sweep_id: int, share: float, actor: str, because: str, /
+) -> PartitionSweep:
     """Change the share of a sweep, from the next claim on."""
     audit.check_actor(actor, because)
     check_share("share", share)
@@ -113,7 +128,11 @@ def set_share(session: Session, sweep_id: int, share: float, actor: str, because
         raise NotAllowed(f"sweep {sweep_id} is {sweep.state}; only a running backfill has a share")
     session.core.execute(update(range_).where(range_.c.sweep_id == sweep_id).values(share=share))
     audit.write(
-        session, actor=actor, action="sweep.share", because=because, what={"sweep": sweep_id, "from": sweep.share, "to": share}
+        session,
+        actor=actor,
+        action="sweep.share",
+        because=because,
+        what={"sweep": sweep_id, "from": sweep.share, "to": share},
     )
     return sweep._replace(share=share)
 
@@ -122,9 +141,20 @@ def set_share(session: Session, sweep_id: int, share: float, actor: str, because
 
 
 def enqueue_scheduled(
-    session: Session, of: tuple[str, str], grids: Sequence[Grid], run_at: datetime, cron: str, /
+    session: Session,
+    of: tuple[str, str],
+    grids: Sequence[Grid],
+    run_at: datetime,
+    cron: str,
+    /,
 ) -> list[PartitionSweep] | None:
     """Store the fresh work of a dataset's schedule, once for each time.
+
+    Args:
+        session: The session, in a transaction.
+        of: Source and query.
+        grids: The partitions. None for a dataset without customers.
+        run_at: The time of the schedule.
 
     Returns:
         The sweeps. None: another worker was first.
@@ -140,7 +170,9 @@ def enqueue_scheduled(
     return [_insert_range(session, "fresh", grid, now, **request, lane=lane) for grid in grids]
 
 
-def start_schedule_at(session: Session, source: str, query_name: str, run_at: datetime, cron: str, /) -> datetime:
+def start_schedule_at(
+    session: Session, source: str, query_name: str, run_at: datetime, cron: str, /
+) -> datetime:
     """Return the last handled time of a schedule. A new schedule starts at `run_at`."""
     # The row may exist for its rate.
     only_new = {"where": dataset.c.fired_at.is_(None)}
@@ -148,8 +180,12 @@ def start_schedule_at(session: Session, source: str, query_name: str, run_at: da
     return last_fired_at(session, source, query_name) or run_at
 
 
-def _store_schedule(session: Session, of: tuple[str, str], run_at: datetime, cron: str, **condition: Any) -> None:
-    new = upsert(session, dataset).values(source=of[0], query_name=of[1], cron=cron, fired_at=run_at)
+def _store_schedule(
+    session: Session, of: tuple[str, str], run_at: datetime, cron: str, **condition: Any
+) -> None:
+    new = upsert(session, dataset).values(
+        source=of[0], query_name=of[1], cron=cron, fired_at=run_at
+    )
     session.core.execute(
         new.on_conflict_do_update(
             index_elements=list(dataset.primary_key),
@@ -161,11 +197,15 @@ def _store_schedule(session: Session, of: tuple[str, str], run_at: datetime, cro
 
 def last_fired_at(session: Session, source: str, query_name: str, /) -> datetime | None:
     """Return the last time of a schedule whose work is stored."""
-    query = select(dataset.c.fired_at).where(dataset.c.source == source, dataset.c.query_name == query_name)
+    query = select(dataset.c.fired_at).where(
+        dataset.c.source == source, dataset.c.query_name == query_name
+    )
     return session.core.execute(query).scalar()
 
 
-def _insert_range(session: Session, act: str, grid: Grid, now: datetime, **fields: Any) -> PartitionSweep:
+def _insert_range(
+    session: Session, act: str, grid: Grid, now: datetime, **fields: Any
+) -> PartitionSweep:
     return insert_sweep(
         session,
         act,

@@ -117,7 +117,9 @@ def has_candidates(session: Session, state: ClaimState, limit: int, /) -> bool:
     return _find_candidates(session, state, limit, None) != ([], [])
 
 
-def claim_partitions(session: Session, state: ClaimState, limit: int, worker: str, seconds: float, /) -> list[PartitionLease]:
+def claim_partitions(
+    session: Session, state: ClaimState, limit: int, worker: str, seconds: float, /
+) -> list[PartitionLease]:
     """Lease due partitions, in the open transaction."""
     now = now_on(session)
     sources = lock_sources(session, {name for name, _ in state.datasets}, now)
@@ -126,7 +128,9 @@ def claim_partitions(session: Session, state: ClaimState, limit: int, worker: st
     for sweep, because in halting:
         sweeps.halt_sweep(session, sweep, because, now)
     running = _count_running(session)
-    dataset_room = {name: limits.concurrency - running[name] for name, limits in state.datasets.items()}
+    dataset_room = {
+        name: limits.concurrency - running[name] for name, limits in state.datasets.items()
+    }
     source_room, probed = _source_room(state, running, sources, now)
     rates = load_rate_limits(session, state.datasets, sources, now)
     rates.limit(dataset_room, source_room)
@@ -198,13 +202,20 @@ def _count_running(session: Session) -> Counter[tuple[str, str]]:
 
 
 def _source_room(
-    state: ClaimState, running: Mapping[tuple[str, str], int], sources: Mapping[str, SourceRow], now: datetime
+    state: ClaimState,
+    running: Mapping[tuple[str, str], int],
+    sources: Mapping[str, SourceRow],
+    now: datetime,
 ) -> tuple[dict[str, int], set[str]]:
     """Return how many more of each source may run, and which sources are probed."""
     room: dict[str, int] = {}
     probed = set()
     for name, row in sources.items():
-        limits = [each.source_concurrency for each in state.datasets.values() if each.source == name and each.source_concurrency]
+        limits = [
+            each.source_concurrency
+            for each in state.datasets.values()
+            if each.source == name and each.source_concurrency
+        ]
         busy = sum(count for (source, _), count in running.items() if source == name)
         room[name] = min(limits) - busy if limits else UNLIMITED
         allowed = source_health.probe_allowance(row, now)
@@ -236,7 +247,11 @@ class _RangeScan(NamedTuple):
 
 
 def _lease_chosen(
-    session: Session, state: ClaimState, chosen: Sequence[tuple[Candidate, int]], probed: set[str], terms: _LeaseTerms
+    session: Session,
+    state: ClaimState,
+    chosen: Sequence[tuple[Candidate, int]],
+    probed: set[str],
+    terms: _LeaseTerms,
 ) -> list[PartitionLease]:
     taken: set[int] = set()  # two ranges may contain the same partition
     scans = [
@@ -255,7 +270,10 @@ def _lease_chosen(
         for each in queued
         if each in rows and each in work_by_id
     ]
-    leases += [pending if pending.is_new else replace(pending, row=rows[pending.row.id]) for pending in scanned]
+    leases += [
+        pending if pending.is_new else replace(pending, row=rows[pending.row.id])
+        for pending in scanned
+    ]
     inserted = [pending.row.id for pending in leases if pending.is_new]
     changes = Changes({pending.row.id: pending.row for pending in leases}, inserted)
     for scan in scans:
@@ -273,7 +291,12 @@ def _lease_chosen(
 
 
 def _start_runs(
-    session: Session, state: ClaimState, changes: Changes, pending: Sequence[PendingLease], probed: set[str], terms: _LeaseTerms
+    session: Session,
+    state: ClaimState,
+    changes: Changes,
+    pending: Sequence[PendingLease],
+    probed: set[str],
+    terms: _LeaseTerms,
 ) -> list[PartitionLease]:
     leases = []
     retried = []
@@ -299,10 +322,14 @@ def _start_runs(
     return leases
 
 
-def _give_up_if_too_old(session: Session, state: ClaimState, changes: Changes, pending: PendingLease, now: datetime) -> bool:
+def _give_up_if_too_old(
+    session: Session, state: ClaimState, changes: Changes, pending: PendingLease, now: datetime
+) -> bool:
     """Partitions past max_age are no longer retried automatically; explicit requests still are."""
     row = pending.row
-    max_age_at = stored_age_limit(session.core, state.datasets[row.dataset].policy, row, pending.work, now)
+    max_age_at = stored_age_limit(
+        session.core, state.datasets[row.dataset].policy, row, pending.work, now
+    )
     if max_age_at is None:
         return False
     because = too_old(max_age_at)
@@ -313,14 +340,24 @@ def _give_up_if_too_old(session: Session, state: ClaimState, changes: Changes, p
     return True
 
 
-def _lease(state: ClaimState, changes: Changes, pending: PendingLease, uncharged: int, terms: _LeaseTerms) -> PartitionLease:
-    row, attempt_no = pending.row, pending.row.dispatch_count + 1
+def _lease(
+    state: ClaimState, changes: Changes, pending: PendingLease, uncharged: int, terms: _LeaseTerms
+) -> PartitionLease:
+    row = pending.row
+    attempt_no = pending.row.dispatch_count + 1
     run_id = f"{terms.now:%Y%m%dT%H%M%S}-{secrets.token_hex(5)}"
-    row = row._replace(status=status_when_requeued(row.status), dispatch_count=attempt_no, updated_at=terms.now)
+    row = row._replace(
+        status=status_when_requeued(row.status), dispatch_count=attempt_no, updated_at=terms.now
+    )
     is_terminal = "terminal" in pending.markers and not pending.clears_terminal
     changes.rows[row.id] = row.with_display_status(is_terminal=is_terminal)
-    leased = pending.work._replace(attempt_no=attempt_no, run_id=run_id, worker=terms.worker, lease_until=terms.until)
-    (changes.work if pending.is_queued else changes.work_inserted)[row.id] = leased
+    leased = pending.work._replace(
+        attempt_no=attempt_no, run_id=run_id, worker=terms.worker, lease_until=terms.until
+    )
+    if pending.is_queued:
+        changes.work[row.id] = leased
+    else:
+        changes.work_inserted[row.id] = leased
     if pending.grant is not None:
         changes.set_marker(row.id, pending.grant)
     if pending.clears_terminal:
@@ -364,7 +401,12 @@ def _run_row(lease: PartitionLease, terms: _LeaseTerms) -> dict[str, object]:
 
 
 def _scan_range(
-    session: Session, state: ClaimState, sweep: PartitionSweep, count: int, taken: set[int], now: datetime
+    session: Session,
+    state: ClaimState,
+    sweep: PartitionSweep,
+    count: int,
+    taken: set[int],
+    now: datetime,
 ) -> _RangeScan:
     """Return the next partitions of a range, from its cursor on. Missing rows are inserted."""
     grid = state.grids.get(sweep.id)
@@ -372,7 +414,8 @@ def _scan_range(
         grid = state.grids[sweep.id] = sweeps.load_grid(session.core, sweep)
     pending: list[PendingLease] = []
     skips: Counter[str] = Counter()
-    place, end = sweep.cursor, min(sweep.total, sweep.cursor + max(MAX_SCANNED, count))
+    place = sweep.cursor
+    end = min(sweep.total, sweep.cursor + max(MAX_SCANNED, count))
     while place < end and len(pending) < count:
         batch_end = min(end, place + max(SCAN_BATCH, count - len(pending)))
         keys = [grid.at(each) for each in range(place, batch_end)]
@@ -403,7 +446,9 @@ def _scan_range(
     return _RangeScan(sweep, place - sweep.cursor, pending, skips)
 
 
-def _skip_reason(row: PartitionRow, own: PartitionWork | None, markers: Markers, sweep: PartitionSweep) -> str | None:
+def _skip_reason(
+    row: PartitionRow, own: PartitionWork | None, markers: Markers, sweep: PartitionSweep
+) -> str | None:
     if own is not None:
         return "running now" if own.is_leased else "queued already"
     if "paused" in markers:
@@ -413,20 +458,35 @@ def _skip_reason(row: PartitionRow, own: PartitionWork | None, markers: Markers,
     return "terminal" if "terminal" in markers and not sweep.clear else None
 
 
-def _pending_lease(row: PartitionRow, markers: Markers, sweep: PartitionSweep, seed: float, now: datetime) -> PendingLease:
+def _pending_lease(
+    row: PartitionRow, markers: Markers, sweep: PartitionSweep, seed: float, now: datetime
+) -> PendingLease:
     kind: Kind = "initial" if sweep.act == "fresh" else "backfill"
     if row.current_run_id is not None:
         kind = "reprocess"
-    own = new_work(row, kind, now, f"sweep {sweep.id}", seed=seed, lane=sweep.lane, sweep_id=sweep.id, queued_at=sweep.created_at)
+    own = new_work(
+        row,
+        kind,
+        now,
+        f"sweep {sweep.id}",
+        seed=seed,
+        lane=sweep.lane,
+        sweep_id=sweep.id,
+        queued_at=sweep.created_at,
+    )
     grant = None
     if row.attempt_count > 0:  # the sweep grants new attempts
         request = (sweep.act, sweep.actor, sweep.because)
         grant = Marker("grant", *request, now, row.attempt_count, sweep.amount)
     clears_terminal = "terminal" in markers
-    return PendingLease(row, own, markers, is_queued=False, grant=grant, clears_terminal=clears_terminal)
+    return PendingLease(
+        row, own, markers, is_queued=False, grant=grant, clears_terminal=clears_terminal
+    )
 
 
-def _insert_partitions(session: Session, keys: Sequence[Partition], now: datetime) -> list[PartitionRow]:
+def _insert_partitions(
+    session: Session, keys: Sequence[Partition], now: datetime
+) -> list[PartitionRow]:
     if not keys:
         return []
     new = [

@@ -27,17 +27,29 @@ MAX_COUNTED = 100_000
 """A longer queue is not counted to its end."""
 
 
-def explain_partition(session: Session, key: Partition, limits: DatasetLimits | None, /) -> Explanation:
-    """Explain the state of a partition. Without `limits`, those of its dataset are not checked."""
+def explain_partition(
+    session: Session, key: Partition, limits: DatasetLimits | None, /
+) -> Explanation:
+    """Explain the state of a partition.
+
+    Args:
+        limits: Of its dataset. None: unknown.
+    """
     connection = session.core
     now = now_on(session)
     view = load_view(connection, key)
-    own = damaged = budget = position = queued = sweep_of = None
+    own: PartitionWork | None = None
+    damaged: PartitionRun | None = None
+    sweep_of: PartitionSweep | None = None
+    budget: str | None = None
+    position: int | None = None
+    queued: int | None = None
     if view is not None:
         own = read_work(connection, [view.id]).get(view.id)
         if view.current_raw_id is not None:
             damaged = find_damage(connection, view.id, view.current_raw_id)
-        budget = _budget(view, read_markers(connection, [view.id]).get(view.id, {}).get("grant"), limits)
+        markers = read_markers(connection, [view.id]).get(view.id, {})
+        budget = _budget(view, markers.get("grant"), limits)
     reasons: list[str] = []
     if own is None:
         if view is None or view.terminal is None:
@@ -50,7 +62,10 @@ def explain_partition(session: Session, key: Partition, limits: DatasetLimits | 
         lease = f"lease until {_at(own.lease_until)}"
         reasons.append(f"running now: run {own.run_id} on {own.worker}, {lease}")
         if own.lease_until is not None and own.lease_until < now:
-            reasons.append("the lease has expired because the worker is offline; another worker recovers the partition")
+            reasons.append(
+                "the lease has expired because the worker is offline; "
+                "another worker recovers the partition"
+            )
     else:
         if own.due_at > now:
             reasons.append(f"scheduled for {_at(own.due_at)}: {own.strategy}")
@@ -62,7 +77,9 @@ def explain_partition(session: Session, key: Partition, limits: DatasetLimits | 
     return Explanation(view, now, tuple(reasons), position, queued, budget, sweep_id, damaged)
 
 
-def _why_not_queued(view: PartitionView | None, sweep_of: PartitionSweep | None, damaged: PartitionRun | None) -> str:
+def _why_not_queued(
+    view: PartitionView | None, sweep_of: PartitionSweep | None, damaged: PartitionRun | None
+) -> str:
     if view is not None and view.terminal is not None:
         return f"gave up ({view.terminal}); clear-terminal allows retries"
     if view is not None and view.paused is not None:
@@ -98,7 +115,10 @@ def _position(session: Session, own: PartitionWork) -> tuple[int, int]:
         at.lane == own.lane,
         at.sweep_id == own.sweep_id,
     )
-    is_before = or_(at.due_at < own.due_at, and_(at.due_at == own.due_at, at.partition_id < own.partition_id))
+    is_before = or_(
+        at.due_at < own.due_at,
+        and_(at.due_at == own.due_at, at.partition_id < own.partition_id),
+    )
     counts = [
         select(func.count()).select_from(rows.limit(MAX_COUNTED).subquery()).scalar_subquery()
         for rows in (stream.where(is_before), stream)
@@ -107,9 +127,14 @@ def _position(session: Session, own: PartitionWork) -> tuple[int, int]:
     return before + 1, queued
 
 
-def _limits_reached(session: Session, key: Partition, limits: DatasetLimits | None, now: datetime) -> list[str]:
-    name, dataset = key.source, f"{key.source}/{key.query_name}"
-    stored = session.core.execute(select(*SOURCE_COLUMNS).where(source_table.c.source == name)).first()
+def _limits_reached(
+    session: Session, key: Partition, limits: DatasetLimits | None, now: datetime
+) -> list[str]:
+    name = key.source
+    dataset = f"{key.source}/{key.query_name}"
+    stored = session.core.execute(
+        select(*SOURCE_COLUMNS).where(source_table.c.source == name)
+    ).first()
     row = None if stored is None else SourceRow._make(stored)
     reasons = []
     if row is not None and source_health.probe_allowance(row, now) is not None:
@@ -121,7 +146,8 @@ def _limits_reached(session: Session, key: Partition, limits: DatasetLimits | No
     leased = select(work.c.query_name, func.count())
     leased = leased.where(work.c.source == name, work.c.lease_until.is_not(None))
     active = {row[0]: row[1] for row in session.core.execute(leased.group_by(work.c.query_name))}
-    own, total = active.get(key.query_name, 0), sum(active.values())
+    own = active.get(key.query_name, 0)
+    total = sum(active.values())
     if own >= limits.concurrency:
         leases = pluralise(limits.concurrency, "lease")
         reasons.append(f"{dataset} has {own} of {leases} in use")
@@ -133,7 +159,8 @@ def _limits_reached(session: Session, key: Partition, limits: DatasetLimits | No
         buckets = [(dataset, bucket) for bucket in rates.datasets.values()]
         buckets += [(f"source {name}", bucket) for bucket in rates.sources.values()]
         reasons += [
-            f"{limited} is limited to {bucket.rate:g} starts per second; the next one in {bucket.seconds_after(0):.1f} s"
+            f"{limited} is limited to {bucket.rate:g} starts per second; "
+            f"the next one in {bucket.seconds_after(0):.1f} s"
             for limited, bucket in buckets
             if not bucket.room
         ]
@@ -156,7 +183,8 @@ def _budget(view: PartitionView, grant: Marker | None, limits: DatasetLimits | N
     since = ""
     if grant and (grant.attempts or grant.amount is not None):
         since = f" since the grant by {grant.actor}"
-    verdicts, runs = (pluralise(view.attempt_count, "verdict"), pluralise(view.dispatch_count, "run"))
+    verdicts = pluralise(view.attempt_count, "verdict")
+    runs = pluralise(view.dispatch_count, "run")
     left = f"{max(0, limit - used)} of {pluralise(limit, 'attempt')} left"
     return f"{left}{since}; {verdicts} and {runs} in total"
 

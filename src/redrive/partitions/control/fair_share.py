@@ -70,7 +70,10 @@ class FairShare:
     ) -> list[int]:
         """Return how many to take of each stream, at most `total` together.
 
-        `datasets` and `sources` are how many more of each may run.
+        Args:
+            total: Maximum number.
+            datasets: How many more of each dataset may run.
+            sources: How many more of each source may run.
         """
         taken = [0] * len(streams)
         queues = _Queues(streams, datasets, sources)
@@ -85,7 +88,9 @@ class FairShare:
         return taken
 
     def _next_lane(self, shares: Mapping[Lane, float], now: datetime) -> Lane:
-        unserved = [lane for lane in shares if now - self._served_at.setdefault(lane, now) > MAX_UNSERVED]
+        unserved = [
+            lane for lane in shares if now - self._served_at.setdefault(lane, now) > MAX_UNSERVED
+        ]
         by_age = sorted(unserved, key=lambda lane: self._served_at[lane])
         lane = by_age[0] if by_age else self._next("lanes", shares)
         self._served_at[lane] = now
@@ -114,11 +119,15 @@ class _Queues:
     """Due work by lane and sweep, the oldest first, within the limits of datasets and sources."""
 
     def __init__(
-        self, streams: Sequence[WorkStream], datasets: Mapping[tuple[str, str], int], sources: Mapping[str, int]
+        self,
+        streams: Sequence[WorkStream],
+        datasets: Mapping[tuple[str, str], int],
+        sources: Mapping[str, int],
     ) -> None:
         self._streams = streams
         self._taken = [0] * len(streams)
-        self._datasets, self._sources = Counter(dict(datasets)), Counter(dict(sources))
+        self._datasets = Counter(dict(datasets))
+        self._sources = Counter(dict(sources))
         self.by_lane: dict[Lane, dict[int, list[tuple[datetime, int]]]] = {}
         self._shares: dict[tuple[Lane, int], float] = {}
         for lane in Lane:

@@ -15,7 +15,14 @@ from ...ledger.db.partition_tables import partition
 from ...ledger.db.session import Session
 from ..model import Act, Kind, Marker, status_when_requeued
 from ..store.changes import Changes
-from ..store.rows import Markers, PartitionRow, PartitionWork, lock_sources, lock_with_work, new_work
+from ..store.rows import (
+    Markers,
+    PartitionRow,
+    PartitionWork,
+    lock_sources,
+    lock_with_work,
+    new_work,
+)
 from ..store.statements import chunks
 from .retry_limits import CLEARED, UNPAUSED
 
@@ -38,7 +45,9 @@ class MarkerChange:
     draw: Callable[[], float]
     grant: int | None = None
 
-    def mark_terminal(self, row: PartitionRow, work: PartitionWork | None, markers: Markers) -> str | None:
+    def mark_terminal(
+        self, row: PartitionRow, work: PartitionWork | None, markers: Markers
+    ) -> str | None:
         """Let a partition give up until it is cleared. A running run may still be accepted."""
         if row.status == "success":
             return "accepted already"
@@ -50,7 +59,9 @@ class MarkerChange:
         self.changes.give_up(row, "manual", self.actor, self.because, self.now)
         return None
 
-    def clear_terminal(self, row: PartitionRow, work: PartitionWork | None, markers: Markers) -> str | None:
+    def clear_terminal(
+        self, row: PartitionRow, work: PartitionWork | None, markers: Markers
+    ) -> str | None:
         """Queue a partition that gave up, with new attempts. The old ones stay counted."""
         if "terminal" not in markers:
             return "not terminal"
@@ -74,7 +85,9 @@ class MarkerChange:
             self.changes.rows[row.id] = row.with_display_status(is_terminal="terminal" in markers)
         return None
 
-    def unpause(self, row: PartitionRow, work: PartitionWork | None, markers: Markers) -> str | None:
+    def unpause(
+        self, row: PartitionRow, work: PartitionWork | None, markers: Markers
+    ) -> str | None:
         """Queue a paused partition now, exempt from `max_age`. Its attempts stay counted."""
         if "paused" not in markers:
             return "not paused"
@@ -92,7 +105,13 @@ class MarkerChange:
             self.changes.rows[row.id] = row.with_display_status(is_terminal=False)
         return None
 
-    def _set(self, kind: Literal["paused", "grant"], cause: str, row: PartitionRow, amount: int | None = None) -> None:
+    def _set(
+        self,
+        kind: Literal["paused", "grant"],
+        cause: str,
+        row: PartitionRow,
+        amount: int | None = None,
+    ) -> None:
         request = (self.actor, self.because, self.now)
         self.changes.set_marker(row.id, Marker(kind, cause, *request, row.attempt_count, amount))
 
@@ -102,7 +121,9 @@ class MarkerChange:
 
     def _queue(self, row: PartitionRow) -> None:
         kind: Kind = "retry" if row.attempt_count else "initial"
-        self.changes.work_inserted[row.id] = new_work(row, kind, self.now, f"asked for by {self.actor}", seed=self.draw())
+        self.changes.work_inserted[row.id] = new_work(
+            row, kind, self.now, f"asked for by {self.actor}", seed=self.draw()
+        )
 
 
 def change_markers(
@@ -115,7 +136,16 @@ def change_markers(
     grant: int | None = None,
     /,
 ) -> Act:
-    """Change the markers of partitions by a method of `MarkerChange`. See there."""
+    """Change the markers of partitions.
+
+    Args:
+        session: The session, in a transaction.
+        verb: A method of `MarkerChange`.
+        actor: Who requested it.
+        because: Why.
+        draw: Returns a random number from 0 to 1.
+        grant: New attempts. None: as many as the policy has.
+    """
     audit.check_actor(actor, because)
     now = now_on(session)
     wanted = sorted(set(ids))
@@ -142,4 +172,5 @@ def change_markers(
     if grant is not None:
         details["grant"] = grant
     action = f"partition.{verb}"
-    return Act(len(changed), skipped, audit.write(session, actor=actor, action=action, because=because, what=details).number)
+    entry = audit.write(session, actor=actor, action=action, because=because, what=details)
+    return Act(len(changed), skipped, entry.number)

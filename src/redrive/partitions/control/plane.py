@@ -59,7 +59,13 @@ class ControlPlane:
         draw: Callable[[], float] = random.random,
         lock_seconds: float | None = None,
     ) -> None:
-        """Prepare. `lock_seconds` limits how long a transaction waits for a lock on Postgres."""
+        """Prepare.
+
+        Args:
+            draw: Returns a random number from 0 to 1.
+            lock_seconds: How long a transaction waits for a lock on Postgres. None: as long as a
+                statement may take.
+        """
         self._ledger = ledger
         self._datasets = {dataset.dataset: dataset for dataset in datasets}
         self._draw = draw
@@ -75,13 +81,22 @@ class ControlPlane:
         ):
             yield session
 
-    def _write(self, verb: str, act: Callable[Concatenate[Session, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    def _write(
+        self,
+        verb: str,
+        act: Callable[Concatenate[Session, P], R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
         with self._transaction(verb) as session:
             return act(session, *args, **kwargs)
 
     # ---- for a worker ----
 
-    def claim(self, limit: int, /, *, worker: str, lease: Seconds = LEASE_SECONDS) -> list[PartitionLease]:
+    def claim(
+        self, limit: int, /, *, worker: str, lease: Seconds = LEASE_SECONDS
+    ) -> list[PartitionLease]:
         """Lease due partitions, of each lane by its share."""
         validation.check_name("worker", worker, validation.MAX_KIND_BYTES)
         seconds = positive("lease", lease)
@@ -101,7 +116,9 @@ class ControlPlane:
         """Partitions that gave up in the last claim because they are too old."""
         return self._claims.expired
 
-    def renew(self, leases: Sequence[PartitionLease], /, *, lease: Seconds = LEASE_SECONDS) -> list[PartitionLease]:
+    def renew(
+        self, leases: Sequence[PartitionLease], /, *, lease: Seconds = LEASE_SECONDS
+    ) -> list[PartitionLease]:
         """Renew leases. Return those that are lost, whose work must stop."""
         seconds = positive("lease", lease)
         if not leases:
@@ -119,7 +136,6 @@ class ControlPlane:
         """Queue partitions again without counting an attempt. A source with an outage is paused.
 
         Args:
-            releases: The leases.
             refunds: Attempts (partition and number) that were rejected before the outage was known,
                 and the reason. They are not charged either.
             max_uncharged: Attempts of one partition that are not charged, in total.
@@ -130,7 +146,13 @@ class ControlPlane:
         if not releases and not refunds:
             return 0
         return self._write(
-            "return", release.release_leases, releases, self._datasets, refunds, seed=self._draw(), max_uncharged=max_uncharged
+            "return",
+            release.release_leases,
+            releases,
+            self._datasets,
+            refunds,
+            seed=self._draw(),
+            max_uncharged=max_uncharged,
         )
 
     def recover_expired(self, *, limit: int = 1000) -> list[Partition]:
@@ -175,7 +197,15 @@ class ControlPlane:
     # ---- schedules ----
 
     def enqueue_scheduled(
-        self, source: str, query_name: str, run_at: datetime, customers: Collection[str], days: Sequence[date], /, *, cron: str
+        self,
+        source: str,
+        query_name: str,
+        run_at: datetime,
+        customers: Collection[str],
+        days: Sequence[date],
+        /,
+        *,
+        cron: str,
     ) -> list[PartitionSweep] | None:
         """Store the work of a dataset's schedule, once for each time.
 
@@ -185,26 +215,34 @@ class ControlPlane:
             The sweeps. None: another worker was first.
         """
         grids = [Grid.of(source, query_name, customers, day) for day in days] if customers else []
-        return self._write("fire", backfill.enqueue_scheduled, (source, query_name), grids, run_at, cron)
+        return self._write(
+            "fire", backfill.enqueue_scheduled, (source, query_name), grids, run_at, cron
+        )
 
     def last_fired_at(self, source: str, query_name: str, /) -> datetime | None:
         """Return the last time of a schedule whose work is stored."""
         with self._ledger.connections.read.use() as session:
             return backfill.last_fired_at(session, source, query_name)
 
-    def start_schedule_at(self, source: str, query_name: str, run_at: datetime, /, *, cron: str) -> datetime:
+    def start_schedule_at(
+        self, source: str, query_name: str, run_at: datetime, /, *, cron: str
+    ) -> datetime:
         """Return the last time of a schedule. A new schedule starts at `run_at`."""
         return self._write("fire", backfill.start_schedule_at, source, query_name, run_at, cron)
 
     # ---- for an operator ----
 
-    def begin_requeue(self, planned: FrozenSelection, /, *, actor: str, because: str, **options: Any) -> PartitionSweep:
+    def begin_requeue(
+        self, planned: FrozenSelection, /, *, actor: str, because: str, **options: Any
+    ) -> PartitionSweep:
         """Queue planned partitions again, as a sweep. See `RequeueOptions`.
 
         Raises:
             Drift: Partitions have changed since the plan.
         """
-        return self._write("sweep", requeue.begin_requeue, planned, RequeueOptions(**options), actor, because)
+        return self._write(
+            "sweep", requeue.begin_requeue, planned, RequeueOptions(**options), actor, because
+        )
 
     def requeue_next(self, sweep_id: int, /) -> RequeueStep:
         """Queue the next partitions of a sweep. Several processes may do this at the same time."""
@@ -216,15 +254,21 @@ class ControlPlane:
             emit("requeued", {"operation": sweep.act, **fields, "count": step.made})
         return step
 
-    def backfill(self, grid: Grid, /, *, actor: str, because: str, **options: Any) -> PartitionSweep:
+    def backfill(
+        self, grid: Grid, /, *, actor: str, because: str, **options: Any
+    ) -> PartitionSweep:
         """Extract a range. See `BackfillOptions`.
 
         Raises:
             NotAllowed: An unfinished backfill has some of the same partitions.
         """
-        return self._write("sweep", backfill.begin_backfill, grid, BackfillOptions(**options), actor, because)
+        return self._write(
+            "sweep", backfill.begin_backfill, grid, BackfillOptions(**options), actor, because
+        )
 
-    def set_share(self, sweep_id: int, share: float, /, *, actor: str, because: str) -> PartitionSweep:
+    def set_share(
+        self, sweep_id: int, share: float, /, *, actor: str, because: str
+    ) -> PartitionSweep:
         """Change the share of a sweep, from the next claim on."""
         return self._write("sweep", backfill.set_share, sweep_id, share, actor, because)
 
@@ -244,11 +288,15 @@ class ControlPlane:
         """Let partitions give up until they are cleared."""
         return self._write("mark", change_markers, "mark_terminal", ids, actor, because, self._draw)
 
-    def clear_terminal(self, ids: Collection[int], /, *, actor: str, because: str, grant: int | None = None) -> Act:
+    def clear_terminal(
+        self, ids: Collection[int], /, *, actor: str, because: str, grant: int | None = None
+    ) -> Act:
         """Queue partitions that gave up, with new attempts. None: as many as the policy has."""
         if grant is not None:
             whole_number("grant", grant)
-        return self._write("mark", change_markers, "clear_terminal", ids, actor, because, self._draw, grant)
+        return self._write(
+            "mark", change_markers, "clear_terminal", ids, actor, because, self._draw, grant
+        )
 
     def pause(self, ids: Collection[int], /, *, actor: str, because: str) -> Act:
         """Do not start partitions until they are unpaused."""
@@ -258,7 +306,9 @@ class ControlPlane:
         """Queue paused partitions."""
         return self._write("mark", change_markers, "unpause", ids, actor, because, self._draw)
 
-    def pause_source(self, source: str, /, *, actor: str, because: str, until: datetime | None = None) -> SourceView:
+    def pause_source(
+        self, source: str, /, *, actor: str, because: str, until: datetime | None = None
+    ) -> SourceView:
         """Start nothing of a source, until a time or until it is unpaused."""
         return self._write("source", source_health.pause_by_operator, source, until, actor, because)
 

@@ -50,7 +50,9 @@ class RateLimits:
     spent: Counter[Any] = field(default_factory=Counter)
     """Started leases by dataset and by source."""
 
-    def limit(self, dataset_room: dict[tuple[str, str], int], source_room: dict[str, int], /) -> None:
+    def limit(
+        self, dataset_room: dict[tuple[str, str], int], source_room: dict[str, int], /
+    ) -> None:
         """Lower the numbers of leases that may start to what the rates allow."""
         for name, bucket in self.datasets.items():
             dataset_room[name] = min(dataset_room[name], bucket.room)
@@ -78,23 +80,37 @@ class RateLimits:
         waits = []
         for name in datasets:
             buckets = ((name, self.datasets.get(name)), (name[0], self.sources.get(name[0])))
-            own = [bucket.seconds_after(self.spent[key]) for key, bucket in buckets if bucket is not None]
+            own = [
+                bucket.seconds_after(self.spent[key])
+                for key, bucket in buckets
+                if bucket is not None
+            ]
             if any(own):
                 waits.append(max(own))
         return max(MIN_WAIT_SECONDS, min(waits)) if waits else None
 
 
 def load_rate_limits(
-    session: Session, limits: Mapping[tuple[str, str], DatasetLimits], sources: Mapping[str, SourceRow], now: datetime, /
+    session: Session,
+    limits: Mapping[tuple[str, str], DatasetLimits],
+    sources: Mapping[str, SourceRow],
+    now: datetime,
+    /,
 ) -> RateLimits:
-    """Return what may start now. The rows of the sources are locked."""
+    """Return what may start now.
+
+    Args:
+        limits: The limits of the datasets.
+        sources: The rows of their sources, locked.
+    """
     source_rates: dict[str, float] = {}
     for each in limits.values():
         if each.source_rate is not None:
             known = source_rates.get(each.source, each.source_rate)
             source_rates[each.source] = min(each.source_rate, known)
     source_buckets = {
-        name: _bucket(rate, sources[name].tokens, sources[name].filled_at, now) for name, rate in source_rates.items()
+        name: _bucket(rate, sources[name].tokens, sources[name].filled_at, now)
+        for name, rate in source_rates.items()
     }
     rates = {name: each.rate for name, each in limits.items() if each.rate is not None}
     if not rates:
@@ -103,10 +119,14 @@ def load_rate_limits(
     query = select(at.source, at.query_name, at.tokens, at.filled_at)
     query = query.where(at.source.in_(sorted({name for name, _ in rates})))
     stored = {(row[0], row[1]): (row[2], row[3]) for row in session.core.execute(query)}
-    dataset_buckets = {name: _bucket(rate, *stored.get(name, (None, None)), now) for name, rate in rates.items()}
+    dataset_buckets = {
+        name: _bucket(rate, *stored.get(name, (None, None)), now) for name, rate in rates.items()
+    }
     return RateLimits(dataset_buckets, source_buckets)
 
 
-def _bucket(rate: float, tokens: float | None, since: datetime | None, now: datetime) -> TokenBucket:
+def _bucket(
+    rate: float, tokens: float | None, since: datetime | None, now: datetime
+) -> TokenBucket:
     elapsed = 0.0 if since is None else (now - since).total_seconds()
     return TokenBucket(rate, refill_tokens(tokens, elapsed, rate))

@@ -14,9 +14,24 @@ from ...ledger.db.session import Session
 from ...ledger.validation import storable_text
 from ..key import Partition
 from ..model import PartitionLease, Release
-from ..retry_schedule import DatasetLimits, NextAttempt, Policy, after_loss, after_release, policy_of
+from ..retry_schedule import (
+    DatasetLimits,
+    NextAttempt,
+    Policy,
+    after_loss,
+    after_release,
+    policy_of,
+)
 from ..store.changes import Changes
-from ..store.rows import POLICY, Markers, PartitionRow, PartitionWork, SourceRow, lock_sources, lock_with_work
+from ..store.rows import (
+    POLICY,
+    Markers,
+    PartitionRow,
+    PartitionWork,
+    SourceRow,
+    lock_sources,
+    lock_with_work,
+)
 from . import source_health
 from .retry_limits import stored_age_limit
 from .source_health import Refunds
@@ -33,12 +48,19 @@ _RENEW = (
 )
 
 
-def renew_leases(session: Session, leases: Sequence[PartitionLease], seconds: float, /) -> list[PartitionLease]:
+def renew_leases(
+    session: Session, leases: Sequence[PartitionLease], seconds: float, /
+) -> list[PartitionLease]:
     """Renew leases. Return those that are lost."""
     until = now_on(session) + timedelta(seconds=seconds)
     lost = []
     for lease in sorted(leases, key=lambda lease: lease.partition_id):
-        parameters = {"at_id": lease.partition_id, "at_fence": lease.attempt_no, "at_run": lease.run_id, "to_until": until}
+        parameters = {
+            "at_id": lease.partition_id,
+            "at_fence": lease.attempt_no,
+            "at_run": lease.run_id,
+            "to_until": until,
+        }
         if not session.core.execute(_RENEW, parameters).rowcount:
             lost.append(lease)
     return lost
@@ -54,7 +76,18 @@ def release_leases(
     seed: float,
     max_uncharged: int,
 ) -> int:
-    """Queue partitions again. See `ControlPlane.release_uncharged`. The seed is for refunds."""
+    """Queue partitions again without counting an attempt. A source with an outage is paused.
+
+    Args:
+        session: The session, in a transaction.
+        datasets: Limits of the datasets.
+        refunds: Attempts that were rejected before the outage was known, and the reason.
+        seed: For the jitter of refunded partitions.
+        max_uncharged: Attempts of one partition that are not charged, in total.
+
+    Returns:
+        How many leases were still valid.
+    """
     now = now_on(session)
     sources = lock_sources(session, {each.lease.partition.source for each in releases}, now)
     sweep_states = source_health.lock_sweeps_of(session, refunds) if refunds else {}
@@ -79,14 +112,23 @@ def release_leases(
         sources |= _update_source(session, sources[row.source], policy, each, now)
     count = len(ended)
     if refunds:
-        ended += Refunds(
-            refunds, max_uncharged, sweep_states, work_by_id, markers, lambda row: policy_of(datasets, row.dataset), seed
-        ).apply(session, changes, now)
+        refund = Refunds(
+            reasons=refunds,
+            max_uncharged=max_uncharged,
+            sweep_states=sweep_states,
+            work=work_by_id,
+            markers=markers,
+            policy_of=lambda row: policy_of(datasets, row.dataset),
+            seed=seed,
+        )
+        ended += refund.apply(session, changes, now)
     changes.write(session, ended=ended)
     return count
 
 
-def _update_source(session: Session, row: SourceRow, policy: Policy, release: Release, now: datetime) -> dict[str, SourceRow]:
+def _update_source(
+    session: Session, row: SourceRow, policy: Policy, release: Release, now: datetime
+) -> dict[str, SourceRow]:
     """Pause or unpause the source of a released lease. Return its row if it may have changed."""
     if release.cause == "systemic":
         source_health.pause_for_outage(
@@ -111,11 +153,15 @@ def _update_source(session: Session, row: SourceRow, policy: Policy, release: Re
     return lock_sources(session, [row.source], now)
 
 
-def recover_expired(session: Session, datasets: Mapping[tuple[str, str], DatasetLimits], limit: int, /) -> list[Partition]:
+def recover_expired(
+    session: Session, datasets: Mapping[tuple[str, str], DatasetLimits], limit: int, /
+) -> list[Partition]:
     """Queue partitions again whose lease has expired. Lost runs are counted, and limited."""
     now = now_on(session)
     is_expired = (work.c.lease_until.is_not(None), work.c.lease_until < now)
-    ids = list(session.core.execute(select(work.c.partition_id).where(*is_expired).limit(limit)).scalars())
+    ids = list(
+        session.core.execute(select(work.c.partition_id).where(*is_expired).limit(limit)).scalars()
+    )
     if not ids:
         return []
     paused = source_health.paused_sources_of(session.core, ids)
@@ -126,7 +172,8 @@ def recover_expired(session: Session, datasets: Mapping[tuple[str, str], Dataset
     for partition_id, own in sorted(work_by_id.items()):
         if own.lease_until is None or own.lease_until >= now or partition_id not in rows:
             continue  # renewed or settled while we waited for the lock
-        row, lost = rows[partition_id], own.lost + 1
+        row = rows[partition_id]
+        lost = own.lost + 1
         policy = policy_of(datasets, row.dataset)
         max_age_at = stored_age_limit(session.core, policy, row, own, now)
         retry = after_loss(policy, lost, own.seed, now, max_age_at)
@@ -140,7 +187,12 @@ def recover_expired(session: Session, datasets: Mapping[tuple[str, str], Dataset
 
 
 def _requeue(
-    changes: Changes, row: PartitionRow, own: PartitionWork, retry: NextAttempt, markers: Markers, now: datetime
+    changes: Changes,
+    row: PartitionRow,
+    own: PartitionWork,
+    retry: NextAttempt,
+    markers: Markers,
+    now: datetime,
 ) -> None:
     """Queue a partition again, or end its work if it gave up or is paused."""
     if retry.terminal is not None and row.current_run_id is None and "terminal" not in markers:

@@ -24,8 +24,22 @@ from ..retry_schedule import DatasetLimits, after_rejection, policy_of
 from ..store.changes import Changes
 from ..store.frozen_selection import FrozenSelection, find_drift, skip_reason
 from ..store.queries import runs_to_revalidate
-from ..store.rows import Markers, PartitionRow, PartitionWork, lock_sources, lock_with_work, new_work
-from ..store.sweeps import DEFAULT_SHARE, PartitionSweep, insert_sweep, load_picks, load_sweep, pack_ids
+from ..store.rows import (
+    Markers,
+    PartitionRow,
+    PartitionWork,
+    lock_sources,
+    lock_with_work,
+    new_work,
+)
+from ..store.sweeps import (
+    DEFAULT_SHARE,
+    PartitionSweep,
+    insert_sweep,
+    load_picks,
+    load_sweep,
+    pack_ids,
+)
 from . import sweeps
 from .retry_limits import attempt_budget, stored_age_limit
 
@@ -61,7 +75,12 @@ class RequeueStep(NamedTuple):
 
 
 def begin_requeue(
-    session: Session, planned: FrozenSelection, options: RequeueOptions, actor: str, because: str, /
+    session: Session,
+    planned: FrozenSelection,
+    options: RequeueOptions,
+    actor: str,
+    because: str,
+    /,
 ) -> PartitionSweep:
     """Store a plan as a sweep, which is carried out from now on.
 
@@ -74,8 +93,10 @@ def begin_requeue(
     if drift:
         changed = ", ".join(f"{count} {change}" for change, count in sorted(drift.items()))
         raise Drift(
-            f"partitions changed since the plan: {changed}. It may have been applied already (`redrive sweeps list`). Make a new"
-            " plan, or skip these partitions with --accept-drift skip (in code: accept_drift=True)"
+            f"partitions changed since the plan: {changed}. "
+            "It may have been applied already (`redrive sweeps list`). "
+            "Make a new plan, or skip these partitions with --accept-drift skip "
+            "(in code: accept_drift=True)"
         )
     lane = options.lane or ("backfill" if planned.act == "reprocess" else "retry")
     skip = options.skip
@@ -137,25 +158,41 @@ def requeue_next(session: Session, sweep_id: int, draw: Callable[[], float], /) 
     if not allowed.room:
         return RequeueStep(sweep, 0, {}, max(1.0, (sweep.next_at - now).total_seconds()))
     changes, queued, skips = _requeue(session, sweep, allowed.room, draw, now)
-    sweeps.advance_sweep(session, changes, sweep, now, scanned=allowed.room, queued=queued, skips=skips, passed=allowed.passed)
+    sweeps.advance_sweep(
+        session,
+        changes,
+        sweep,
+        now,
+        scanned=allowed.room,
+        queued=queued,
+        skips=skips,
+        passed=allowed.passed,
+    )
     changes.write(session)
     return RequeueStep(load_sweep(session.core, sweep_id) or sweep, queued, skips, 0.0)
 
 
 def _requeue(
-    session: Session, sweep: PartitionSweep, count: int, draw: Callable[[], float], now: datetime
+    session: Session,
+    sweep: PartitionSweep,
+    count: int,
+    draw: Callable[[], float],
+    now: datetime,
 ) -> tuple[Changes, int, Counter[str]]:
     ids = load_picks(session.core, sweep.id, sweep.cursor, count)
     rows, work_by_id, markers = lock_with_work(session.core, ids)
     is_revalidation = sweep.act == "revalidate"
     raw_runs = runs_to_revalidate(session.core, ids) if is_revalidation else {}
-    changes, skips, queued = Changes(rows), Counter[str](), 0
+    changes = Changes(rows)
+    skips: Counter[str] = Counter()
+    queued = 0
     for partition_id in ids:
         row = rows.get(partition_id)
         if row is None:
             skips["gone"] += 1
             continue
-        own, own_markers = work_by_id.get(row.id), markers.get(row.id, {})
+        own = work_by_id.get(row.id)
+        own_markers = markers.get(row.id, {})
         reason = _skip_reason(row, own, own_markers, sweep)
         if reason is None and is_revalidation and row.id not in raw_runs:
             reason = "no raw data"
@@ -165,15 +202,18 @@ def _requeue(
         queued += 1
         if own is not None and own.sweep_id:
             changes.sweep_counts[own.sweep_id, "failed"] += 1  # it leaves another sweep
-        seed = draw() if own is None else own.seed
-        (changes.work_inserted if own is None else changes.work)[row.id] = _sweep_work(
-            row, sweep, raw_runs.get(row.id), seed, now
-        )
+        raw_run_id = raw_runs.get(row.id)
+        if own is None:
+            changes.work_inserted[row.id] = _sweep_work(row, sweep, raw_run_id, draw(), now)
+        else:
+            changes.work[row.id] = _sweep_work(row, sweep, raw_run_id, own.seed, now)
         _update_partition(changes, row, own_markers, sweep, now)
     return changes, queued, skips
 
 
-def _skip_reason(row: PartitionRow, own: PartitionWork | None, markers: Markers, sweep: PartitionSweep) -> str | None:
+def _skip_reason(
+    row: PartitionRow, own: PartitionWork | None, markers: Markers, sweep: PartitionSweep
+) -> str | None:
     if own is not None and own.is_leased:
         return "running now"
     if "paused" in markers:
@@ -181,13 +221,25 @@ def _skip_reason(row: PartitionRow, own: PartitionWork | None, markers: Markers,
     return skip_reason(sweep.act, row.display_status, clear_terminal=sweep.clear)
 
 
-def _sweep_work(row: PartitionRow, sweep: PartitionSweep, raw_run_id: str | None, seed: float, now: datetime) -> PartitionWork:
+def _sweep_work(
+    row: PartitionRow, sweep: PartitionSweep, raw_run_id: str | None, seed: float, now: datetime
+) -> PartitionWork:
     kind: Kind = "retry" if row.current_run_id is None else "reprocess"
-    own = new_work(row, kind, now, f"sweep {sweep.id}: {sweep.actor}", seed=seed, lane=sweep.lane, sweep_id=sweep.id)
+    own = new_work(
+        row,
+        kind,
+        now,
+        f"sweep {sweep.id}: {sweep.actor}",
+        seed=seed,
+        lane=sweep.lane,
+        sweep_id=sweep.id,
+    )
     return own if raw_run_id is None else own._replace(kind="revalidate", raw_run_id=raw_run_id)
 
 
-def _update_partition(changes: Changes, row: PartitionRow, markers: Markers, sweep: PartitionSweep, now: datetime) -> None:
+def _update_partition(
+    changes: Changes, row: PartitionRow, markers: Markers, sweep: PartitionSweep, now: datetime
+) -> None:
     clears_terminal = "terminal" in markers and sweep.act != "revalidate"
     if clears_terminal:
         changes.delete_marker(row.id, "terminal")
@@ -202,7 +254,9 @@ def _update_partition(changes: Changes, row: PartitionRow, markers: Markers, swe
 # ---- cancelled sweeps ----
 
 
-def withdraw_queued(session: Session, sweep_id: int, datasets: Mapping[tuple[str, str], DatasetLimits], /) -> int:
+def withdraw_queued(
+    session: Session, sweep_id: int, datasets: Mapping[tuple[str, str], DatasetLimits], /
+) -> int:
     """Withdraw queued work of a cancelled sweep. Return how many partitions were withdrawn.
 
     A partition that had failed has failed again. It is retried when its policy would have retried
@@ -216,12 +270,15 @@ def withdraw_queued(session: Session, sweep_id: int, datasets: Mapping[tuple[str
     ids = list(session.core.execute(own.where(work.c.lease_until.is_(None))).scalars())
     if not ids:
         if session.core.execute(own.limit(1)).first() is None:
-            session.core.execute(update(range_).where(range_.c.sweep_id == sweep_id).values(withdrawn=True))
+            session.core.execute(
+                update(range_).where(range_.c.sweep_id == sweep_id).values(withdrawn=True)
+            )
         return 0
     rows, work_by_id, markers = lock_with_work(session.core, ids)
     changes = Changes(rows)
     for partition_id in ids:
-        row, queued = rows[partition_id], work_by_id[partition_id]
+        row = rows[partition_id]
+        queued = work_by_id[partition_id]
         own_markers = markers.get(partition_id, {})
         due = None
         if not sweep.is_range and not own_markers.keys() & {"terminal", "paused"}:

@@ -23,8 +23,12 @@ CLEARED = "clear_terminal"
 UNPAUSED = "unpause"
 REQUESTED = (CLEARED, UNPAUSED)
 """Causes of a grant that is an operator's request for this one partition."""
-_REQUESTED = select(marker.c.partition_id).where(marker.c.kind == "grant", marker.c.cause.in_(REQUESTED))
-_LAST_SCHEDULED = select(func.max(run.c.leased_at, type_=run.c.leased_at.type)).where(run.c.lane == int(Lane.FRESH))
+_REQUESTED = select(marker.c.partition_id).where(
+    marker.c.kind == "grant", marker.c.cause.in_(REQUESTED)
+)
+_LAST_SCHEDULED = select(func.max(run.c.leased_at, type_=run.c.leased_at.type)).where(
+    run.c.lane == int(Lane.FRESH)
+)
 
 
 def attempt_budget(policy: Policy, attempt_count: int, grant: Marker | None, /) -> AttemptBudget:
@@ -39,7 +43,12 @@ def attempt_budget(policy: Policy, attempt_count: int, grant: Marker | None, /) 
 
 
 def age_limit(
-    policy: Policy, logical_date: date, /, *, requested: bool = False, scheduled_at: datetime | None = None
+    policy: Policy,
+    logical_date: date,
+    /,
+    *,
+    requested: bool = False,
+    scheduled_at: datetime | None = None,
 ) -> datetime | None:
     """Return when a partition is too old to be retried. None: never. Pure.
 
@@ -65,7 +74,12 @@ def is_requested(lane: int, sweep_id: int, /) -> bool:
 
 
 def stored_age_limit(
-    connection: Connection, policy: Policy, row: PartitionRow, work: PartitionWork, before: datetime, /
+    connection: Connection,
+    policy: Policy,
+    row: PartitionRow,
+    work: PartitionWork,
+    before: datetime,
+    /,
 ) -> datetime | None:
     """Return the age limit of a stored partition if it is not later than `before`."""
     limit = age_limit(policy, row.logical_date, requested=is_requested(work.lane, work.sweep_id))

@@ -25,10 +25,28 @@ from ...ledger.db.tables import sweep
 from ...ledger.ledger import Ledger
 from ...ledger.validation import storable_text
 from ..key import Partition
-from ..model import Kind, Lane, Marker, PartitionLease, PartitionRun, SourceView, Verdict, VerdictResult
+from ..model import (
+    Kind,
+    Lane,
+    Marker,
+    PartitionLease,
+    PartitionRun,
+    SourceView,
+    Verdict,
+    VerdictResult,
+)
 from ..retry_schedule import Policy, after_release, pause_seconds
 from ..store.changes import Changes
-from ..store.rows import POLICY, SOURCE_COLUMNS, Markers, PartitionRow, PartitionWork, SourceRow, lock_sources, new_work
+from ..store.rows import (
+    POLICY,
+    SOURCE_COLUMNS,
+    Markers,
+    PartitionRow,
+    PartitionWork,
+    SourceRow,
+    lock_sources,
+    new_work,
+)
 from ..store.statements import InListStatement
 from ..store.sweeps import UNFINISHED
 from .retry_limits import attempt_budget
@@ -56,7 +74,14 @@ def paused_sources_of(connection: Connection, ids: Collection[int], /) -> list[s
 
 
 def unpause_recovered(
-    session: Session, row: SourceRow, result: VerdictResult, verdict: Verdict, of: PartitionRun, policy: Policy, now: datetime, /
+    session: Session,
+    row: SourceRow,
+    result: VerdictResult,
+    verdict: Verdict,
+    of: PartitionRun,
+    policy: Policy,
+    now: datetime,
+    /,
 ) -> bool:
     """Unpause a source that returned data. If a probe returned none, let another one follow.
 
@@ -70,7 +95,13 @@ def unpause_recovered(
         unpause_source(session, row.source, now)
     elif is_probe and verdict.signature is not None and verdict.charged:
         pause_for_outage(
-            session, row, policy, now, partition=result.partition, error=verdict.message, signature=verdict.signature
+            session,
+            row,
+            policy,
+            now,
+            partition=result.partition,
+            error=verdict.message,
+            signature=verdict.signature,
         )
     elif is_probe:
         # The partition's own failure says nothing about the source: probe again at once.
@@ -132,9 +163,14 @@ def pause_for_outage(
     signature: str | None,
     after: float | None = None,
 ) -> None:
-    """Pause a source, each time for longer, and for at least `after` seconds.
+    """Pause a source, each time for longer. A pause of an operator stays as it is.
 
-    A pause of an operator stays as it is.
+    Args:
+        policy: With the first pause.
+        partition: The partition that failed.
+        error: Its error.
+        signature: Equal for faults of one cause.
+        after: Minimum seconds of the pause.
     """
     if row.paused_at is not None and row.actor != POLICY:
         return
@@ -148,19 +184,36 @@ def pause_for_outage(
         actor=POLICY,
         action="source.pause",
         because=because,
-        what={"source": row.source, "seconds": round(seconds), "signature": signature, "partition": str(partition)},
+        what={
+            "source": row.source,
+            "seconds": round(seconds),
+            "signature": signature,
+            "partition": str(partition),
+        },
     )
     reason = because.partition("\n")[0]
     emit("parked", {"operation": row.source, "reason": reason, "wait": seconds})
 
 
-def unpause_source(session: Session, name: str, now: datetime, /, *, actor: str | None = None) -> None:
-    """Start extractions of a source again. Without an actor it was the source that responded."""
+def unpause_source(
+    session: Session, name: str, now: datetime, /, *, actor: str | None = None
+) -> None:
+    """Start extractions of a source again.
+
+    Args:
+        actor: Who unpaused it, for the log of workers. None: it responds.
+    """
     emit("unparked", {"operation": name} | ({} if actor is None else {"actor_key": actor}))
     _update(session, name, now, **{**UNPAUSED, "actor": actor})
 
 
-def lose_probes(session: Session, sources: Mapping[str, SourceRow], run_ids: Collection[str], now: datetime, /) -> None:
+def lose_probes(
+    session: Session,
+    sources: Mapping[str, SourceRow],
+    run_ids: Collection[str],
+    now: datetime,
+    /,
+) -> None:
     """If one of these lost runs was the probe of its source, let the next probe start at once."""
     leases = select(partition.c.source, run.c.leased_at)
     leases = leases.join(partition, partition.c.id == run.c.partition_id)
@@ -184,14 +237,20 @@ def probe_allowance(row: SourceRow, now: datetime, /) -> int | None:
     return 1 if row.actor == POLICY else None  # an operator's pause just ends, without a probe
 
 
-def pause_by_operator(session: Session, name: str, until: datetime | None, actor: str, because: str, /) -> SourceView:
+def pause_by_operator(
+    session: Session, name: str, until: datetime | None, actor: str, because: str, /
+) -> SourceView:
     """Pause a source until a time, or until it is unpaused."""
     audit.check_actor(actor, because)
     now = now_on(session)
     lock_sources(session, [name], now)
     _pause(session, name, now, until, because, actor, None)
     audit.write(
-        session, actor=actor, action="source.pause", because=because, what={"source": name, "until": audit.to_stamp(until)}
+        session,
+        actor=actor,
+        action="source.pause",
+        because=because,
+        what={"source": name, "until": audit.to_stamp(until)},
     )
     return list_sources(session.core, name)[0]
 
@@ -202,7 +261,9 @@ def unpause_by_operator(session: Session, name: str, actor: str, because: str, /
     now = now_on(session)
     lock_sources(session, [name], now)
     unpause_source(session, name, now, actor=actor)
-    audit.write(session, actor=actor, action="source.unpause", because=because, what={"source": name})
+    audit.write(
+        session, actor=actor, action="source.unpause", because=because, what={"source": name}
+    )
     return list_sources(session.core, name)[0]
 
 
@@ -226,14 +287,22 @@ def list_sources(connection: Connection, name: str | None = None, /) -> list[Sou
 
 
 def _pause(
-    session: Session, name: str, now: datetime, until: datetime | None, because: str, actor: str, signature: str | None
+    session: Session,
+    name: str,
+    now: datetime,
+    until: datetime | None,
+    because: str,
+    actor: str,
+    signature: str | None,
 ) -> None:
     reason = {"because": because, "actor": actor, "signature": signature}
     _update(session, name, now, paused_at=now, paused_until=until, **reason)
 
 
 def _update(session: Session, name: str, now: datetime, **values: Any) -> None:
-    session.core.execute(update(source).where(source.c.source == name).values(**values, updated_at=now))
+    session.core.execute(
+        update(source).where(source.c.source == name).values(**values, updated_at=now)
+    )
 
 
 # ---- detection of outages ----
@@ -276,16 +345,27 @@ class OutageDetector:
     """Detects outages from the recent ends of extractions. Used by one thread."""
 
     def __init__(self, parking: Parking, is_only_customer: Callable[[str, str], bool], /) -> None:
-        """Prepare. `is_only_customer` gets a source and a customer."""
+        """Prepare.
+
+        Args:
+            parking: When failures count as an outage.
+            is_only_customer: Whether a source (first) has no other customer (second).
+        """
         self._parking = parking
         self._is_only_customer = is_only_customer
         self._recent: dict[str, Recent] = {}
         self._customers: dict[str, dict[str, _Customer]] = {}
 
-    def add(self, lease: PartitionLease, verdict: Verdict, now: float, /, *, has_data: bool) -> SourceOutage | None:
+    def add(
+        self, lease: PartitionLease, verdict: Verdict, now: float, /, *, has_data: bool
+    ) -> SourceOutage | None:
         """Remember the end of an extraction. Return the outage that it completes.
 
-        `now` is in seconds, on any one clock. `has_data`: the source returned data, valid or not.
+        Args:
+            lease: Of the extraction.
+            verdict: On it.
+            now: In seconds, on any one clock.
+            has_data: The source returned data, whatever the checks decided.
         """
         if not self._parking.enabled:
             return None
@@ -304,7 +384,9 @@ class OutageDetector:
             self._customers.pop(name, None)
         return outage
 
-    def _detect_failures(self, lease: PartitionLease, signature: str, now: float) -> SourceOutage | None:
+    def _detect_failures(
+        self, lease: PartitionLease, signature: str, now: float
+    ) -> SourceOutage | None:
         """Handle a transient fault."""
         name, customer = lease.partition.source, lease.partition.customer_id
         end = End(lease.partition_id, "evidence", signature, customer, now, (lease.attempt_no,))
@@ -314,10 +396,14 @@ class OutageDetector:
         is_one_customer = {end.group for end in outage.ends} == {customer}
         if is_one_customer and not self._is_only_customer(name, customer):
             return None
-        attempts = tuple((int(str(end.key)), number) for end in outage.ends for number in end.attempts)
+        attempts = tuple(
+            (int(str(end.key)), number) for end in outage.ends for number in end.attempts
+        )
         return SourceOutage(name, outage.signature, attempts)
 
-    def _detect_refusals(self, lease: PartitionLease, signature: str, now: float) -> SourceOutage | None:
+    def _detect_refusals(
+        self, lease: PartitionLease, signature: str, now: float
+    ) -> SourceOutage | None:
         """Handle a fault that is usually the source's."""
         name, customer = lease.partition.source, lease.partition.customer_id
         before = self._customers.get(name, {}).get(customer)
@@ -352,7 +438,17 @@ class OutageDetector:
 
 # ---- refunds ----
 
-_RUN_COLUMNS = ("partition_id", "attempt_no", "run_id", "state", "ended_at", "note", "sweep_id", "kind", "lane")
+_RUN_COLUMNS = (
+    "partition_id",
+    "attempt_no",
+    "run_id",
+    "state",
+    "ended_at",
+    "note",
+    "sweep_id",
+    "kind",
+    "lane",
+)
 _ALL_RUNS = select(*(run.c[name] for name in _RUN_COLUMNS)).order_by(run.c.attempt_no)
 _RUNS = InListStatement(run.c.partition_id, _ALL_RUNS.where)
 _ALL_STATES = select(sweep.c.id, sweep.c.state).order_by(sweep.c.id).with_for_update()
@@ -360,7 +456,9 @@ _LOCK_SWEEPS = InListStatement(sweep.c.id, _ALL_STATES.where)
 REFUND_NOTE = "not charged: "
 UNCHARGED_CAUSES = ("systemic", "rate_limited", "ledger")
 """Causes of a release that do not count as attempts, and whose number is limited."""
-_is_released_for = [run.c.note.like(f"{cause.replace('_', '$_')}%", escape="$") for cause in UNCHARGED_CAUSES]
+_is_released_for = [
+    run.c.note.like(f"{cause.replace('_', '$_')}%", escape="$") for cause in UNCHARGED_CAUSES
+]
 _COUNT_UNCHARGED = select(func.count()).where(
     or_(
         and_(run.c.state == "returned", or_(*_is_released_for)),
@@ -443,7 +541,9 @@ class Refunds:
                 self._requeue(changes, row, place, now)
         return ended
 
-    def _requeue(self, changes: Changes, row: PartitionRow, place: tuple[int, int], now: datetime) -> None:
+    def _requeue(
+        self, changes: Changes, row: PartitionRow, place: tuple[int, int], now: datetime
+    ) -> None:
         """Queue a partition whose last attempt was refunded, in a lane and a sweep."""
         markers = self.markers.get(row.id, {})
         terminal = markers.get("terminal")
@@ -451,13 +551,22 @@ class Refunds:
             return
         if terminal is not None:
             changes.delete_marker(row.id, "terminal")
-        retry = after_release(self.policy_of(row), "systemic", None, self.seed, row.dispatch_count, now)
+        retry = after_release(
+            self.policy_of(row), "systemic", None, self.seed, row.dispatch_count, now
+        )
         changes.rows[row.id] = row._replace(updated_at=now).with_display_status(is_terminal=False)
         lane, sweep_id = place
         changes.sweep_counts[sweep_id, "failed"] -= 1  # it was counted as ended
         kind: Kind = "retry" if row.current_run_id is None else "reprocess"
         changes.work_inserted[row.id] = new_work(
-            row, kind, retry.due or now, retry.strategy, seed=self.seed, lane=lane, sweep_id=sweep_id, queued_at=now
+            row,
+            kind,
+            retry.due or now,
+            retry.strategy,
+            seed=self.seed,
+            lane=lane,
+            sweep_id=sweep_id,
+            queued_at=now,
         )
 
 
@@ -467,6 +576,11 @@ def requeued_in(lane: int, sweep_id: int, state: str | None, /) -> tuple[int, in
     An operator's request stays one, so that `max_age` does not end it: in its sweep, or, if that is
     done, in the backfill lane. If it was cancelled, or there was none, the policy alone decides, as
     after any rejection.
+
+    Args:
+        lane: Lane of the last run.
+        sweep_id: Sweep of the last run, or 0.
+        state: State of that sweep. None: there is none.
     """
     if lane == Lane.FRESH or (sweep_id and state in (None, "cancelled")):
         return Lane.RETRY, 0

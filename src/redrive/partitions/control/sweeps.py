@@ -158,7 +158,9 @@ def allowance(of: PartitionSweep, limit: int, now: datetime, /) -> Allowance:
 def halt_sweep(session: Session, of: PartitionSweep, because: str, now: datetime, /) -> None:
     """Stop a sweep until an operator resumes or cancels it."""
     session.core.execute(
-        update(sweep).where(sweep.c.id == of.id).values({"state": "halted", "reason": because, "updated_at": now})
+        update(sweep)
+        .where(sweep.c.id == of.id)
+        .values({"state": "halted", "reason": because, "updated_at": now})
     )
     audit.write(session, actor=POLICY, action="sweep.halt", because=because, what={"sweep": of.id})
 
@@ -177,8 +179,12 @@ def advance_sweep(
 ) -> None:
     """Write how far a sweep has come: the sweep now, its range later with the changes.
 
-    `scanned` positions had their turn, and `queued` of them were queued or leased. `passed`: its
-    canary succeeded.
+    Args:
+        changes: The changes of this transaction.
+        scanned: Number of positions that had their turn.
+        queued: Number of partitions that were queued or leased.
+        skips: Number of skipped partitions by reason.
+        passed: Its canary succeeded.
     """
     total_skips = Counter(json.loads(of.skips))
     total_skips.update(skips)
@@ -206,7 +212,9 @@ def finish_sweeps(session: Session, now: datetime, /) -> list[int]:
         has_work = session.core.execute(left).first() is not None
         if stored is not None and stored.state == "running" and not has_work:
             session.core.execute(
-                update(sweep).where(sweep.c.id == running.id).values({"state": "done", "ended_at": now, "updated_at": now})
+                update(sweep)
+                .where(sweep.c.id == running.id)
+                .values({"state": "done", "ended_at": now, "updated_at": now})
             )
             done.append(running.id)
     return done
@@ -260,7 +268,11 @@ class SweepProgress:
         return 1.0 if not self.total else (self.ok + self.failed + self.skipped) / self.total
 
 
-_COPIED = frozenset(PartitionSweep._fields) & {field.name for field in fields(SweepProgress)} - {"datasets", "lane", "skips"}
+_COPIED = frozenset(PartitionSweep._fields) & {field.name for field in fields(SweepProgress)} - {
+    "datasets",
+    "lane",
+    "skips",
+}
 """Fields of a sweep that its progress has too."""
 
 
@@ -309,8 +321,11 @@ def plan_grid(session: Session, grid: Grid, overlaps: Sequence[int], /) -> GridP
     total = in_range(total, rollup.c.logical_date, *days)
     shades: dict[str, int] = {}
     if session.core.execute(total).scalar_one():
-        at, customers = partition.c, set(grid.customers)
-        counts = of_dataset(select(at.shade, at.customer_id, func.count()), partition, *grid.dataset)
+        at = partition.c
+        customers = set(grid.customers)
+        counts = of_dataset(
+            select(at.shade, at.customer_id, func.count()), partition, *grid.dataset
+        )
         counts = in_range(counts, at.logical_date, *days).group_by(at.shade, at.customer_id)
         for shade, customer, count in session.core.execute(counts):
             if customer in customers:

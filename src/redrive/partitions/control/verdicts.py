@@ -20,11 +20,30 @@ from ...ledger.db.tables import sweep
 from ...ledger.ledger import Ledger
 from ...ledger.validation import storable_text
 from ..key import Partition
-from ..model import Decision, Lane, Marker, PartitionRun, PartitionView, RunState, Status, Verdict, VerdictResult
+from ..model import (
+    Decision,
+    Lane,
+    Marker,
+    PartitionRun,
+    PartitionView,
+    RunState,
+    Status,
+    Verdict,
+    VerdictResult,
+)
 from ..retry_schedule import DatasetLimits, after_rejection, policy_of
 from ..store.changes import Changes
 from ..store.queries import load_row, load_run, load_runs, load_view
-from ..store.rows import POLICY, Markers, PartitionRow, PartitionWork, SourceRow, lock_partitions, lock_sources, lock_with_work
+from ..store.rows import (
+    POLICY,
+    Markers,
+    PartitionRow,
+    PartitionWork,
+    SourceRow,
+    lock_partitions,
+    lock_sources,
+    lock_with_work,
+)
 from ..store.statements import InListStatement
 from .retry_limits import attempt_budget, stored_age_limit
 from .source_health import is_outage_echo, paused_sources_of, unpause_recovered
@@ -39,8 +58,21 @@ MAX_ERROR_CHARS = 2000
 class VerdictWriter:
     """Applies the verdicts of a validator. Threads may share it. Its methods block."""
 
-    def __init__(self, ledger: Ledger, datasets: Iterable[DatasetLimits], /, *, lock_seconds: float | None = None) -> None:
-        """Prepare. `lock_seconds` limits how long a transaction waits for a lock on Postgres."""
+    def __init__(
+        self,
+        ledger: Ledger,
+        datasets: Iterable[DatasetLimits],
+        /,
+        *,
+        lock_seconds: float | None = None,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            datasets: The datasets, for when a rejected partition is retried.
+            lock_seconds: How long a transaction waits for a lock on Postgres. None: as long as a
+                statement may take.
+        """
         self._ledger = ledger
         self._datasets = {dataset.dataset: dataset for dataset in datasets}
         self._lock_seconds = lock_seconds
@@ -55,22 +87,31 @@ class VerdictWriter:
         ):
             return _apply(session, verdicts, self._datasets)
 
-    def rollback(self, partition: Partition, run_id: str, /, *, actor: str, because: str) -> PartitionView:
+    def rollback(
+        self, partition: Partition, run_id: str, /, *, actor: str, because: str
+    ) -> PartitionView:
         """Make an earlier accepted run the current one. The caller has checked its raw data.
 
         Raises:
             NotAllowed: The run is not an accepted run of this partition, or is current.
         """
         audit.check_actor(actor, because)
-        with self._ledger.connections.write.use() as session, session.transaction("partition.rollback"):
+        with (
+            self._ledger.connections.write.use() as session,
+            session.transaction("partition.rollback"),
+        ):
             return _roll_back(session, partition, run_id, actor, because)
 
 
-def outcome_of(row: PartitionRow, decision: Decision, of: PartitionRun, /, *, is_fenced: bool) -> tuple[PartitionRow, RunState]:
+def outcome_of(
+    row: PartitionRow, decision: Decision, of: PartitionRun, /, *, is_fenced: bool
+) -> tuple[PartitionRow, RunState]:
     """Return a partition after a verdict, and the state of the run. Pure.
 
-    Every verdict counts as an attempt. A late one changes nothing else: its run is not fenced any
-    more, since it has lost the lease of the partition.
+    Every verdict counts as an attempt. A late one changes nothing else.
+
+    Args:
+        is_fenced: The run still has the lease of the partition.
     """
     row = row._replace(attempt_count=row.attempt_count + 1)
     if not is_fenced or of.attempt_no <= row.current_attempt_no:
@@ -103,9 +144,12 @@ class _Batch:
 
 
 def _apply(
-    session: Session, verdicts: Sequence[Verdict], datasets: Mapping[tuple[str, str], DatasetLimits]
+    session: Session,
+    verdicts: Sequence[Verdict],
+    datasets: Mapping[tuple[str, str], DatasetLimits],
 ) -> list[VerdictResult]:
-    connection, now = session.core, now_on(session)
+    connection = session.core
+    now = now_on(session)
     runs = {run.run_id: run for run in load_runs(connection, [each.run_id for each in verdicts])}
     ids = sorted({run.partition_id for run in runs.values()})
     # Sources are locked before partitions, as everywhere. Data from a paused source unpauses it.
@@ -132,14 +176,28 @@ def _apply(
         if result.outcome in ("accepted", "rejected", "late")
     ]
     changes.write(session, ended=ended, verdicts=written)
-    for result, each in zip(results, verdicts, strict=True) if sources else ():
-        if result.outcome in ("accepted", "rejected"):
-            run = runs[each.run_id]
-            row = changes.row(run.partition_id)
-            source, policy = sources.get(row.source), policy_of(datasets, row.dataset)
-            if source and unpause_recovered(session, source, result, each, run, policy, now):
-                del sources[row.source]
+    if sources:
+        _unpause_sources(session, batch, verdicts, results, sources)
     return results
+
+
+def _unpause_sources(
+    session: Session,
+    batch: _Batch,
+    verdicts: Sequence[Verdict],
+    results: Sequence[VerdictResult],
+    sources: dict[str, SourceRow],
+) -> None:
+    """Unpause each paused source that has returned data."""
+    for verdict, result in zip(verdicts, results, strict=True):
+        if result.outcome not in ("accepted", "rejected"):
+            continue
+        run = batch.runs[verdict.run_id]
+        row = batch.changes.row(run.partition_id)
+        source = sources.get(row.source)
+        policy = policy_of(batch.datasets, row.dataset)
+        if source and unpause_recovered(session, source, result, verdict, run, policy, batch.now):
+            del sources[row.source]
 
 
 def _without_effect(
@@ -162,7 +220,12 @@ def _apply_one(batch: _Batch, verdict: Verdict) -> VerdictResult:
     changes, run = batch.changes, batch.runs[verdict.run_id]
     row = changes.row(run.partition_id)
     work = changes.work.get(row.id, batch.work.get(row.id))
-    is_fenced = work is not None and work.is_leased and work.attempt_no == run.attempt_no and row.id not in changes.work_deleted
+    is_fenced = (
+        work is not None
+        and work.is_leased
+        and work.attempt_no == run.attempt_no
+        and row.id not in changes.work_deleted
+    )
     row, state = outcome_of(row, verdict.decision, run, is_fenced=is_fenced)
     row = row._replace(updated_at=batch.now)
     standing = (row.partition, row.attempt_count, row.status)
@@ -186,12 +249,16 @@ def _apply_one(batch: _Batch, verdict: Verdict) -> VerdictResult:
     return VerdictResult(verdict.run_id, "accepted", *standing)
 
 
-def _reject(batch: _Batch, row: PartitionRow, work: PartitionWork, verdict: Verdict) -> VerdictResult:
+def _reject(
+    batch: _Batch, row: PartitionRow, work: PartitionWork, verdict: Verdict
+) -> VerdictResult:
     changes, now = batch.changes, batch.now
     markers = batch.markers.get(row.id, {})
     policy = policy_of(batch.datasets, row.dataset)
     budget = attempt_budget(policy, row.attempt_count, markers.get("grant"))
-    retry_before = partial(after_rejection, policy, budget, work.seed, now, after=verdict.after, final=verdict.final)
+    retry_before = partial(
+        after_rejection, policy, budget, work.seed, now, after=verdict.after, final=verdict.final
+    )
     retry = retry_before(None)
     if retry.due is not None:
         max_age_at = stored_age_limit(batch.connection, policy, row, work, retry.due)
@@ -199,7 +266,9 @@ def _reject(batch: _Batch, row: PartitionRow, work: PartitionWork, verdict: Verd
     # A readable partition does not give up: readers keep its current run.
     terminal = retry.terminal if row.current_run_id is None else None
     if terminal is not None and "terminal" not in markers:
-        changes.set_marker(row.id, Marker("terminal", terminal, POLICY, retry.strategy, now, row.attempt_count))
+        changes.set_marker(
+            row.id, Marker("terminal", terminal, POLICY, retry.strategy, now, row.attempt_count)
+        )
     is_terminal = "terminal" in markers or terminal is not None
     changes.rows[row.id] = row.with_display_status(is_terminal=is_terminal)
     is_refused_revalidation = work.kind == "revalidate" and row.current_run_id is not None
@@ -224,7 +293,9 @@ def _reject(batch: _Batch, row: PartitionRow, work: PartitionWork, verdict: Verd
     return VerdictResult(verdict.run_id, "rejected", *standing, next_at=due, terminal=terminal)
 
 
-def _roll_back(session: Session, key: Partition, run_id: str, actor: str, because: str) -> PartitionView:
+def _roll_back(
+    session: Session, key: Partition, run_id: str, actor: str, because: str
+) -> PartitionView:
     connection = session.core
     now = now_on(session)
     row = load_row(connection, key)
@@ -235,7 +306,9 @@ def _roll_back(session: Session, key: Partition, run_id: str, actor: str, becaus
     if target is None or target.partition_id != row.id:
         raise NotAllowed(f"{key}: no run {run_id}; `redrive state history {key}` lists its runs")
     if target.verdict is None or target.verdict.decision != "accepted":
-        raise NotAllowed(f"run {run_id} of {key} is {target.state}: one can go back to an accepted run only")
+        raise NotAllowed(
+            f"run {run_id} of {key} is {target.state}: one can go back to an accepted run only"
+        )
     if row.current_run_id == run_id:
         raise NotAllowed(f"run {run_id} of {key} is already the current run")
     changes = Changes({row.id: row})

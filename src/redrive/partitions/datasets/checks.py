@@ -43,7 +43,9 @@ class RowCheckFactory:
     A validator reads the rows once for all such checks.
     """
 
-    def __init__(self, name: str, begin: Callable[[Raw], RowCheck], /, *, final: bool = False) -> None:
+    def __init__(
+        self, name: str, begin: Callable[[Raw], RowCheck], /, *, final: bool = False
+    ) -> None:
         """Prepare.
 
         Args:
@@ -89,10 +91,14 @@ def row_count(*, min: int = 0, max: int | None = None) -> Check:  # noqa: A002  
 
     def check(raw: Raw) -> Finding:
         if all(file.rows is None for file in raw.files):
-            return Finding(False, None, limit, "no file says how many rows it has: out.open(name, rows=...)")
+            return Finding(
+                False, None, limit, "no file says how many rows it has: out.open(name, rows=...)"
+            )
         ok = least <= raw.row_count and (most is None or raw.row_count <= most)
         wanted = f"at least {least:,}" if most is None else f"{least:,} to {most:,}"
-        return Finding(ok, raw.row_count, limit, f"{pluralise(raw.row_count, 'row')}; {wanted} wanted")
+        return Finding(
+            ok, raw.row_count, limit, f"{pluralise(raw.row_count, 'row')}; {wanted} wanted"
+        )
 
     return _with_name(check, "row_count")
 
@@ -158,7 +164,8 @@ def freshness(column: str, /, *, within: Seconds) -> Check:
     Returns:
         The check.
     """
-    name, limit = _check_columns("freshness", (column,))[0], positive("within", within)
+    name = _check_columns("freshness", (column,))[0]
+    limit = positive("within", within)
     return RowCheckFactory(f"freshness({name})", lambda raw: _FreshnessCheck(name, limit, raw))
 
 
@@ -183,11 +190,16 @@ def drop(*, max: float) -> Check:  # noqa: A002  # the plain word
         except Damaged as gone:
             return Finding(True, None, -most, f"nothing to compare with; {gone}")
         if before is None or before.row_count == 0:
-            return Finding(True, None, -most, "nothing to compare with; the current run has no rows")
+            return Finding(
+                True, None, -most, "nothing to compare with; the current run has no rows"
+            )
         change = (raw.row_count - before.row_count) / before.row_count
         rows = pluralise(raw.row_count, "row")
         return Finding(
-            change >= -most, round(change, 4), -most, f"{rows}; the current run {before.run_id} has {before.row_count:,}"
+            change >= -most,
+            round(change, 4),
+            -most,
+            f"{rows}; the current run {before.run_id} has {before.row_count:,}",
         )
 
     return _with_name(check, "drop")
@@ -214,7 +226,8 @@ class _NotNullCheck(RowCheck):
     def finding(self) -> Finding:
         rows = pluralise(self._rows, "row")
         problems = [
-            f"{name} is missing in {count:,} of {rows}, first in row {self._first[name]}" for name, count in self._nulls.items()
+            f"{name} is missing in {count:,} of {rows}, first in row {self._first[name]}"
+            for name, count in self._nulls.items()
         ]
         return Finding(not self._nulls, self._nulls.total(), 0, "; ".join(problems))
 
@@ -349,13 +362,17 @@ def _timestamp(column: str, value: Any) -> datetime:
         try:
             parsed = datetime.fromisoformat(value)
         except ValueError:
-            raise ValueError(f"freshness: {column} is {value!r:.60}, not a timestamp in ISO form") from None
+            raise ValueError(
+                f"freshness: {column} is {value!r:.60}, not a timestamp in ISO form"
+            ) from None
         value = parsed.date() if len(value) <= 10 else parsed
     if isinstance(value, datetime):
         return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     if isinstance(value, date):
         return datetime.combine(value + timedelta(days=1), time(), UTC)
-    raise ValueError(f"freshness: {column} is {type(value).__name__} {value!r:.60}, not a timestamp")
+    raise ValueError(
+        f"freshness: {column} is {type(value).__name__} {value!r:.60}, not a timestamp"
+    )
 
 
 def _check_columns(check: str, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -424,7 +441,10 @@ class Schema:
             extra: Whether a row may have other columns.
         """
         if not columns:
-            raise ValueError('schema() says what a row has: schema({"order_id": str, "amount": float, "note": str | None})')
+            raise ValueError(
+                "schema() says what a row has: "
+                'schema({"order_id": str, "amount": float, "note": str | None})'
+            )
         self._tests = {name: _type_tests(name, kind) for name, kind in columns.items()}
         self._labels = {name: type_label(kind) for name, kind in columns.items()}
         self._extra = extra
@@ -464,5 +484,8 @@ def _type_tests(name: str, kind: Any) -> list[TypeTest]:
     test = TYPE_TESTS.get(typing.get_origin(kind) or kind)
     if test is None:
         known = ", ".join(type_label(each) for each in TYPE_TESTS if each is not None)
-        raise TypeError(f"schema: the column {name!r} cannot be of {kind!r}; known: {known}, or several: str | None")
+        raise TypeError(
+            f"schema: the column {name!r} cannot be of {kind!r}; "
+            f"known: {known}, or several: str | None"
+        )
     return [test]

@@ -20,12 +20,16 @@ from ..raw.writer import Sink
 from ..retry_schedule import DEFAULT_BACKOFF, DatasetLimits, Policy
 from .validator import Validator
 
-Extract: TypeAlias = Callable[[Partition, Sink], None] | Callable[[Partition, Sink], Awaitable[None]]
+Extract: TypeAlias = (
+    Callable[[Partition, Sink], None] | Callable[[Partition, Sink], Awaitable[None]]
+)
 """An extraction: writes all data of a partition into a sink. Sync or async."""
 Customers: TypeAlias = Callable[[], Iterable[str]] | Sequence[str]
 DEFAULT_ATTEMPTS = 6
 DEFAULT_CONCURRENCY = 10
-DEFAULTS = NO_TIMEOUT.using(RetryPolicy(DEFAULT_ATTEMPTS, 300, 7200, 30), {"backoff": DEFAULT_BACKOFF})
+DEFAULTS = NO_TIMEOUT.using(
+    RetryPolicy(DEFAULT_ATTEMPTS, 300, 7200, 30), {"backoff": DEFAULT_BACKOFF}
+)
 """Retry defaults of datasets: six attempts, after 5 min, 30 min and then every 2 h (± 10 %), and no
 timeout of an attempt.
 """
@@ -61,7 +65,8 @@ class Extraction:
 
         Raises:
             CustomersFailed: The function of `customers=` raised.
-            TypeError, ValueError: A customer is not a valid name.
+            TypeError: A customer is not text.
+            ValueError: A customer is not a valid name.
         """
         if not callable(self.customers):
             return _check_customers(self.name, self.customers)
@@ -81,9 +86,20 @@ def dataset_name(source: str, query_name: str, /) -> str:
 
 
 def define_extraction(
-    fn: Callable[..., Any], source: str, query: str, /, *, store: Callable[[], Store], **options: Any
+    fn: Callable[..., Any],
+    source: str,
+    query: str,
+    /,
+    *,
+    store: Callable[[], Store],
+    **options: Any,
 ) -> Extraction:
-    """Check the options of `@app.dataset(...)`.
+    """Check the options of a dataset.
+
+    Args:
+        fn: The extraction function.
+        store: Returns the store of raw data.
+        options: All other options of `@app.dataset(...)`.
 
     Raises:
         TypeError: An option has the wrong type.
@@ -92,13 +108,17 @@ def define_extraction(
     name = dataset_name(check_name("source", source), check_name("query", query))
     place = qualified_name(fn)
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
-        raise TypeError(f"{name}: {place} is a generator: hand its rows to the sink, out.rows(...), in place of yielding them")
+        raise TypeError(
+            f"{name}: {place} is a generator: hand its rows to the sink, out.rows(...), "
+            "in place of yielding them"
+        )
     execution = execution_of(name, fn, in_transaction=False)
     _check_signature(name, fn, place)
     settings = durable_settings(name, options["retry"], DEFAULTS)
     max_age = options["max_age"]
     age = None if max_age is None else timedelta(seconds=positive("max_age", max_age))
-    concurrency, source_concurrency = options["concurrency"], options["source_concurrency"]
+    concurrency = options["concurrency"]
+    source_concurrency = options["source_concurrency"]
     limits = DatasetLimits(
         source,
         query,
@@ -112,7 +132,8 @@ def define_extraction(
     if cron is None and timezone != "UTC":
         raise TypeError(f"{name}: timezone= needs cron=; pass both, or remove timezone=")
     customers = options["customers"]
-    version, checks = _check_version(name, options["version"]), _check_list(name, options["checks"])
+    version = _check_version(name, options["version"])
+    checks = _check_list(name, options["checks"])
     return Extraction(
         limits=limits,
         fn=fn,
@@ -131,23 +152,32 @@ def _check_signature(name: str, fn: Callable[..., Any], place: str) -> None:
     try:
         signature.bind(None, None)
     except TypeError:
-        raise TypeError(f"{name}: {place} is called with the partition and the sink, but takes {signature}") from None
+        raise TypeError(
+            f"{name}: {place} is called with the partition and the sink, but takes {signature}"
+        ) from None
 
 
 def _check_list(name: str, checks: object) -> Sequence[Check]:
     is_text = isinstance(checks, (str, bytes))
     if callable(checks) or is_text or not isinstance(checks, Iterable):
-        raise TypeError(f"{name}: checks= is a list of checks, such as [row_count(min=1)], not {checks!r}")
+        raise TypeError(
+            f"{name}: checks= is a list of checks, such as [row_count(min=1)], not {checks!r}"
+        )
     return list(checks)
 
 
 def _check_customers(name: str, customers: object) -> list[str]:
     if isinstance(customers, (str, bytes)) or not isinstance(customers, Iterable):
-        raise TypeError(f"{name}: customers are a list of ids, or a function that gives one, not {customers!r}")
+        raise TypeError(
+            f"{name}: customers are a list of ids, or a function that gives one, not {customers!r}"
+        )
     return list(dict.fromkeys(check_name(f"{name}: a customer", each) for each in customers))
 
 
 def _check_version(name: str, version: object) -> str:
     if isinstance(version, str) and version.isprintable() and 0 < len(version) <= 100:
         return version
-    raise TypeError(f'{name}: version= says which version of the checks this is, in a word such as "2", not {version!r}')
+    raise TypeError(
+        f"{name}: version= says which version of the checks this is, "
+        f'in a word such as "2", not {version!r}'
+    )

@@ -33,7 +33,9 @@ class Datasets:
             store = self._store(name, raw)
             extraction = define_extraction(fn, source, query, store=store, **options)
             self._add(extraction)
-            reader = Reader(source, query, lambda: PartitionQueries(self._ledger()), extraction.store)
+            reader = Reader(
+                source, query, lambda: PartitionQueries(self._ledger()), extraction.store
+            )
             return Dataset(extraction, reader)
 
         return decorate
@@ -41,17 +43,26 @@ class Datasets:
     def _add(self, new: Extraction) -> None:
         known = self._extractions.get(new.limits.dataset)
         if known is not None and not hasattr(sys, "ps1"):  # a user at a prompt redefines functions
-            raise ValueError(f"there is a dataset {new.name} already, {known.place}; {new.place} needs another query or source")
+            raise ValueError(
+                f"there is a dataset {new.name} already, {known.place}; "
+                f"{new.place} needs another query or source"
+            )
         self._extractions[new.limits.dataset] = new
 
     def _store(self, name: str, raw: object) -> Callable[[], Store]:
         if isinstance(raw, Store):
             return lambda: raw
         if not isinstance(raw, str):
-            raise TypeError(f"{name}: raw= is a store, or the name of one of App(stores=...), not {type(raw).__name__}: {raw!r}")
+            raise TypeError(
+                f"{name}: raw= is a store, or the name of one of App(stores=...), "
+                f"not {type(raw).__name__}: {raw!r}"
+            )
         known = self._stores().config.stores
         if raw not in known:
-            raise ValueError(f"{name}: raw={raw!r} is not a store of this app; App(stores=...) has {', '.join(known) or 'none'}")
+            raise ValueError(
+                f"{name}: raw={raw!r} is not a store of this app; "
+                f"App(stores=...) has {', '.join(known) or 'none'}"
+            )
         return lambda: self._stores().get_store(raw)
 
     def find(self, source: str, query: str, /) -> Extraction:
@@ -99,7 +110,7 @@ class Dataset:
         """Return the accepted data of a customer, and the days that are missing.
 
         Args:
-            customer_id: The customer.
+            customer_id: Id of the customer.
             since: First day.
             until: Last day, inclusive. Default: one day.
 
@@ -114,7 +125,7 @@ class Dataset:
         The files are read by sync calls.
 
         Args:
-            customer_id: The customer.
+            customer_id: Id of the customer.
             since: First day.
             until: Last day, inclusive. Default: one day.
 

@@ -16,7 +16,14 @@ from ..raw.files import Raw
 from . import checks as builtin
 from .checks import RowCheckFactory
 
-FACTORIES = (builtin.row_count, builtin.not_null, builtin.unique, builtin.schema, builtin.freshness, builtin.drop)
+FACTORIES = (
+    builtin.row_count,
+    builtin.not_null,
+    builtin.unique,
+    builtin.schema,
+    builtin.freshness,
+    builtin.drop,
+)
 MAX_CHARS = 1000
 """Length of what a check says, and of what it measured."""
 
@@ -57,7 +64,9 @@ class Validator:
         except Damaged as damage:
             results = [_CheckResult(DAMAGED, Finding(False, None, None, str(damage)))]
         failed = [result for result in results if not result.finding.ok]
-        worst = next((result for result in failed if result.is_final), failed[0]) if failed else None
+        worst = (
+            next((result for result in failed if result.is_final), failed[0]) if failed else None
+        )
         message = "; ".join(f"{result.name}: {result.finding.detail or 'no'}" for result in failed)
         return Verdict(
             run_id=raw.run_id if run_id is None else run_id,
@@ -120,7 +129,9 @@ def _run_check(check: Check, raw: Raw) -> _CheckResult:
             return _CheckResult(name, Finding(bool(value)))
         if inspect.iscoroutine(value):
             value.close()
-        raise TypeError(f"it returned {type(value).__name__}, and a check returns True, False or a Finding")
+        raise TypeError(
+            f"it returned {type(value).__name__}, and a check returns True, False or a Finding"
+        )
     except Stop as stop:
         return _CheckResult(name, Finding(False, detail=_shorten(safe_str(stop))), is_final=True)
     except StorageError:
@@ -132,7 +143,9 @@ def _run_check(check: Check, raw: Raw) -> _CheckResult:
 
 
 def _raised(error: Exception) -> Finding:
-    return Finding(False, detail=_shorten(f"the check raised {type(error).__name__}: {safe_str(error)}"))
+    return Finding(
+        False, detail=_shorten(f"the check raised {type(error).__name__}: {safe_str(error)}")
+    )
 
 
 def _as_json(result: _CheckResult) -> dict[str, Any]:
@@ -162,9 +175,17 @@ def _shorten(text: str) -> str:
 
 def _check_check(name: str, check: object) -> Check:
     if not callable(check) or isinstance(check, type):
-        raise TypeError(f"{name}: a check is a function of what a run wrote, such as row_count(min=1), not {check!r}")
+        raise TypeError(
+            f"{name}: a check is a function of what a run wrote, such as row_count(min=1), "
+            f"not {check!r}"
+        )
     if inspect.iscoroutinefunction(check):
-        raise TypeError(f"{name}: the check {name_of(check)} is async; checks are plain functions: they run in a thread")
+        raise TypeError(
+            f"{name}: the check {name_of(check)} is async; checks are plain functions: "
+            "they run in a thread"
+        )
     if check in FACTORIES:
-        raise TypeError(f"{name}: {name_of(check)} makes a check, and is none itself: {name_of(check)}(...)")
+        raise TypeError(
+            f"{name}: {name_of(check)} makes a check, and is none itself: {name_of(check)}(...)"
+        )
     return check

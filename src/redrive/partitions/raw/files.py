@@ -45,8 +45,10 @@ class File:
         self._store = store
         self._path = manifest.path(entry)
         self.run_id = manifest.run_id
-        self.name, self.size = entry.name, entry.size
-        self.sha256, self.rows = entry.sha256, entry.rows
+        self.name = entry.name
+        self.size = entry.size
+        self.sha256 = entry.sha256
+        self.rows = entry.rows
 
     def open(self) -> BinaryIO:
         """Open the file for reading, in bounded memory.
@@ -78,7 +80,9 @@ class File:
             raise self.damaged("is missing in the store; it was deleted") from missing
         if size != self.size:
             written = pluralise(self.size, "was", "were")
-            raise self.damaged(f"has {pluralise(size, 'byte')}, but {written} written; it was changed")
+            raise self.damaged(
+                f"has {pluralise(size, 'byte')}, but {written} written; it was changed"
+            )
 
     looked = _renamed("looked", "check_size")
 
@@ -110,7 +114,10 @@ class File:
             with self.open() as file:
                 yield from parquet.read_rows(file, self.name)
         else:
-            raise TypeError(f"rows() reads JSON Lines and Parquet; {self.name!r} is neither: read it with file.open()")
+            raise TypeError(
+                f"rows() reads JSON Lines and Parquet; {self.name!r} is neither: "
+                "read it with file.open()"
+            )
 
     def __repr__(self) -> str:
         return f"<File {self.name} of run {self.run_id}: {pluralise(self.size, 'byte')}>"
@@ -120,8 +127,10 @@ class VerifiedReader(io.RawIOBase):
     """A file that is compared with its manifest while it is read. Not shared between threads."""
 
     def __init__(self, inner: BinaryIO, file: File) -> None:
-        self._inner, self._file = inner, file
-        self._digest, self._read_bytes = sha256(), 0
+        self._inner = inner
+        self._file = file
+        self._digest = sha256()
+        self._read_bytes = 0
         self._is_sequential = True
         """Read from its start without a seek: only then the digest is meaningful."""
 
@@ -184,7 +193,14 @@ class Raw:
         written_at: When the run was written.
     """
 
-    def __init__(self, store: Store, manifest: Manifest, /, *, previous: Callable[[], Raw | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        manifest: Manifest,
+        /,
+        *,
+        previous: Callable[[], Raw | None] = lambda: None,
+    ) -> None:
         """Describe the data of a run.
 
         Args:
@@ -254,6 +270,10 @@ def load_raw(
     previous: Callable[[], Raw | None] = lambda: None,
 ) -> Raw:
     """Return the data of a run. Its bytes are compared when they are read.
+
+    Args:
+        digest: Of the manifest, as the ledger has it.
+        previous: Function that returns the current run.
 
     Raises:
         Damaged: Its manifest or a file is missing, or was changed.

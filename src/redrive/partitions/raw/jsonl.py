@@ -47,13 +47,16 @@ class LineEncoder:
         """Return the line of a row."""
         if not isinstance(row, Mapping):
             raise TypeError(
-                f"{self.name}: row {self.rows + 1} is a {type(row).__name__}, and a row is a mapping of columns to values"
+                f"{self.name}: row {self.rows + 1} is a {type(row).__name__}, "
+                "and a row is a mapping of columns to values"
             )
         try:
             line = _encode(row if type(row) is dict else dict(row)).encode() + b"\n"
         except (TypeError, ValueError, RecursionError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{self.name}: row {self.rows + 1} cannot be written as JSON: {error}") from error
+            raise kind(
+                f"{self.name}: row {self.rows + 1} cannot be written as JSON: {error}"
+            ) from error
         self.rows += 1
         return line
 
@@ -68,7 +71,10 @@ def check_rows(rows: object, /) -> None:
         close = getattr(rows, "close", None)
         if close is not None:
             close()
-        raise TypeError("rows() takes what a `for` goes through; an async one is written by `await out.arows(...)`")
+        raise TypeError(
+            "rows() takes what a `for` goes through; "
+            "an async one is written by `await out.arows(...)`"
+        )
     if isinstance(rows, Mapping):
         raise TypeError("rows() takes many rows, and this is one: out.rows([row])")
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
@@ -125,4 +131,6 @@ def _to_json(value: object) -> Any:
     raise TypeError(f"a value of type {name} has no place in JSON: make it text or a number")
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_to_json).encode
+_encode = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_to_json
+).encode

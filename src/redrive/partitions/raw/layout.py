@@ -24,7 +24,8 @@ def encode_part(part: str, /) -> str:
     """
     last = len(part) - 1
     name = "".join(
-        char if char in _PLAIN or (char == "." and 0 < place < last) else _escape(char) for place, char in enumerate(part)
+        char if char in _PLAIN or (char == "." and 0 < place < last) else _escape(char)
+        for place, char in enumerate(part)
     )
     if len(name) <= MAX_PART_CHARS:
         return name

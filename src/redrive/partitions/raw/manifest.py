@@ -100,8 +100,13 @@ def _file_entry(item: Any) -> FileEntry:
     return FileEntry(str(item["name"]), int(item["size"]), str(item["sha256"]), count)
 
 
-def load_manifest(store: Store, partition: Partition, run_id: str, /, *, digest: str | None = None) -> Manifest:
-    """Return the manifest of a run, compared with its digest in the ledger.
+def load_manifest(
+    store: Store, partition: Partition, run_id: str, /, *, digest: str | None = None
+) -> Manifest:
+    """Return the manifest of a run.
+
+    Args:
+        digest: Its digest, as the ledger has it.
 
     Raises:
         Damaged: It is gone, cannot be read, is that of another run, or was changed.

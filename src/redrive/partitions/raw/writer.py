@@ -34,10 +34,22 @@ class RunWriter:
     """Writes the files of one run, and last its manifest. Threads may share it."""
 
     def __init__(
-        self, store: Store, partition: Partition, run_id: str, /, *, check_alive: Callable[[], None] = lambda: None
+        self,
+        store: Store,
+        partition: Partition,
+        run_id: str,
+        /,
+        *,
+        check_alive: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepare. `check_alive` is called before each piece, and raises if the run must end."""
-        self.store, self.partition, self.run_id = store, partition, run_id
+        """Prepare.
+
+        Args:
+            check_alive: Called before each piece. Raises if the run is lost, or out of time.
+        """
+        self.store = store
+        self.partition = partition
+        self.run_id = run_id
         self._folder = run_folder(partition, run_id)
         self._check_alive = check_alive
         self._files: dict[str, FileEntry] = {}
@@ -57,11 +69,18 @@ class RunWriter:
         folded = _check_name(name)
         with self._lock:
             if self._is_over:
-                raise ValueError(f"{name!r} comes too late: the extraction of {self.partition} has ended")
+                raise ValueError(
+                    f"{name!r} comes too late: the extraction of {self.partition} has ended"
+                )
             if folded in self._names:
                 other = self._names[folded]
-                same = "" if other == name else f" (as {other!r}, which some disks take for the same)"
-                raise ValueError(f"{name!r} was written by this run already{same}: give each file a name of its own, name=...")
+                same = (
+                    "" if other == name else f" (as {other!r}, which some disks take for the same)"
+                )
+                raise ValueError(
+                    f"{name!r} was written by this run already{same}: "
+                    "give each file a name of its own, name=..."
+                )
             self._names[folded] = name
         try:
             yield
@@ -70,8 +89,16 @@ class RunWriter:
                 del self._names[folded]
             raise
 
-    def write_file(self, name: str, pieces: Iterable[bytes], rows: Callable[[], int | None], /) -> None:
-        """Write a file in bounded memory: all of it, or nothing. `rows` is called at the end."""
+    def write_file(
+        self, name: str, pieces: Iterable[bytes], rows: Callable[[], int | None], /
+    ) -> None:
+        """Write a file in bounded memory: all of it, or nothing.
+
+        Args:
+            name: Its name, reserved.
+            pieces: Its content.
+            rows: Returns the number of rows. Called at the end.
+        """
         digest, size = sha256(), 0
 
         def pieces_while_alive() -> Iterator[bytes]:
@@ -87,7 +114,10 @@ class RunWriter:
         try:
             self.store.create(f"{self._folder}/{name}", pieces_while_alive())
         except AlreadyExists as error:
-            error.add_note(f"run {self.run_id} of {self.partition} has it already: what a run wrote is never overwritten")
+            error.add_note(
+                f"run {self.run_id} of {self.partition} has it already: "
+                "what a run wrote is never overwritten"
+            )
             raise
         with self._lock:
             self._files[name] = FileEntry(name, size, digest.hexdigest(), rows())
@@ -102,7 +132,10 @@ class RunWriter:
             self._is_over = True
             open_names = [name for name in self._names.values() if name not in self._files]
             if open_names:
-                raise ValueError(f"the extraction of {self.partition} returned while {open_names[0]!r} was still being written")
+                raise ValueError(
+                    f"the extraction of {self.partition} returned "
+                    f"while {open_names[0]!r} was still being written"
+                )
             files = tuple(sorted(self._files.values(), key=lambda file: file.name))
         if not files:
             raise ValueError(
@@ -151,12 +184,16 @@ class Sink:
         return lines.rows
 
     async def arows(
-        self, rows: AsyncIterable[Mapping[str, Any]] | Iterable[Mapping[str, Any]], /, *, name: str = DEFAULT_NAME
+        self,
+        rows: AsyncIterable[Mapping[str, Any]] | Iterable[Mapping[str, Any]],
+        /,
+        *,
+        name: str = DEFAULT_NAME,
     ) -> int:
         """Write rows as JSON Lines, from async code. The rows are collected in a temporary file.
 
         Args:
-            rows: The rows.
+            rows: The rows, from a sync or async iterable.
             name: Name of the file.
 
         Returns:
@@ -169,7 +206,9 @@ class Sink:
             async for row in rows:
                 spool.write(lines.line(row))
             spool.seek(0)
-            await to_thread(run.write_file, name, _pieces(cast(BinaryIO, spool)), lambda: lines.rows)
+            await to_thread(
+                run.write_file, name, _pieces(cast(BinaryIO, spool)), lambda: lines.rows
+            )
         return lines.rows
 
     def open(self, name: str, /, *, rows: int | None = None) -> AbstractContextManager[BinaryIO]:
@@ -214,7 +253,10 @@ def write_manifest(store: Store, manifest: Manifest, /) -> None:
     try:
         store.create(path, manifest.encode())
     except AlreadyExists as error:
-        error.add_note(f"run {manifest.run_id} of {manifest.partition} has ended already: what a run wrote is never overwritten")
+        error.add_note(
+            f"run {manifest.run_id} of {manifest.partition} has ended already: "
+            "what a run wrote is never overwritten"
+        )
         raise
 
 
@@ -249,5 +291,7 @@ def _check_name(name: object) -> str:
         raise ValueError(f"{name!r} cannot be the name of a file: {problem}")
     folded = unicodedata.normalize("NFC", name).casefold()
     if folded == MANIFEST:
-        raise ValueError(f"{MANIFEST!r} is the run's own: it is written at the end, with what all files hold")
+        raise ValueError(
+            f"{MANIFEST!r} is the run's own: it is written at the end, with what all files hold"
+        )
     return folded

@@ -16,14 +16,38 @@ from ..model import Marker
 from .rows import MARKER_FIELDS, PartitionRow, PartitionWork
 from .statements import InListStatement, increment_rows, insert_rows, update_rows, upsert
 
-STARTED_RUN = ("partition_id", "attempt_no", "run_id", "raw_run_id", "kind", "state", "lane", "sweep_id", "worker", "leased_at")
+STARTED_RUN = (
+    "partition_id",
+    "attempt_no",
+    "run_id",
+    "raw_run_id",
+    "kind",
+    "state",
+    "lane",
+    "sweep_id",
+    "worker",
+    "leased_at",
+)
 """Columns of a run that starts."""
 ENDED_RUN = ("state", "ended_at", "note")
 """Columns that change when a run ends."""
-VERDICT = ("run_id", "decision", "validator", "version", "checks", "record_count", "reason", "message", "manifest", "at")
+VERDICT = (
+    "run_id",
+    "decision",
+    "validator",
+    "version",
+    "checks",
+    "record_count",
+    "reason",
+    "message",
+    "manifest",
+    "at",
+)
 ROLLUP = ("source", "query_name", "logical_date", "shade", "n")
 _DELETE_WORK = InListStatement(work.c.partition_id, delete(work).where)
-_DELETE_MARKER = delete(marker).where(marker.c.partition_id == bindparam("at_id"), marker.c.kind == bindparam("at_kind"))
+_DELETE_MARKER = delete(marker).where(
+    marker.c.partition_id == bindparam("at_id"), marker.c.kind == bindparam("at_kind")
+)
 
 
 class Changes:
@@ -32,8 +56,15 @@ class Changes:
     The rollup follows from the difference to the rows as they were loaded.
     """
 
-    def __init__(self, before: Mapping[int, PartitionRow], inserted: Collection[int] = (), /) -> None:
-        """Prepare. The rollup has not counted inserted rows."""
+    def __init__(
+        self, before: Mapping[int, PartitionRow], inserted: Collection[int] = (), /
+    ) -> None:
+        """Prepare.
+
+        Args:
+            before: The rows as they were loaded.
+            inserted: Ids that this transaction inserted, so that the rollup has not counted them.
+        """
         self._before = before
         self._inserted = frozenset(inserted)
         self.rows: dict[int, PartitionRow] = {}
@@ -61,7 +92,9 @@ class Changes:
         self.markers.pop((partition_id, kind), None)
         self._markers_deleted.add((partition_id, kind))
 
-    def give_up(self, row: PartitionRow, cause: str, actor: str, because: str, now: datetime, /) -> None:
+    def give_up(
+        self, row: PartitionRow, cause: str, actor: str, because: str, now: datetime, /
+    ) -> None:
         """Mark a partition as terminal."""
         self.set_marker(row.id, Marker("terminal", cause, actor, because, now, row.attempt_count))
         self.rows[row.id] = row._replace(updated_at=now).with_display_status(is_terminal=True)
@@ -80,11 +113,22 @@ class Changes:
         ended: Sequence[dict[str, Any]] = (),
         verdicts: Sequence[dict[str, Any]] = (),
     ) -> None:
-        """Write all changes, in the order in which all transactions lock."""
+        """Write all changes, in the order in which all transactions lock.
+
+        Args:
+            session: The session, in a transaction.
+            started: Runs that start.
+            ended: Runs that end.
+            verdicts: Verdicts on runs.
+        """
         rows = [row._asdict() for _, row in sorted(self.rows.items())]
         update_rows(session, partition, "id", PartitionRow._fields[5:], rows)
         _DELETE_WORK.run(session.core, sorted(self.work_deleted))
-        kept = [changed._asdict() for partition_id, changed in sorted(self.work.items()) if partition_id not in self.work_deleted]
+        kept = [
+            changed._asdict()
+            for partition_id, changed in sorted(self.work.items())
+            if partition_id not in self.work_deleted
+        ]
         update_rows(session, work, "partition_id", PartitionWork._fields[3:], kept)
         queued = [new._asdict() for _, new in sorted(self.work_inserted.items())]
         insert_rows(session, work, PartitionWork._fields, queued)
@@ -98,13 +142,21 @@ class Changes:
 
     def _write_markers(self, session: Session) -> None:
         if self._markers_deleted:
-            session.core.execute(_DELETE_MARKER, [{"at_id": at, "at_kind": kind} for at, kind in sorted(self._markers_deleted)])
+            session.core.execute(
+                _DELETE_MARKER,
+                [{"at_id": at, "at_kind": kind} for at, kind in sorted(self._markers_deleted)],
+            )
         if self.markers:
             statement = upsert(session, marker)
             values = {name: statement.excluded[name] for name in MARKER_FIELDS[1:]}
             session.core.execute(
-                statement.on_conflict_do_update(index_elements=list(marker.primary_key), set_=values),
-                [{"partition_id": partition_id, **asdict(new)} for (partition_id, _), new in sorted(self.markers.items())],
+                statement.on_conflict_do_update(
+                    index_elements=list(marker.primary_key), set_=values
+                ),
+                [
+                    {"partition_id": partition_id, **asdict(new)}
+                    for (partition_id, _), new in sorted(self.markers.items())
+                ],
             )
 
     def _write_rollup(self, session: Session) -> None:
@@ -114,10 +166,16 @@ class Changes:
                 moved[*row[1:4], self._before[partition_id].shade] -= 1
             moved[*row[1:4], row.shade] += 1
         counts = [(*key, count) for key, count in sorted(moved.items()) if count]
-        increment_rows(session, rollup, ROLLUP, [dict(zip(ROLLUP, row, strict=True)) for row in counts])
+        increment_rows(
+            session, rollup, ROLLUP, [dict(zip(ROLLUP, row, strict=True)) for row in counts]
+        )
 
 
-def _write_sweeps(connection: Connection, counts: Counter[tuple[int, str]], cursors: Mapping[int, Mapping[str, Any]]) -> None:
+def _write_sweeps(
+    connection: Connection,
+    counts: Counter[tuple[int, str]],
+    cursors: Mapping[int, Mapping[str, Any]],
+) -> None:
     values: dict[int, dict[str, Any]] = {sweep_id: dict(new) for sweep_id, new in cursors.items()}
     for (sweep_id, name), count in counts.items():
         if sweep_id and count:

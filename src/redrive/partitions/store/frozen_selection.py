@@ -81,7 +81,8 @@ def freeze_selection(
     digest = hashlib.sha256()
     running = _running_ids(connection)
     skip_reasons = {
-        shade: skip_reason(act, status, clear_terminal=clear_terminal) for shade, status in enumerate(DISPLAY_STATUSES)
+        shade: skip_reason(act, status, clear_terminal=clear_terminal)
+        for shade, status in enumerate(DISPLAY_STATUSES)
     }
     allowed = [shade for shade, reason in skip_reasons.items() if reason is None]
     for dataset, query in queries_by_dataset(connection, COLUMNS, selection):
@@ -134,13 +135,14 @@ def find_drift(connection: Connection, planned: FrozenSelection, /) -> dict[str,
     """Return how many partitions have changed since the plan, by kind of change."""
     digest = hashlib.sha256()
     now: Counter[str] = Counter()
-    running, drift = _running_ids(connection), Counter[str]()
+    drift: Counter[str] = Counter()
+    running = _running_ids(connection)
     for chunk in chunks(planned.ids, PAGE_ROWS):
         numbers = read_numbers(connection, chunk)
         digest.update(numbers.tobytes())
         now.update(DISPLAY_STATUSES[shade] for shade in numbers[1::3])
         drift["running now"] += len(running.intersection(numbers[0::3]))
-    drift = +drift
+    drift = +drift  # Drops zero counts.
     if digest.hexdigest() != planned.digest:
         before = Counter(planned.shades)
         for status in DISPLAY_STATUSES:
@@ -162,11 +164,17 @@ def _running_ids(connection: Connection) -> set[int]:
 
 _at = partition.c
 # With the number of the current run: a rollback changes it, but not the attempts.
-_STANDING = (sa.cast(_at.current_attempt_no, sa.BigInteger) * 2**32 + _at.attempt_count).label("standing")
+_STANDING = (sa.cast(_at.current_attempt_no, sa.BigInteger) * 2**32 + _at.attempt_count).label(
+    "standing"
+)
 COLUMNS = (_at.id, _at.shade, _STANDING, _at.reason)
 _POSITION = select(_at.logical_date, _at.customer_id)
 _NUMBERS_BY_ID = InListStatement(_at.id, select(*COLUMNS[:3]).where)
-_is_leased = sa.exists(select(work.c.partition_id).where(work.c.partition_id == _at.id, work.c.lease_until.is_not(None)))
+_is_leased = sa.exists(
+    select(work.c.partition_id).where(
+        work.c.partition_id == _at.id, work.c.lease_until.is_not(None)
+    )
+)
 
 
 class _Page(NamedTuple):
@@ -180,13 +188,28 @@ class _Page(NamedTuple):
 
 
 def _pages(
-    connection: Connection, dataset: tuple[str, str], query: Any, allowed: Sequence[int], running: set[int], selection: Selection
+    connection: Connection,
+    dataset: tuple[str, str],
+    query: Any,
+    allowed: Sequence[int],
+    running: set[int],
+    selection: Selection,
 ) -> Iterator[_Page]:
-    """Yield the selected partitions of one dataset, in the order of an index. It has COLUMNS."""
+    """Yield the selected partitions of one dataset, in the order of an index.
+
+    Args:
+        dataset: Source and query.
+        query: Selects COLUMNS.
+        allowed: Display statuses that the act may change.
+        running: Ids of leased partitions.
+        selection: The selection behind the query.
+    """
     if connection.dialect.name == "sqlite":
         by_id = selection.only_failing
         yield from _pages_on_sqlite(connection, query, allowed, running, by_id=by_id)
-    elif selection.only_failing or any(part is not None for part in (selection.ids, selection.keys, selection.customers)):
+    elif selection.only_failing or any(
+        part is not None for part in (selection.ids, selection.keys, selection.customers)
+    ):
         yield _page_on_postgres(connection, query.order_by(_at.id), allowed)
     else:
         order = (_at.logical_date, _at.customer_id)
@@ -205,7 +228,9 @@ def _pages_on_sqlite(
     query = first
     while rows := _driver_rows(connection, query):
         skipped = [row for row in rows if row[0] in running or row[1] not in shades]
-        kept = [row for row in rows if row[0] not in running and row[1] in shades] if skipped else rows
+        kept = rows
+        if skipped:
+            kept = [row for row in rows if row[0] not in running and row[1] in shades]
         numbers = array("q", [number for row in kept for number in row[:3]])
         reasons = Counter([row[3] for row in kept if row[3] is not None])
         counts = Counter([RUNNING if row[0] in running else row[1] for row in skipped])
@@ -214,7 +239,9 @@ def _pages_on_sqlite(
             return
         last_id = rows[-1][0]
         position = connection.execute(_POSITION.where(_at.id == last_id)).one()
-        last = tuple_(literal(position.logical_date, sa.Date), literal(position.customer_id, sa.Text))
+        last = tuple_(
+            literal(position.logical_date, sa.Date), literal(position.customer_id, sa.Text)
+        )
         query = first.where(_at.id > last_id if by_id else tuple_(*order) > last)
 
 
@@ -236,21 +263,28 @@ def _page_on_postgres(connection: Connection, query: Any, allowed: Sequence[int]
             func.string_agg(_pack(of), literal(b"", LargeBinary)).filter(kept),
             func.array_agg(of.reason).filter(kept, of.reason.is_not(None)),
             count.filter(of.busy),
-            *(count.filter(~of.busy, of.shade == sa.literal_column(str(shade))) for shade in range(len(DISPLAY_STATUSES))),
+            *(
+                count.filter(~of.busy, of.shade == sa.literal_column(str(shade)))
+                for shade in range(len(DISPLAY_STATUSES))
+            ),
         )
     ).one()
     skipped = {shade: n for shade, n in enumerate(row[3:]) if shade not in allowed}
     return _Page(_unpack(row[0]), Counter(row[1] or ()), +Counter({RUNNING: row[2]} | skipped))
 
 
-def _day_ranges(connection: Connection, dataset: tuple[str, str], selection: Selection) -> Iterator[tuple[date, date]]:
+def _day_ranges(
+    connection: Connection, dataset: tuple[str, str], selection: Selection
+) -> Iterator[tuple[date, date]]:
     """Yield ranges of days with enough partitions for a page, by the rollup, which is small."""
     at = rollup.c
     counts = of_dataset(select(at.logical_date, func.sum(at.n)), rollup, *dataset)
     counts = in_range(counts, at.logical_date, selection.since, selection.until)
     first: date | None = None
     last, total = date.min, 0
-    for day, count in connection.execute(counts.group_by(at.logical_date).order_by(at.logical_date)):
+    for day, count in connection.execute(
+        counts.group_by(at.logical_date).order_by(at.logical_date)
+    ):
         first = day if first is None else first
         last, total = day, total + count
         if total >= MIN_PAGE_ROWS:
@@ -270,7 +304,10 @@ def read_numbers(connection: Connection, ids: Sequence[int], /) -> array[int]:
 
 
 def _pack(of: Any) -> Any:
-    numbers = [func.int8send(sa.cast(column, sa.BigInteger), type_=LargeBinary) for column in (of.id, of.shade, of.standing)]
+    numbers = [
+        func.int8send(sa.cast(column, sa.BigInteger), type_=LargeBinary)
+        for column in (of.id, of.shade, of.standing)
+    ]
     return numbers[0].concat(numbers[1]).concat(numbers[2])
 
 
@@ -286,6 +323,9 @@ def _unpack(stored: Any) -> array[int]:
 _ids = func.unnest(sa.cast(bindparam("ids", type_=sa.Text), ARRAY(sa.BigInteger)))
 _id_table = _ids.table_valued("id", with_ordinality="place").render_derived(name="given")
 _numbers = (
-    select(*COLUMNS[:3]).select_from(_id_table.join(partition, _at.id == _id_table.c.id)).order_by(_id_table.c.place).subquery()
+    select(*COLUMNS[:3])
+    .select_from(_id_table.join(partition, _at.id == _id_table.c.id))
+    .order_by(_id_table.c.place)
+    .subquery()
 )
 _NUMBERS_ON_POSTGRES = select(func.string_agg(_pack(_numbers.c), literal(b"", LargeBinary)))

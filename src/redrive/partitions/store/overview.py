@@ -11,7 +11,18 @@ from datetime import date, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, func, select, text, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    select,
+    text,
+    union_all,
+)
 
 from ...ledger.db.compiled import sql_int, sql_text
 from ...ledger.db.partition_tables import TROUBLE, partition, rollup, run, source, work
@@ -49,7 +60,11 @@ def _queue_query() -> Select[Any]:
     queued = select(work.c.due_at).where(work.c.lease_until.is_(None)).limit(limit).subquery()
     leased = select(work.c.partition_id).where(work.c.lease_until.is_not(None)).limit(limit)
     running = select(func.count()).select_from(leased.subquery()).scalar_subquery()
-    counts = select(func.count().label("many"), func.min(queued.c.due_at).label("since"), running.label("running"))
+    counts = select(
+        func.count().label("many"),
+        func.min(queued.c.due_at).label("since"),
+        running.label("running"),
+    )
     row = counts.where(queued.c.due_at <= bindparam("before", type_=work.c.due_at.type)).subquery()
     # One query for both: a page of the console has a small budget of queries.
     joined = row.outerjoin(source, source.c.paused_at.is_not(None))
@@ -76,8 +91,16 @@ class DatasetCounts(NamedTuple):
     """Rejected lately and still failing, counted up to a limit."""
 
 
-def count_datasets(connection: Connection, /, *, since: date, lately: datetime, most: int) -> list[DatasetCounts]:
-    """Count the partitions of every dataset since a day, and up to `most` rejections since `lately`."""
+def count_datasets(
+    connection: Connection, /, *, since: date, lately: datetime, most: int
+) -> list[DatasetCounts]:
+    """Count the partitions of every dataset.
+
+    Args:
+        since: First day that is counted.
+        lately: Rejections since this time count as `lately`.
+        most: Maximum of `lately`.
+    """
     rows = connection.execute(_dataset_query(most), {"since": since, "lately": lately}).all()
     return [DatasetCounts(row[0], row[1], tuple(map(int, row[2:-1])), row[-1]) for row in rows]
 
@@ -121,15 +144,16 @@ def find_failing(
     """Return failing partitions, the newest verdict first.
 
     Args:
-        connection: The connection.
         dataset: Only this dataset. None: the datasets with the latest rejections.
         since: Only with a verdict since this time.
         until: Only with a verdict before this time.
         each: Maximum number for each dataset.
         unjudged: Also return as many that have no verdict.
     """
-    stored = connection.execute(_FAILING_DATASETS).all() if dataset is None else [dataset]
-    datasets = [(row[0], row[1]) for row in stored]
+    if dataset is not None:
+        datasets = [dataset]
+    else:
+        datasets = [(row[0], row[1]) for row in connection.execute(_FAILING_DATASETS).all()]
     if not datasets:
         return []
     times = {"since": since, "until": until}
@@ -138,7 +162,9 @@ def find_failing(
         parameters |= {f"source_{place}": source_name, f"query_{place}": query_name}
     query = _failing_query(len(datasets), each, since is not None, until is not None, unjudged)
     rows = [PartitionRow._make(row) for row in connection.execute(query, parameters).all()]
-    return sorted(rows, key=lambda row: (row.verdict_at is not None, row.verdict_at, row.id), reverse=True)
+    return sorted(
+        rows, key=lambda row: (row.verdict_at is not None, row.verdict_at, row.id), reverse=True
+    )
 
 
 @lru_cache(maxsize=100)
@@ -148,7 +174,9 @@ def _failing_query(datasets: int, each: int, since: bool, until: bool, unjudged:
     parts: list[Select[Any]] = []
     for place in range(datasets):
         failing = select(*PARTITION_COLUMNS).where(
-            _AT.source == bindparam(f"source_{place}"), _AT.query_name == bindparam(f"query_{place}"), TROUBLE
+            _AT.source == bindparam(f"source_{place}"),
+            _AT.query_name == bindparam(f"query_{place}"),
+            TROUBLE,
         )
         in_time: ColumnElement[bool] = _AT.verdict_at.is_not(None)
         if since:
@@ -163,10 +191,15 @@ def _failing_query(datasets: int, each: int, since: bool, until: bool, unjudged:
 
 def _failing_datasets_query() -> Select[Any]:
     is_failing = rollup.c.shade > sql_int(DISPLAY_STATUSES.index("pending"))
-    counted = select(rollup.c.source, rollup.c.query_name).where(is_failing, rollup.c.n > sql_int(0))
+    counted = select(rollup.c.source, rollup.c.query_name).where(
+        is_failing, rollup.c.n > sql_int(0)
+    )
     of = counted.group_by(rollup.c.source, rollup.c.query_name).subquery()
     verdicts = select(_AT.verdict_at).where(
-        _AT.source == of.c.source, _AT.query_name == of.c.query_name, TROUBLE, _AT.verdict_at.is_not(None)
+        _AT.source == of.c.source,
+        _AT.query_name == of.c.query_name,
+        TROUBLE,
+        _AT.verdict_at.is_not(None),
     )
     last = verdicts.order_by(_AT.verdict_at.desc()).limit(1).scalar_subquery().label("last")
     query = select(of.c.source, of.c.query_name, last)
@@ -183,7 +216,9 @@ MAX_WORK_ROWS = 3000
 ActiveDays: TypeAlias = dict[tuple[str, str, date], dict[LaneName, int]]
 
 
-def active_by_day(connection: Connection, datasets: Sequence[tuple[str, str]], since: date, until: date, /) -> ActiveDays:
+def active_by_day(
+    connection: Connection, datasets: Sequence[tuple[str, str]], since: date, until: date, /
+) -> ActiveDays:
     """Count queued and running partitions by day and lane, of the first rows of each dataset."""
     if not datasets:
         return {}
@@ -191,11 +226,16 @@ def active_by_day(connection: Connection, datasets: Sequence[tuple[str, str]], s
     on_sqlite = connection.dialect.name == "sqlite"
     if on_sqlite:
         days = {"since": since.isoformat(), "until": until.isoformat()}
-        rows = connection.execute(_ACTIVE_ON_SQLITE, parameters | days | {"datasets": json.dumps(datasets)})
+        rows = connection.execute(
+            _ACTIVE_ON_SQLITE, parameters | days | {"datasets": json.dumps(datasets)}
+        )
     else:
-        sources, queries = [name for name, _ in datasets], [query for _, query in datasets]
+        sources = [name for name, _ in datasets]
+        queries = [query for _, query in datasets]
         names = {"sources": sources, "queries": queries}
-        rows = connection.execute(_ACTIVE_ON_POSTGRES, parameters | names | {"since": since, "until": until})
+        rows = connection.execute(
+            _ACTIVE_ON_POSTGRES, parameters | names | {"since": since, "until": until}
+        )
     active: ActiveDays = {}
     for source_name, query, day, lane, count in rows:
         key = (source_name, query, date.fromisoformat(day) if on_sqlite else day)
@@ -236,10 +276,14 @@ WHERE p.logical_date BETWEEN :since AND :until {_GROUPS}"""  # noqa: S608  # our
 
 
 _LANES_ON_SQLITE = f"CROSS JOIN (SELECT column1 AS lane FROM (VALUES {_LANES})) AS l"  # noqa: S608  # numbers
-_ACTIVE_ON_SQLITE = text(f"{_active_on_sqlite(_QUEUED_WORK, _LANES_ON_SQLITE)} UNION ALL {_active_on_sqlite(_RUNNING_WORK, '')}")
+_ACTIVE_ON_SQLITE = text(
+    f"{_active_on_sqlite(_QUEUED_WORK, _LANES_ON_SQLITE)} UNION ALL "
+    f"{_active_on_sqlite(_RUNNING_WORK, '')}"
+)
 _LANES_ON_POSTGRES = f"CROSS JOIN (VALUES {_LANES}) AS l (lane)"
 _ACTIVE_ON_POSTGRES = text(
-    f"{_active_on_postgres(_QUEUED_WORK, _LANES_ON_POSTGRES)} UNION ALL {_active_on_postgres(_RUNNING_WORK, '')}"
+    f"{_active_on_postgres(_QUEUED_WORK, _LANES_ON_POSTGRES)} UNION ALL "
+    f"{_active_on_postgres(_RUNNING_WORK, '')}"
 )
 
 # ---- leases ----
@@ -259,9 +303,20 @@ def leased_partitions(connection: Connection, limit: int, /) -> list[LeasedParti
     # A subquery: otherwise the planner may start with all partitions.
     leases = select(work.c.worker, work.c.partition_id, work.c.attempt_no)
     leased = leases.where(work.c.lease_until.is_not(None)).limit(limit).subquery()
-    own_run = and_(run.c.partition_id == leased.c.partition_id, run.c.attempt_no == leased.c.attempt_no)
+    own_run = and_(
+        run.c.partition_id == leased.c.partition_id, run.c.attempt_no == leased.c.attempt_no
+    )
     tables = leased.join(partition, partition.c.id == leased.c.partition_id).join(run, own_run)
     query = select(
-        leased.c.worker, _AT.source, _AT.customer_id, _AT.query_name, _AT.logical_date, leased.c.attempt_no, run.c.leased_at
+        leased.c.worker,
+        _AT.source,
+        _AT.customer_id,
+        _AT.query_name,
+        _AT.logical_date,
+        leased.c.attempt_no,
+        run.c.leased_at,
     ).select_from(tables)
-    return [LeasedPartition(row[0] or "", Partition(*row[1:5]), row[5], row[6]) for row in connection.execute(query)]
+    return [
+        LeasedPartition(row[0] or "", Partition(*row[1:5]), row[5], row[6])
+        for row in connection.execute(query)
+    ]

@@ -8,17 +8,58 @@ from datetime import date, datetime, timezone
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import ARRAY, Connection, Date, Select, Text, bindparam, cast, func, literal, select, text
+from sqlalchemy import (
+    ARRAY,
+    Connection,
+    Date,
+    Select,
+    Text,
+    bindparam,
+    cast,
+    func,
+    literal,
+    select,
+    text,
+)
 
 from ...ledger.db.compiled import sql_int
-from ...ledger.db.partition_tables import TROUBLE, dataset, partition, range_, rollup, run, verdict, work
+from ...ledger.db.partition_tables import (
+    TROUBLE,
+    dataset,
+    partition,
+    range_,
+    rollup,
+    run,
+    verdict,
+    work,
+)
 from ...ledger.db.tables import sweep
 from ..key import Partition, days_between
-from ..model import DAMAGED, DISPLAY_STATUSES, LANE_NAMES, Lane, PartitionRun, PartitionView, Selection, Verdict
-from .rows import PARTITION_COLUMNS, Markers, PartitionRow, PartitionWork, read_markers, read_work
+from ..model import (
+    DAMAGED,
+    DISPLAY_STATUSES,
+    LANE_NAMES,
+    Lane,
+    PartitionRun,
+    PartitionView,
+    Selection,
+    Verdict,
+)
+from .rows import (
+    PARTITION_COLUMNS,
+    Markers,
+    PartitionRow,
+    PartitionWork,
+    read_markers,
+    read_work,
+)
 from .statements import InListStatement, chunks
 
-_VIEWED = [name for name in PartitionRow._fields if name not in ("source", "query_name", "customer_id", "logical_date", "shade")]
+_VIEWED = [
+    name
+    for name in PartitionRow._fields
+    if name not in ("source", "query_name", "customer_id", "logical_date", "shade")
+]
 """Fields that a view takes from the row as they are."""
 _viewed_values = itemgetter(*map(PartitionRow._fields.index, _VIEWED))
 NEVER = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -46,7 +87,13 @@ def load_view(connection: Connection, key: Partition, /) -> PartitionView | None
 
 
 def load_days(
-    connection: Connection, source: str, query_name: str, customer: str, since: date, until: date, /
+    connection: Connection,
+    source: str,
+    query_name: str,
+    customer: str,
+    since: date,
+    until: date,
+    /,
 ) -> dict[date, PartitionView]:
     """Return the stored days of one customer, with an index lookup for each day."""
     rows: list[PartitionRow] = []
@@ -61,7 +108,9 @@ def load_days(
     return {view.partition.logical_date: view for view in _views(connection, rows)}
 
 
-def find_partitions(connection: Connection, selection: Selection, /, *, after: int = 0, limit: int = 100) -> list[PartitionView]:
+def find_partitions(
+    connection: Connection, selection: Selection, /, *, after: int = 0, limit: int = 100
+) -> list[PartitionView]:
     """Return selected partitions in the order of their ids, after this id."""
     rows: list[PartitionRow] = []
     # `id + 0` stops the planner from walking the primary key to avoid a sort; the date index is
@@ -75,10 +124,13 @@ def find_partitions(connection: Connection, selection: Selection, /, *, after: i
     return _views(connection, sorted(rows, key=lambda row: row.id)[:limit])
 
 
-def find_newest(connection: Connection, selection: Selection, /, *, limit: int = 100) -> list[PartitionView]:
+def find_newest(
+    connection: Connection, selection: Selection, /, *, limit: int = 100
+) -> list[PartitionView]:
     """Return selected partitions, the newest verdict first, then those without a verdict."""
     rows: list[PartitionRow] = []
-    verdict_at, newest_id = partition.c.verdict_at, partition.c.id.desc()
+    verdict_at = partition.c.verdict_at
+    newest_id = partition.c.id.desc()
     inline_limit = sql_int(limit)
     for _, query in queries_by_dataset(connection, PARTITION_COLUMNS, selection):
         if selection.is_dated:
@@ -102,7 +154,8 @@ def queries_by_dataset(
     connection: Connection, columns: Sequence[Any], selection: Selection, /
 ) -> Iterator[tuple[tuple[str, str], Select[Any]]]:
     """Yield a query for each dataset, since the indexes start with source and query."""
-    query, at = select(*columns), partition.c
+    query = select(*columns)
+    at = partition.c
     if selection.reason is not None:
         query = query.where(at.reason == selection.reason)
     if selection.min_attempts is not None:
@@ -139,7 +192,9 @@ def in_range(query: Select[Any], column: Any, since: date | None, until: date | 
     return query if until is None else query.where(column <= until)
 
 
-def of_dataset(query: Select[Any], table: Any, source: str | None, query_name: str | None, /) -> Any:
+def of_dataset(
+    query: Select[Any], table: Any, source: str | None, query_name: str | None, /
+) -> Any:
     """Add the conditions for a source and a query, where they are set."""
     query = query if source is None else query.where(table.c.source == source)
     return query if query_name is None else query.where(table.c.query_name == query_name)
@@ -165,7 +220,9 @@ def _datasets(connection: Connection, selection: Selection) -> list[tuple[str, s
     return sorted((row[0], row[1]) for row in connection.execute(stored))
 
 
-def _dates(connection: Connection, source: str, query_name: str, selection: Selection) -> list[date]:
+def _dates(
+    connection: Connection, source: str, query_name: str, selection: Selection
+) -> list[date]:
     dates = of_dataset(select(rollup.c.logical_date).distinct(), rollup, source, query_name)
     dates = in_range(dates, rollup.c.logical_date, selection.since, selection.until)
     return list(connection.execute(dates).scalars())
@@ -231,7 +288,8 @@ def load_rows_by_key(
         pairs = [[key.logical_date.isoformat(), key.customer_id] for key in keys]
         result = connection.execute(_BY_KEY_ON_SQLITE, {**parameters, "keys": json.dumps(pairs)})
     else:
-        dates, customers = [key.logical_date for key in keys], [key.customer_id for key in keys]
+        dates = [key.logical_date for key in keys]
+        customers = [key.customer_id for key in keys]
         arrays = {"dates": dates, "customers": customers}
         result = connection.execute(_BY_KEY_ON_POSTGRES, parameters | arrays)
     return {row.partition: row for row in map(PartitionRow._make, result)}
@@ -253,12 +311,22 @@ _RUN_COLUMNS = (
     "ended_at",
     "note",
 )
-_VERDICT_COLUMNS = ("decision", "validator", "version", "checks", "record_count", "reason", "message", "manifest", "at")
+_VERDICT_COLUMNS = (
+    "decision",
+    "validator",
+    "version",
+    "checks",
+    "record_count",
+    "reason",
+    "message",
+    "manifest",
+    "at",
+)
 _RUNS = select(*(run.c[name] for name in _RUN_COLUMNS))
 _RUNS_BY_ID = InListStatement(run.c.run_id, _RUNS.where)
-_RUNS_WITH_VERDICT = _RUNS.add_columns(*(verdict.c[name].label(f"verdict_{name}") for name in _VERDICT_COLUMNS)).select_from(
-    run.outerjoin(verdict, verdict.c.run_id == run.c.run_id)
-)
+_RUNS_WITH_VERDICT = _RUNS.add_columns(
+    *(verdict.c[name].label(f"verdict_{name}") for name in _VERDICT_COLUMNS)
+).select_from(run.outerjoin(verdict, verdict.c.run_id == run.c.run_id))
 _CURRENT_RUNS = select(partition.c.id, partition.c.current_raw_id, partition.c.last_verdict)
 _VALIDATED_RUNS = (
     select(run.c.partition_id, run.c.raw_run_id, run.c.state, verdict.c.manifest)
@@ -290,10 +358,14 @@ def load_history(
     return [_run(row) for row in connection.execute(query).mappings()]
 
 
-def find_damage(connection: Connection, partition_id: int, raw_run_id: str, /) -> PartitionRun | None:
+def find_damage(
+    connection: Connection, partition_id: int, raw_run_id: str, /
+) -> PartitionRun | None:
     """Return the last run that validated this raw data, if it found the data damaged."""
     query = _RUNS_WITH_VERDICT.where(
-        run.c.partition_id == partition_id, run.c.raw_run_id == raw_run_id, verdict.c.run_id.is_not(None)
+        run.c.partition_id == partition_id,
+        run.c.raw_run_id == raw_run_id,
+        verdict.c.run_id.is_not(None),
     )
     row = connection.execute(query.order_by(run.c.attempt_no.desc()).limit(1)).mappings().first()
     return None if row is None or row["verdict_reason"] != DAMAGED else _run(row)
@@ -312,7 +384,10 @@ def runs_to_revalidate(connection: Connection, ids: Collection[int], /) -> dict[
     runs: dict[int, list[_ValidatedRun]] = {}
     for row in connection.execute(_VALIDATED_RUNS.where(run.c.partition_id.in_(id_list))):
         runs.setdefault(row[0], []).append(_ValidatedRun._make(row[1:]))
-    chosen = {partition_id: _choose_run(*standing, runs.get(partition_id, ())) for partition_id, standing in standings.items()}
+    chosen = {
+        partition_id: _choose_run(*standing, runs.get(partition_id, ()))
+        for partition_id, standing in standings.items()
+    }
     return {partition_id: run_id for partition_id, run_id in chosen.items() if run_id is not None}
 
 
@@ -324,13 +399,20 @@ class _ValidatedRun(NamedTuple):
     manifest: str | None
 
 
-def _choose_run(current_raw_id: str | None, last_verdict: str | None, runs: Sequence[_ValidatedRun]) -> str | None:
+def _choose_run(
+    current_raw_id: str | None, last_verdict: str | None, runs: Sequence[_ValidatedRun]
+) -> str | None:
     """Choose among runs, the oldest first."""
     if current_raw_id is None:
         with_raw = (each.raw_run_id for each in reversed(runs) if each.manifest is not None)
         return next(with_raw, None)
     newest = next((each for each in reversed(runs) if each.state != "late"), None)
-    if last_verdict == "rejected" and newest is not None and newest.state == "rejected" and newest.manifest is not None:
+    if (
+        last_verdict == "rejected"
+        and newest is not None
+        and newest.state == "rejected"
+        and newest.manifest is not None
+    ):
         return newest.raw_run_id
     return current_raw_id
 
@@ -372,9 +454,22 @@ class StoredSchedule(NamedTuple):
     last: LastRun | None
 
 
-_SCHEDULES = select(dataset.c.source, dataset.c.query_name, dataset.c.cron, dataset.c.fired_at).where(dataset.c.cron.is_not(None))
+_SCHEDULES = select(
+    dataset.c.source,
+    dataset.c.query_name,
+    dataset.c.cron,
+    dataset.c.fired_at,
+).where(dataset.c.cron.is_not(None))
 _SCHEDULE_RUNS = (
-    select(range_.c.datasets, sweep.c.id, sweep.c.state, range_.c.since, sweep.c.total, range_.c.failed, sweep.c.ended_at)
+    select(
+        range_.c.datasets,
+        sweep.c.id,
+        sweep.c.state,
+        range_.c.since,
+        sweep.c.total,
+        range_.c.failed,
+        sweep.c.ended_at,
+    )
     .join(range_, range_.c.sweep_id == sweep.c.id)
     .where(sweep.c.act == "fresh")
     .order_by(sweep.c.id.desc())
@@ -386,7 +481,12 @@ def load_schedules(connection: Connection, /) -> dict[tuple[str, str], StoredSch
     """Return the stored schedules by source and query."""
     stored = connection.execute(_SCHEDULES).all()
     runs: dict[tuple[str, str], LastRun] = {}
-    for row in connection.execute(_SCHEDULE_RUNS) if stored else ():
+    if not stored:
+        return {}
+    for row in connection.execute(_SCHEDULE_RUNS):
         for source, query in json.loads(row[0]):
             runs.setdefault((source, query), LastRun._make(row[1:]))
-    return {(row[0], row[1]): StoredSchedule(row[2], row[3], runs.get((row[0], row[1]))) for row in stored}
+    return {
+        (row[0], row[1]): StoredSchedule(row[2], row[3], runs.get((row[0], row[1])))
+        for row in stored
+    }

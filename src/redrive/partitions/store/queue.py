@@ -10,7 +10,19 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import BigInteger, DateTime, Integer, Select, SmallInteger, Text, bindparam, func, literal_column, select, true
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Integer,
+    Select,
+    SmallInteger,
+    Text,
+    bindparam,
+    func,
+    literal_column,
+    select,
+    true,
+)
 
 from ...ledger.db.clock import now_micros, now_on
 from ...ledger.db.compiled import compile_postgres, compile_sqlite, sql_int, unnest
@@ -58,7 +70,9 @@ _DUE_ON_SQLITE = compile_sqlite(
     "now",
     "most",
 )
-_want = unnest("want", place=Integer(), source=Text(), query=Text(), lane=SmallInteger(), sweep=BigInteger())
+_want = unnest(
+    "want", place=Integer(), source=Text(), query=Text(), lane=SmallInteger(), sweep=BigInteger()
+)
 _due = (
     select(work.c.due_at, work.c.partition_id)
     .where(
@@ -78,10 +92,14 @@ _DUE_ON_POSTGRES = compile_postgres(
 )
 
 
-def read_due_work(session: Session, streams: Sequence[StreamKey], limit: int, now: datetime | None, /) -> list[DueWork]:
+def read_due_work(
+    session: Session, streams: Sequence[StreamKey], limit: int, now: datetime | None, /
+) -> list[DueWork]:
     """Return the due work of streams that have some, at most `limit` of each.
 
-    Without `now` it is the time of the database.
+    Args:
+        limit: Maximum number for each stream.
+        now: The time. None: the time of the database.
     """
     due: dict[int, DueWork] = {}
     if session.sqlite:
@@ -125,7 +143,9 @@ class PendingMaintenance(NamedTuple):
 
 
 def _pending_query(now: object) -> Select[bool, bool, bool]:
-    expired = select(work.c.partition_id).where(work.c.lease_until.is_not(None), work.c.lease_until < now)
+    expired = select(work.c.partition_id).where(
+        work.c.lease_until.is_not(None), work.c.lease_until < now
+    )
     return select(expired.exists(), RUNNING.order_by(None).exists(), CANCELLED.exists())
 
 

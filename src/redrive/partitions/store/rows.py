@@ -95,7 +95,14 @@ class PartitionWork(NamedTuple):
 
     def requeue(self, due_at: datetime, strategy: str, /) -> PartitionWork:
         """Return it without its lease."""
-        return self._replace(due_at=due_at, strategy=strategy, attempt_no=None, run_id=None, worker=None, lease_until=None)
+        return self._replace(
+            due_at=due_at,
+            strategy=strategy,
+            attempt_no=None,
+            run_id=None,
+            worker=None,
+            lease_until=None,
+        )
 
 
 def new_work(
@@ -112,7 +119,17 @@ def new_work(
 ) -> PartitionWork:
     """Return new work on a partition."""
     return PartitionWork(
-        row.id, row.source, row.query_name, int(lane), sweep_id, due_at, queued_at or due_at, kind, None, seed, strategy
+        row.id,
+        row.source,
+        row.query_name,
+        int(lane),
+        sweep_id,
+        due_at,
+        queued_at or due_at,
+        kind,
+        None,
+        seed,
+        strategy,
     )
 
 
@@ -172,7 +189,9 @@ def read_work(connection: Connection, ids: Iterable[int], /) -> dict[int, Partit
     return _load(connection, _READ_WORK, ids, PartitionWork)
 
 
-def _load(connection: Connection, statement: InListStatement, ids: Iterable[int], row_type: Any) -> dict[int, Any]:
+def _load(
+    connection: Connection, statement: InListStatement, ids: Iterable[int], row_type: Any
+) -> dict[int, Any]:
     return {row[0]: row_type._make(row) for row in statement.rows(connection, sorted(set(ids)))}
 
 

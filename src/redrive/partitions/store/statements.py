@@ -51,14 +51,20 @@ def upsert(session: Session, table: Table, /) -> Any:
     return sqlite.insert(table) if session.sqlite else postgresql.insert(table)
 
 
-def update_rows(session: Session, table: Table, key: str, columns: tuple[str, ...], new: Rows, /) -> None:
+def update_rows(
+    session: Session, table: Table, key: str, columns: tuple[str, ...], new: Rows, /
+) -> None:
     """Set columns of the rows with the keys of the new ones."""
     if not new:
         return
     if not session.sqlite:
-        session.run.execute(_update_on_postgres(table, key, columns), _arrays(table, (key, *columns), new))
+        session.run.execute(
+            _update_on_postgres(table, key, columns), _arrays(table, (key, *columns), new)
+        )
         return
-    parameters = [{f"at_{key}": row[key]} | {f"to_{name}": row[name] for name in columns} for row in new]
+    parameters = [
+        {f"at_{key}": row[key]} | {f"to_{name}": row[name] for name in columns} for row in new
+    ]
     session.core.execute(_update_on_sqlite(table, key, columns), parameters)
 
 
@@ -82,7 +88,10 @@ def increment_rows(session: Session, table: Table, columns: tuple[str, ...], new
     if session.sqlite:
         statement = sqlite.insert(table)
         count = {columns[-1]: table.c[columns[-1]] + statement.excluded[columns[-1]]}
-        session.core.execute(statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=count), list(new))
+        session.core.execute(
+            statement.on_conflict_do_update(index_elements=list(table.primary_key), set_=count),
+            list(new),
+        )
     else:
         session.run.execute(_increment_on_postgres(table, columns), _arrays(table, columns, new))
 
@@ -109,8 +118,11 @@ def _insert_on_postgres(table: Table, columns: tuple[str, ...]) -> str:
 
 @cache
 def _increment_on_postgres(table: Table, columns: tuple[str, ...]) -> str:
-    new, count = unnest("new", **_types(table, columns)), columns[-1]
-    statement = postgresql.insert(table).from_select(list(columns), select(*new.c), include_defaults=False)
+    new = unnest("new", **_types(table, columns))
+    count = columns[-1]
+    statement = postgresql.insert(table).from_select(
+        list(columns), select(*new.c), include_defaults=False
+    )
     values = {count: table.c[count] + statement.excluded[count]}
     index = list(table.primary_key)
     return compile_postgres(statement.on_conflict_do_update(index_elements=index, set_=values))
@@ -127,7 +139,9 @@ def _type(column: Column[Any]) -> TypeEngine[Any]:
 
 
 def _arrays(table: Table, columns: tuple[str, ...], new: Rows) -> dict[str, str]:
-    return {f"new_{name}": _array(table.c[name].type, [row[name] for row in new]) for name in columns}
+    return {
+        f"new_{name}": _array(table.c[name].type, [row[name] for row in new]) for name in columns
+    }
 
 
 def _array(type_: TypeEngine[Any], values: list[Any]) -> str:
@@ -142,7 +156,12 @@ class InListStatement:
     """A statement with the condition that a column is in a list. Threads may share it."""
 
     def __init__(self, column: Column[Any], build: Callable[[Any], Any], /) -> None:
-        """Build the statement for both databases. `build` gets the condition."""
+        """Build the statement for both databases.
+
+        Args:
+            column: The column, of numbers or texts.
+            build: Returns the statement for a condition.
+        """
         is_text = isinstance(column.type, Text)
         self._to_array = text_array if is_text else int_array
         array = cast(bindparam("values", type_=Text()), ARRAY(Text() if is_text else BigInteger()))

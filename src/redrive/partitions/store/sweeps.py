@@ -92,11 +92,15 @@ class PartitionSweep(NamedTuple):
 
 
 SWEEP_FIELDS = frozenset(sweep.c.keys())
-_COLUMNS = tuple((sweep if name in SWEEP_FIELDS else range_).c[name] for name in PartitionSweep._fields)
+_COLUMNS = tuple(
+    (sweep if name in SWEEP_FIELDS else range_).c[name] for name in PartitionSweep._fields
+)
 SWEEPS: Select[Any] = select(*_COLUMNS).join(range_, range_.c.sweep_id == sweep.c.id)
 # The conditions on the state are literal, as in the partial indexes. `id + 0` stops SQLite from
 # walking all sweeps ever to avoid a sort. Postgres locks in this order.
-RUNNING = SWEEPS.where(text("redrive_sweep.state = 'running'"), sweep.c.act.in_(ACTS)).order_by(sweep.c.id + 0)
+RUNNING = SWEEPS.where(text("redrive_sweep.state = 'running'"), sweep.c.act.in_(ACTS)).order_by(
+    sweep.c.id + 0
+)
 _own_work = select(work.c.partition_id).where(work.c.sweep_id == sweep.c.id, SWEPT)
 CANCELLED = SWEEPS.where(
     text("redrive_sweep.state = 'cancelled'"),
@@ -106,10 +110,14 @@ CANCELLED = SWEEPS.where(
 )
 
 
-def load_running(session: Session, datasets: Iterable[tuple[str, str]], /, *, lock: bool = False) -> list[PartitionSweep]:
+def load_running(
+    session: Session, datasets: Iterable[tuple[str, str]], /, *, lock: bool = False
+) -> list[PartitionSweep]:
     """Return the running sweeps over any of these datasets, by id.
 
-    With `lock`, nothing can pause or cancel one meanwhile.
+    Args:
+        datasets: Sources and queries.
+        lock: Lock them, so that nothing pauses or cancels one meanwhile.
     """
     wanted = set(datasets)
     rows = session.core.execute(RUNNING.with_for_update(of=sweep) if lock else RUNNING)
@@ -117,7 +125,9 @@ def load_running(session: Session, datasets: Iterable[tuple[str, str]], /, *, lo
     return [each for each in sweeps if not wanted.isdisjoint(each.dataset_names)]
 
 
-def load_sweep(connection: Connection, sweep_id: int, /, *, lock: bool = False) -> PartitionSweep | None:
+def load_sweep(
+    connection: Connection, sweep_id: int, /, *, lock: bool = False
+) -> PartitionSweep | None:
     """Return a sweep over partitions. None: there is none, or it is over dead letters."""
     query = SWEEPS.where(sweep.c.id == sweep_id)
     row = connection.execute(query.with_for_update(of=sweep) if lock else query).first()
@@ -136,9 +146,26 @@ def load_unfinished(connection: Connection, acts: Sequence[str], /) -> list[Part
 
 
 def insert_sweep(
-    session: Session, act: str, now: datetime, /, *, actor: str, because: str, total: int, **fields: Any
+    session: Session,
+    act: str,
+    now: datetime,
+    /,
+    *,
+    actor: str,
+    because: str,
+    total: int,
+    **fields: Any,
 ) -> PartitionSweep:
-    """Store a sweep. One without partitions is done. The fields are columns of it and its range."""
+    """Store a sweep. One without partitions is done.
+
+    Args:
+        session: The session, in a transaction.
+        act: What it does.
+        actor: Who requested it.
+        because: Why.
+        total: Number of partitions.
+        fields: Other columns of the sweep and its range.
+    """
     own = {name: value for name, value in fields.items() if name in SWEEP_FIELDS}
     of_range = {name: value for name, value in fields.items() if name not in SWEEP_FIELDS}
     statement = insert(sweep).values(

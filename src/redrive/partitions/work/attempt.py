@@ -41,7 +41,8 @@ class ExtractionAttempt:
     """
 
     def __init__(self, extraction: Extraction, lease: PartitionLease) -> None:
-        self.extraction, self.lease = extraction, lease
+        self.extraction = extraction
+        self.lease = lease
         self.started_at = monotonic()
         timeout = extraction.settings.attempt_timeout
         self.end = math.inf if timeout is None else self.started_at + timeout
@@ -77,7 +78,8 @@ class ExtractionAttempt:
         """
         if self.is_lost:
             raise LeaseLost(
-                f"{self.lease.partition}: run {self.lease.run_id} lost its lease; another worker has the partition now"
+                f"{self.lease.partition}: run {self.lease.run_id} lost its lease; "
+                "another worker has the partition now"
             )
         if monotonic() >= self.end:
             raise self.timeout()
@@ -97,9 +99,13 @@ class ExtractionAttempt:
     def new_writer(self) -> RunWriter:
         """Return a writer for the files of this run."""
         lease = self.lease
-        return RunWriter(self.extraction.store(), lease.partition, lease.run_id, check_alive=self.check)
+        return RunWriter(
+            self.extraction.store(), lease.partition, lease.run_id, check_alive=self.check
+        )
 
-    def result(self, verdict: Verdict | None = None, error: BaseException | None = None, /) -> ExtractionResult:
+    def result(
+        self, verdict: Verdict | None = None, error: BaseException | None = None, /
+    ) -> ExtractionResult:
         """Return the result of the attempt, which ends now."""
         return ExtractionResult(self, verdict, error, monotonic() - self.started_at)
 
@@ -174,7 +180,8 @@ def _validate(attempt: ExtractionAttempt, writer: RunWriter) -> Verdict:
 
 def _revalidate(attempt: ExtractionAttempt) -> Verdict:
     """Validate every byte that an earlier run wrote. Nothing is extracted."""
-    lease, store = attempt.lease, attempt.extraction.store()
+    lease = attempt.lease
+    store = attempt.extraction.store()
     assert lease.raw_run_id is not None
     raw = load_raw(store, lease.partition, lease.raw_run_id, previous=attempt.current_raw)
     raw.check_digests()
@@ -214,7 +221,9 @@ def _call_key(lease: PartitionLease) -> Key | None:
 
 MAX_ERROR_CHARS = 4000
 _SCHEMA_WORDS = ("Validation", "Schema", "Arrow", "voluptuous", "attrs")
-SCHEMA_ERRORS = frozenset(name for name in VALIDATION if any(word in name for word in _SCHEMA_WORDS))
+SCHEMA_ERRORS = frozenset(
+    name for name in VALIDATION if any(word in name for word in _SCHEMA_WORDS)
+)
 """Errors of libraries that compare data with a schema. The same data will not fit the next time
 either. Broken JSON is not one of them: the response may have been cut off.
 """
@@ -241,14 +250,17 @@ def verdict_or_release(
     if attempt.is_lost and isinstance(error, (LeaseLost, CancelledError)):
         return None
     meaning = classify_extraction_error(attempt.extraction, error, now)
-    kind, message = meaning.kind, _describe(error)
+    kind = meaning.kind
+    message = _describe(error)
     charged = is_charged("evidence", parking, outage=True, uncharged=lease.uncharged)
     if kind == "not_ready" or (kind in ("rate_limited", "systemic") and not charged):
         fault = signature(error) if kind == "systemic" else None
         return Release(lease, kind, error=message, after=meaning.after, signature=fault)
     if kind == "ledger" and not charged:
         return Release(lease, kind, error=message, after=ledger_backoff(lease.uncharged))
-    is_evidence = kind in ("shared", "rate_limited", "systemic") or (kind == "ordinary" and meaning.passing)
+    is_evidence = kind in ("shared", "rate_limited", "systemic") or (
+        kind == "ordinary" and meaning.passing
+    )
     validator = attempt.extraction.validator
     return Verdict(
         run_id=lease.run_id,
@@ -265,7 +277,9 @@ def verdict_or_release(
     )
 
 
-def classify_extraction_error(extraction: Extraction, error: BaseException, now: datetime, /) -> ErrorMeaning:
+def classify_extraction_error(
+    extraction: Extraction, error: BaseException, now: datetime, /
+) -> ErrorMeaning:
     """Return what an error means. The rules of the dataset (`retry(on=...)`) come first."""
     name = type(error).__name__
     if not isinstance(error, Exception):

@@ -14,11 +14,17 @@ from ..model import Release, Verdict, VerdictResult
 from .attempt import ExtractionResult
 
 
-def log_verdict(result: ExtractionResult, verdict: Verdict, effect: VerdictResult, now: datetime, /) -> None:
+def log_verdict(
+    result: ExtractionResult, verdict: Verdict, effect: VerdictResult, now: datetime, /
+) -> None:
     """Log a verdict that was written. A repeated one is not logged."""
     if effect.outcome == "repeated":
         return
-    fields = _fields(result) | {"rows": verdict.record_count, "validator_version": verdict.version, "reason": verdict.reason}
+    fields = _fields(result) | {
+        "rows": verdict.record_count,
+        "validator_version": verdict.version,
+        "reason": verdict.reason,
+    }
     if verdict.message is not None:
         fields["error"] = verdict.message.partition("\n")[0]
     if effect.outcome == "accepted":

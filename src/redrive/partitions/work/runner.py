@@ -18,7 +18,13 @@ from ..control.source_health import OutageDetector, only_customer_check
 from ..control.verdicts import VerdictWriter
 from ..datasets.definition import Extraction
 from ..model import Release, Verdict
-from .attempt import ExtractionAttempt, ExtractionResult, extract_in_thread, extract_on_loop, verdict_or_release
+from .attempt import (
+    ExtractionAttempt,
+    ExtractionResult,
+    extract_in_thread,
+    extract_on_loop,
+    verdict_or_release,
+)
 from .events import log_expired, log_late, log_release, log_verdict
 
 LEASE_SECONDS = 60.0
@@ -57,7 +63,8 @@ class PartitionRunner:
             parking: When failures count as an outage of the source.
         """
         self._extractions = {extraction.limits.dataset: extraction for extraction in extractions}
-        self._max_running, self._lease_seconds = max_running, lease_seconds
+        self._max_running = max_running
+        self._lease_seconds = lease_seconds
         self._running: dict[str, ExtractionAttempt] = {}
         """Attempts by run, until their result is written."""
         self._results: deque[ExtractionResult] = deque()
@@ -76,12 +83,25 @@ class PartitionRunner:
 
     # ---- for the dispatcher ----
 
-    def attach(self, worker: str, ledger: Ledger, executors: SourceExecutors, /, *, lock_seconds: float | None = None) -> None:
+    def attach(
+        self,
+        worker: str,
+        ledger: Ledger,
+        executors: SourceExecutors,
+        /,
+        *,
+        lock_seconds: float | None = None,
+    ) -> None:
         """Set the name of the worker, its ledger and its executors, before the first turn.
 
-        The ledger is for the ledger thread only. `lock_seconds` limits waits for locks.
+        Args:
+            worker: Name of the worker.
+            ledger: For the ledger thread only.
+            executors: Run the extractions.
+            lock_seconds: How long a transaction may wait for the row of a source or partition.
         """
-        self._worker, self._executors = worker, executors
+        self._worker = worker
+        self._executors = executors
         datasets = [extraction.limits for extraction in self._extractions.values()]
         self._control = ControlPlane(ledger, datasets, lock_seconds=lock_seconds)
         self._verdict_writer = VerdictWriter(ledger, datasets, lock_seconds=lock_seconds)
@@ -165,12 +185,15 @@ class PartitionRunner:
         return len(leases)
 
     def _start(self, attempt: ExtractionAttempt) -> None:
-        run_id, context = attempt.lease.run_id, self._context.copy()
+        run_id = attempt.lease.run_id
+        context = self._context.copy()
         if attempt.extraction.execution == "async":
             self._executors.run_on_loop(run_id, lambda: self._extract_async(attempt), context)
         else:
             name = f"{self._worker}-{run_id}"
-            self._executors.run_in_thread(name, lambda: self._on_finished(extract_in_thread(attempt)), context)
+            self._executors.run_in_thread(
+                name, lambda: self._on_finished(extract_in_thread(attempt)), context
+            )
         self._running[run_id] = attempt
 
     async def _extract_async(self, attempt: ExtractionAttempt) -> None:
@@ -188,7 +211,9 @@ class PartitionRunner:
         if now - self._renewed_at < self._lease_seconds / 4 or not self._running:
             return
         live = [
-            attempt.lease for attempt in self._running.values() if not attempt.is_lost and now < attempt.end + self._lease_seconds
+            attempt.lease
+            for attempt in self._running.values()
+            if not attempt.is_lost and now < attempt.end + self._lease_seconds
         ]
         lost = self._control.renew(live, lease=self._lease_seconds) if live else []
         self._renewed_at = now
@@ -257,7 +282,9 @@ class PartitionRunner:
         if not self._releases and not self._refunds:
             return
         self._control.release_uncharged(
-            [release for _, release in self._releases], refunds=self._refunds, max_uncharged=self._parking.uncharged
+            [release for _, release in self._releases],
+            refunds=self._refunds,
+            max_uncharged=self._parking.uncharged,
         )
         for result, release in self._releases:
             self._count(result, "returned")
@@ -271,4 +298,10 @@ def _attempt_key(result: ExtractionResult) -> tuple[int, int]:
 
 def _systemic_release(result: ExtractionResult, verdict: Verdict, error: str | None) -> Release:
     """Return the release of an extraction that failed because the source is down."""
-    return Release(result.attempt.lease, "systemic", error=error, after=verdict.after, signature=verdict.signature)
+    return Release(
+        result.attempt.lease,
+        "systemic",
+        error=error,
+        after=verdict.after,
+        signature=verdict.signature,
+    )

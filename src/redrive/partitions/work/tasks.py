@@ -56,7 +56,9 @@ class ScheduleTask:
                 self._control.enqueue_scheduled(*dataset, run_at, customers, days, cron=str(cron))
 
 
-def due_times(cron: Cron, last: datetime | None, now: datetime, /, *, most: int = MAX_CATCH_UP) -> list[datetime]:
+def due_times(
+    cron: Cron, last: datetime | None, now: datetime, /, *, most: int = MAX_CATCH_UP
+) -> list[datetime]:
     """Return the times of a schedule after the last handled one, up to now. A new one has none."""
     times: list[datetime] = []
     if last is not None:
