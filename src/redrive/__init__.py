@@ -84,7 +84,20 @@ _HOMES = {
     "retry": "engine.retry",
 }
 _MODULES = frozenset(
-    ("backoff", "batch", "errors", "grpc", "http", "journal", "messages", "native", "ops", "partitions", "storage", "testing")
+    (
+        "backoff",
+        "batch",
+        "errors",
+        "grpc",
+        "http",
+        "journal",
+        "messages",
+        "native",
+        "ops",
+        "partitions",
+        "storage",
+        "testing",
+    )
 )
 __all__ = [*_HOMES, *_MODULES, "__version__"]  # noqa: PLE0604  # the names are listed once, above
 

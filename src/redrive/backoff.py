@@ -1,7 +1,8 @@
-"""Waits that the five numbers of a policy cannot express. A backoff replaces the three backoff fields of a policy.
+"""Waits that the five numbers of a policy cannot express.
 
-A backoff is a function of the failed attempt (from 1) and a random number from 0 to 1 that returns seconds. The ones made
-here are immutable: threads, event loops and forked children may share one.
+A backoff replaces the three backoff fields of a policy. It is a function of the failed attempt
+(from 1) and a random number from 0 to 1 that returns seconds. The ones made here are immutable.
+Threads, event loops and forked children may share one.
 """
 
 from __future__ import annotations

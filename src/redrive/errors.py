@@ -11,9 +11,9 @@ RedriveError
 ├── BadReport                            the report of a batch sender is not valid; has it
 ├── Dead                                 the job became a dead letter; has its id and its error
 ├── Refused                              the receiver of a batch rejected it, or one item
-├── BufferClosed                         a send buffer is closed; says whether the item may have been sent
+├── BufferClosed                         a send buffer is closed; has `sent`
 ├── PollerClosed                         a shared poller is closed
-├── NotReady                             wait_until_ready: not ready in time, or failed (`.unavailable`)
+├── NotReady                             wait_until_ready: late, or failed (`.unavailable`)
 ├── Incomplete                           data of some days is missing; has the gaps
 ├── LeaseLost                            another worker has this job now
 ├── NotAllowed                           an operator action was rejected
@@ -30,11 +30,11 @@ RedriveError
     ├── Damaged                          a file of a run is gone or has changed
     └── PathInvalid                      the path is not valid
 
-Raised by your own handlers (not under RedriveError, so that `except RedriveError` never catches one):
+Raised by your own handlers. `except RedriveError` does not catch them:
 Again(after=...)   Stop("because")   Blocked("because", until=...)
 
-Misuse is a TypeError or ValueError, at decoration where possible. DirectCall and BlockingCall are warnings under
-RedriveWarning.
+Misuse is a TypeError or ValueError, at decoration where possible. DirectCall and BlockingCall are
+warnings under RedriveWarning.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class RedriveError(Exception):
     """Base class of the exceptions that Redrive raises."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By its arguments and attributes: the usual way calls __init__ without what it wants by name, and an exception that
-        # cannot be unpickled breaks a whole process pool.
+        # By its arguments and attributes: the default calls __init__ without keyword arguments.
+        # An exception that cannot be unpickled breaks a whole process pool.
         from copyreg import __newobj__  # type: ignore[attr-defined]  # noqa: PLC0415  # as pickle's own default
 
         return __newobj__, (type(self), *self.args), self.__dict__
@@ -167,7 +167,9 @@ class Dead(RedriveError):
         error: The last error with its place in the code.
     """
 
-    def __init__(self, message: str, /, *, dead_id: str, reason: str, error: str | None = None) -> None:
+    def __init__(
+        self, message: str, /, *, dead_id: str, reason: str, error: str | None = None
+    ) -> None:
         super().__init__(message)
         self.dead_id = dead_id
         self.reason = reason
@@ -247,7 +249,7 @@ class LedgerUnavailable(LedgerError):
     """
 
     def __init__(self, message: str, /, *, sent: bool = False, stale: bool = False) -> None:
-        """Say whether the operation may have been executed, and whether a new connection may help."""
+        """Set whether the operation may have been executed, and a new connection may help."""
         super().__init__(message)
         self.sent = sent
         self.stale = stale
@@ -256,7 +258,8 @@ class LedgerUnavailable(LedgerError):
 class LedgerRemoved(LedgerUnavailable):
     """The ledger's file was removed or replaced while it was open.
 
-    If it was removed, stop all programs that use it and restore the file. If it was replaced, restart the program.
+    If it was removed, stop all programs that use it and restore the file. If it was replaced,
+    restart the program.
     """
 
 
@@ -268,7 +271,9 @@ class SchemaMismatch(LedgerError):
         wanted: Revision that this code needs. None if the tables are not Redrive's.
     """
 
-    def __init__(self, message: str, /, *, found: str | None = None, wanted: str | None = None) -> None:
+    def __init__(
+        self, message: str, /, *, found: str | None = None, wanted: str | None = None
+    ) -> None:
         """Name both revisions."""
         super().__init__(message)
         self.found = found
@@ -303,7 +308,7 @@ class Denied(StorageError):
 
 
 class Unavailable(StorageError):
-    """The backend cannot be reached or does not work. Transient, but its own retries are used up."""
+    """The backend cannot be reached or does not work. Transient, but all retries are used up."""
 
 
 class Damaged(StorageError):
@@ -323,7 +328,9 @@ class Again(Final):  # a handler's word, not an error of ours
         free: If True, this does not count as an attempt.
     """
 
-    def __init__(self, because: str = "", /, *, after: float | timedelta | None = None, free: bool = False) -> None:
+    def __init__(
+        self, because: str = "", /, *, after: float | timedelta | None = None, free: bool = False
+    ) -> None:
         super().__init__(because)
         self.after = after
         self.free = free
@@ -353,7 +360,9 @@ class Blocked(Final):  # a handler's word, not an error of ours
             paused at once.
     """
 
-    def __init__(self, because: str, /, *, until: datetime | None = None, systemic: bool = False) -> None:
+    def __init__(
+        self, because: str, /, *, until: datetime | None = None, systemic: bool = False
+    ) -> None:
         super().__init__(because)
         self.until = until
         self.systemic = systemic

@@ -15,7 +15,15 @@ FILE = "redrive.toml"
 VARIABLE = "REDRIVE_CONFIG"
 PREFIX = "REDRIVE_"
 TABLES = ("worker", "metrics", "console")
-SECRET = frozenset(("console.password", "console.token", "console.viewer_password", "console.viewer_token", "console.secret"))
+SECRET = frozenset(
+    (
+        "console.password",
+        "console.token",
+        "console.viewer_password",
+        "console.viewer_token",
+        "console.secret",
+    )
+)
 """Values that are never shown."""
 HIDDEN = "(set)"
 KUBERNETES_LINK = re.compile(r"_SERVICE_(HOST|PORT)|_PORT_\d+_|=(tcp|udp|sctp)://")
@@ -37,14 +45,18 @@ class WorkerSettings:
     only: tuple[str, ...] = _key("Commands and handlers to run. Empty means all.", ())
     drain: float = _key("Seconds that running jobs may take to finish after SIGTERM.", 30.0)
     name: str | None = _key("Prefix of the worker's name. The default is the host name.")
-    anchors: str | None = _key("File for the head of the audit log, written every 5 minutes. `redrive doctor` compares it.")
+    anchors: str | None = _key(
+        "File for the head of the audit log, written every 5 minutes. `redrive doctor` compares it."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
     """Where a worker serves metrics for Prometheus. Immutable."""
 
-    port: int | None = _key("Port for /metrics and /health of a worker. Without it, they are not served.")
+    port: int | None = _key(
+        "Port for /metrics and /health of a worker. Without it, they are not served."
+    )
     host: str = _key("Address to listen on. Use 0.0.0.0 in a container.", "127.0.0.1")
 
 
@@ -52,15 +64,21 @@ class MetricsSettings:
 class ConsoleSettings:
     """The web console. Immutable."""
 
-    host: str = _key("Address to listen on. Any address but loopback needs a password or a token.", "127.0.0.1")
+    host: str = _key(
+        "Address to listen on. Any address but loopback needs a password or a token.", "127.0.0.1"
+    )
     port: int = _key("Port to listen on.", 8321)
     password: str | None = _key("Password for operators.")
     token: str | None = _key("Token for programs that may change data.")
     viewer_password: str | None = _key("Password for read-only users.")
     viewer_token: str | None = _key("Token for programs that may only read.")
-    secret: str | None = _key("Key that signs sessions, if several processes serve one console with hashed passwords.")
+    secret: str | None = _key(
+        "Key that signs sessions, if several processes serve one console with hashed passwords."
+    )
     read_only: bool = _key("Reject every change.", False)
-    proxies: tuple[str, ...] = _key("Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted.", ())
+    proxies: tuple[str, ...] = _key(
+        "Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted.", ()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +86,9 @@ class Configuration:
     """All settings, with defaults for those that are not set. Immutable."""
 
     app: str | None = _key("App in your code, as module:name.")
-    ledger: str | None = _key("Address of the ledger, sqlite:///file.db or postgresql://user@host/database.")
+    ledger: str | None = _key(
+        "Address of the ledger, sqlite:///file.db or postgresql://user@host/database."
+    )
     storage: str | None = _key("File that defines the stores.")
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
@@ -114,7 +134,13 @@ def _keys() -> Iterator[SettingInfo]:
             if "says" in each.metadata:
                 name = f"{table}.{each.name}" if table else each.name
                 default = None if each.default is MISSING else each.default
-                yield SettingInfo(name, PREFIX + name.replace(".", "_").upper(), str(each.type), default, each.metadata["says"])
+                yield SettingInfo(
+                    name,
+                    PREFIX + name.replace(".", "_").upper(),
+                    str(each.type),
+                    default,
+                    each.metadata["says"],
+                )
 
 
 KEYS = tuple(_keys())
@@ -153,14 +179,20 @@ def ledger_address() -> str | None:
 
 
 def _table(values: Mapping[str, Any], table: str) -> dict[str, Any]:
-    return {name.partition(".")[2]: value for name, value in values.items() if name.startswith(f"{table}.")}
+    return {
+        name.partition(".")[2]: value
+        for name, value in values.items()
+        if name.startswith(f"{table}.")
+    }
 
 
 def _file(environ: Mapping[str, str]) -> Path | None:
     named = environ.get(VARIABLE)
     if named:
         if not Path(named).is_file():
-            raise ValueError(f"{VARIABLE}: no file {named!r}; name an existing file, or unset the variable")
+            raise ValueError(
+                f"{VARIABLE}: no file {named!r}; name an existing file, or unset the variable"
+            )
         return Path(named)
     default = Path(FILE)
     return default if default.is_file() else None
@@ -229,8 +261,12 @@ def _check(key: SettingInfo, value: Any, where: str) -> Any:
     if key.kind == "bool":
         return _check_type(value, bool, where, "true or false")
     if key.kind.startswith(("int", "float")):
-        least, most = (0, 65535) if key.name.endswith("port") else (1, 10_000) if key.kind.startswith("int") else (0, 10**9)
-        if isinstance(value, bool) or not isinstance(value, int if key.kind.startswith("int") else (int, float)):
+        is_integer = key.kind.startswith("int")
+        least, most = (1, 10_000) if is_integer else (0, 10**9)
+        if key.name.endswith("port"):
+            least, most = 0, 65535
+        types = int if is_integer else (int, float)
+        if isinstance(value, bool) or not isinstance(value, types):
             raise ValueError(f"{where} must be a number, not {value!r}")
         if not least <= value <= most:
             raise ValueError(f"{where} must be from {least} to {most}, not {value!r}")
