@@ -1,33 +1,22 @@
-"""The REST API, one module for each noun, over the same operations as the pages.
+"""The REST API, over the same operations as the pages.
 
 `/api/openapi.json` describes it.
 """
 
 from __future__ import annotations
 
-from . import (
-    audit,
-    batches,
-    dead_letters,
-    erase,
-    events,
-    jobs,
-    keys,
-    monitoring,
-    partitions,
-    sweeps,
-)
+from . import audit, dead_letters, monitoring, partitions, work
 
 ROUTERS = (
     monitoring.router,
-    jobs.router,
+    work.jobs_router,
     dead_letters.router,
-    sweeps.router,
-    events.router,
-    keys.router,
-    batches.router,
+    dead_letters.sweeps_router,
+    work.events_router,
+    work.keys_router,
+    work.batches_router,
     partitions.router,
     partitions.backfills,
     audit.router,
-    erase.router,
+    audit.erase_router,
 )

@@ -1,4 +1,4 @@
-"""Dead letters: list, plan, replay and discard them."""
+"""Dead letters, and the sweeps over them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ...ops.dead_letters.model import (
 )
 from ...ops.defaults import MAX_REPLAYS
 from ...ops.plans.plan import Plan
-from ...ops.sweeps import Sweep
-from ..queries import DeadLetterListQuery, DeadLetterQuery
+from ...ops.sweeps import Sweep, SweepReport
+from ..queries import DeadLetterListQuery, DeadLetterQuery, Limit
 from ..render.errors import require
 from ..view import CurrentView, RowId
 from .schema import (
@@ -174,3 +174,40 @@ def _begin(view: CurrentView, plan: Plan, body: DiscardBody, **options: Any) -> 
     )
     step = next(iter(view.operator.carry_out(sweep.id)), None)
     return sweep if step is None else step.sweep
+
+
+sweeps_router = APIRouter(prefix="/api/sweeps", tags=["sweeps"], responses=problems())
+
+
+@sweeps_router.get("", responses=problems(422))
+def sweeps(view: CurrentView, limit: Annotated[Limit, Query()] = 100) -> list[Sweep]:
+    """List sweeps, newest first."""
+    return view.operator.sweeps.find(limit=limit)
+
+
+@sweeps_router.get("/{number}", responses=problems(404, 422))
+def sweep(
+    view: CurrentView,
+    number: RowId,
+    after: Annotated[int, Query(ge=-1, le=2**31)] = -1,
+    limit: Annotated[Limit, Query()] = 100,
+) -> SweepReport:
+    """Show one sweep with the outcomes that follow the position `after`."""
+    report = view.operator.sweeps.get(number, after=after, limit=limit)
+    return require(report, f"sweep {number} does not exist")
+
+
+@sweeps_router.post("/{number}/{verb}", responses=problems(409, 422))
+def change_state(
+    view: CurrentView,
+    number: RowId,
+    verb: Literal["pause", "resume", "cancel"],
+    body: Because,
+) -> Sweep:
+    """Pause, resume or cancel a sweep."""
+    operations = {
+        "pause": view.operator.sweeps.pause,
+        "resume": view.operator.sweeps.resume,
+        "cancel": view.operator.sweeps.cancel,
+    }
+    return operations[verb](number, because=body.because)

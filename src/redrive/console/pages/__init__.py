@@ -1,21 +1,8 @@
-"""The pages, one module for each noun, over the same operations as the REST API."""
+"""The pages, over the same operations as the REST API."""
 
 from __future__ import annotations
 
-from . import (
-    audit,
-    batches,
-    dead_letters,
-    erase,
-    events,
-    jobs,
-    keys,
-    login,
-    monitoring,
-    partitions,
-    sweeps,
-    system,
-)
+from . import audit, dead_letters, login, monitoring, partitions, sweeps, system, work
 
 ROUTERS = tuple(
     module.router
@@ -25,12 +12,8 @@ ROUTERS = tuple(
         monitoring,
         dead_letters,
         sweeps,
-        keys,
-        jobs,
-        events,
-        batches,
+        work,
         partitions,
         audit,
-        erase,
     )
 )

@@ -11,7 +11,7 @@ from ..queries import DeadLetterListQuery, DeadLetterQuery
 from ..render.command import PLACEHOLDER, command
 from ..render.errors import require
 from ..view import CurrentView, RowId, View, read_number
-from .plans import confirm_plan
+from .sweeps import confirm_plan
 
 router = APIRouter()
 ACTS = ("replay", "discard")

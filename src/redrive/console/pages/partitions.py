@@ -24,7 +24,7 @@ from ..render.heat_map import (
     select_days,
 )
 from ..view import CurrentView, View
-from .plans import confirm_plan
+from .sweeps import confirm_plan
 
 router = APIRouter()
 MAX_CELLS = 6_000
