@@ -276,7 +276,7 @@ STATUS_LISTS = st.lists(st.sampled_from(("acknowledged", "rejected", "pending", 
 def test_a_report_with_pending_items_has_a_time_to_send_again(
     passes: list[tuple[Any, list[Any]]], gone: set[int], retries: int
 ) -> None:
-    """Any reports of a sender: a call that leaves items pending says when to send them, or rejects the report."""
+    """Any valid reports of a sender: a call that leaves items pending says when to send them."""
     store = Counted()
     store.gone = {f"t{n}" for n in gone}
     script = list(passes)

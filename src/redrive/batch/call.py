@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.context import clock_around, end_of, scope_around
-from ..core.text import pluralise
 from ..engine.run import random_draw
 from ..errors import BadReport
 from ..journal.bus import emit, is_wanted
@@ -279,8 +278,9 @@ class BatchCall:
         report = self._with_permanent_giveups(report)
         self._acknowledge(report)
         has_items_to_settle = decision.has_items_to_settle(report, was_split=split is not None)
-        if not has_items_to_settle and not state.passes:
-            self._reject_unretried_pending_items(report)
+        # A failure with pending items is not retried, but its report has to say when to send them.
+        has_unsent_items = report.outcome == "failure" and report.count("pending") > 0
+        if not has_items_to_settle and not has_unsent_items and not state.passes:
             self._log("batch_ended", report, report.items, pending=0)
             return report
         state.add_pass(report)
@@ -303,22 +303,6 @@ class BatchCall:
             fields = {**retries, "wait": wait, "pending": len(pending)}
             emit("batch_retry", {"operation": self.spec.operation, **fields})
         return wait
-
-    def _reject_unretried_pending_items(self, report: Report) -> None:
-        """Reject a first report that would end the call and leave its items pending.
-
-        A failure is not retried unless items were rejected, so the caller would never learn when to
-        send them.
-        """
-        pending = report.count("pending")
-        if pending:
-            are_pending = f"{pluralise(pending, 'item')} {'is' if pending == 1 else 'are'} pending"
-            problem = (
-                f"the outcome is failure, {are_pending} and none is rejected; "
-                "report partial, or raise the error"
-            )
-            message = invalid_report_message(self.spec.operation, 1, problem)
-            raise BadReport(message, report=report)
 
     def _with_permanent_giveups(self, report: Report) -> Report:
         """Treat a sender's own `giveup` of a pending item as a permanent rejection.

@@ -36,10 +36,6 @@ NONSENSE: list[tuple[Any, str]] = [
     (Report("partial", [YES, NO, YES]), "item 'a' reported twice"),
     (Report("success", [YES, NO]), "the outcome is success, and not all items are acknowledged"),
     (Report("failure", [YES, NO]), "the outcome is failure, and some items are acknowledged"),
-    (
-        Report("failure", [ItemStatus("b", "pending"), ItemStatus("c", "pending")]),
-        "the outcome is failure, 2 items are pending and none is rejected; report partial, or raise the error",
-    ),
     (Report("partial", [YES]), "the outcome is partial, and no item is rejected, pending or given up"),
 ]
 
@@ -171,6 +167,19 @@ def test_from_report_maps_back_to_a_custom_report_class() -> None:
     fine = UploadBatchReport("success", (("a", ""),))
     passed = retrying(Script(fine), items=Store(), to_report=to_report, from_report=from_report)
     assert passed.send_pending() is fine  # B-2: passed on as it is
+
+
+@pytest.mark.req("B-1", "B-6")
+def test_the_time_to_send_unsent_items_again_is_mapped_back() -> None:
+    def as_pending(own: UploadBatchReport) -> Report:
+        return Report("failure", [ItemStatus(tile, "pending", why) for tile, why in own.per_tile_status])
+
+    unsent = Script(UploadBatchReport("failure", (("a", "no route"),)))
+    sender = retrying(unsent, items=Store(), to_report=as_pending, from_report=from_report)
+    with instant() as clock:
+        found = sender.send_pending()
+        assert found.next_retry_at_s == (clock.now() + timedelta(seconds=60)).timestamp()
+    assert (found.outcome, found.retry_count) == ("failure", 0)
 
 
 @pytest.mark.req("B-1")

@@ -39,6 +39,33 @@ def test_a_failure_without_items_is_returned_unchanged(redrive_clock: FakeClock)
     assert (sender.calls, store.increments, redrive_clock.slept) == (1, [], [])
 
 
+@pytest.mark.req("B-2", "B-6")
+@SYNC_AND_ASYNC
+def test_a_failure_with_pending_items_is_returned_with_a_time_to_send_again(kind: type, redrive_clock: FakeClock) -> None:
+    unsent = Report("failure", [ItemStatus("a", "pending", "no route"), ItemStatus("b", "pending", "no route")])
+    store = Store()
+
+    class Unsent(kind):  # type: ignore[misc]
+        def pass_(self) -> Report:
+            self.sent.append([])
+            return unsent
+
+    inner = Unsent(store, ["a", "b"], lambda *_: "")
+    result = retrying(inner, items=store).send_pending()
+    report = asyncio.run(result) if asyncio.iscoroutine(result) else result
+    assert report == replace(unsent, next_retry_at=redrive_clock.now() + timedelta(seconds=60))
+    assert (len(inner.sent), store.increments, store.spared, redrive_clock.slept) == (1, [], {}, [])
+
+
+@pytest.mark.req("B-6")
+def test_an_unsent_item_that_the_store_gave_up_needs_no_time(redrive_clock: FakeClock) -> None:
+    store = Store()
+    store.give_up("a", "422 checksum mismatch")
+    unsent = Script(Report("failure", [ItemStatus("a", "pending", "no route")]))
+    report = retrying(unsent, items=store).send_pending()
+    assert (report.outcome, report.count("giveup"), report.next_retry_at) == ("failure", 1, None)
+
+
 @pytest.mark.req("B-3", "B-5", "B-6")
 @SYNC_AND_ASYNC
 def test_rejected_items_are_counted_and_sent_again(kind: type, redrive_clock: FakeClock) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
 from redrive import Again, App
-from redrive.batch import retrying
+from redrive.batch import ItemStatus, Report, retrying
 from redrive.journal import Ring
 from redrive.testing import FakeClock, instant, sandbox
 from tests.unit.batch.world import AsyncSender, Script, Sender, Store, partial, success
@@ -43,6 +43,16 @@ def test_pending_items_are_enqueued_as_a_job(redrive_clock: FakeClock, redrive_j
     assert command.due == report.next_retry_at
     (record,) = [record for record in redrive_journal.records if record.kind == "spilled"]
     assert (record.fields["job_id"], record.fields["retry_at"]) == ("j-1", report.next_retry_at)
+
+
+@pytest.mark.req("B-2", "B-6")
+def test_items_of_a_first_failure_are_enqueued_as_a_job(redrive_clock: FakeClock) -> None:
+    command = Command()
+    unsent = Report("failure", [ItemStatus("a", "pending", "no route")])
+    report = retrying(Script(unsent), items=Store(), spill=command).send_pending("f-1")
+    assert (report.job_id, report.outcome, report.retry_count) == ("j-1", "failure", 0)
+    assert command.left == [("f-1", {})]
+    assert command.due == report.next_retry_at == redrive_clock.now() + timedelta(seconds=60)
 
 
 def test_async_spill_uses_asubmit_or_a_thread(redrive_clock: FakeClock) -> None:
