@@ -87,6 +87,12 @@ def store(source: str, /) -> ReopenableItems:
     return value
 
 
+def batch_name(source: str, /) -> str:
+    """Return the name of the batch in the audit log: that of the table, or of the object."""
+    name = getattr(store(source), "name", None)
+    return name if isinstance(name, str) else source.rpartition(":")[2]
+
+
 def given_up(source: str, limit: int, /, *, reason: str | None = None) -> list[OwnItem]:
     """Return items that were given up. `reason` selects items whose reason contains this text."""
     items = store(source)

@@ -84,6 +84,21 @@ def test_many_items_are_reopened_in_steps(app: App) -> None:
     assert items.pending(ids) == set(ids)
 
 
+def test_the_overview_counts_pending_items_of_batches(app: App) -> None:
+    ann = Operator(app, actor="ann")
+    assert ann.overview.summary().pending_items == {}
+    tiles, frames = app.items("tiles"), app.items("frames")
+    tiles.increment_many([f"t{n}" for n in range(6)])
+    frames.increment_many(["f1", "f2", "f3"])
+    frames.acknowledge_many(["f1"])
+    frames.give_up("f2", "410 gone")
+    report = ann.overview.summary()
+    assert report.pending_items == {"frames": 1, "tiles": 6}
+    assert report.pending_items_text == "7 items rejected and sent again by the next call (6 tiles, 1 frames)"
+    tiles.increment_many([f"u{n}" for n in range(1000)])
+    assert ann.overview.summary().pending_items_text.startswith("1,000+ items rejected")
+
+
 def test_overview_and_doctor_report_many_items_given_up(app: App) -> None:
     ann = Operator(app, actor="ann")
     items = app.items("tiles")

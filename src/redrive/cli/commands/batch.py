@@ -33,7 +33,7 @@ from ..options import (
     time_of,
 )
 from ..render import Column, print_json, print_rows, show, showing, suggestion, top_counts
-from ..suggestions import expand_commands
+from ..suggestions import expand_commands, quote_argument
 
 app = CommandGroup(help="List and reopen rejected batch items.")
 
@@ -131,9 +131,15 @@ def giveups(
         now = ops.now()
     is_filtered = any(value is not None for value in (batch, reason, since))
     empty = "No given-up item matches." if is_filtered else "No given-up items."
-    reopen = suggestion('redrive batch reopen BATCH ITEM --because "..."')
+    reopen = _reopen_command(items[0].batch, items[0].item) if items else None
     notes = [showing(limit) if len(items) == limit else None, reopen]
     print_rows(items, options.as_json, _item_columns(now), empty=empty, below=notes)
+
+
+def _reopen_command(batch: str, item: str, options: str = "") -> Text:
+    """Suggest the command that reopens one of the listed items."""
+    words = ("redrive batch reopen", quote_argument(batch), quote_argument(item), options)
+    return suggestion(f'{" ".join(filter(None, words))} --because "..."')
 
 
 def _item_columns(now: datetime) -> list[Column[GivenUp]]:
@@ -174,7 +180,9 @@ def _store_giveups(store: str, limit: int, reason: str | None, as_json: bool) ->
     has_reasons = any(item.reason is not None for item in items)
     columns = STORE_COLUMNS if has_reasons else STORE_COLUMNS[:-1]
     empty = "No given-up items." if reason is None else "No given-up item matches."
-    reopen = suggestion(f'redrive batch reopen BATCH ITEM --items {store} --because "..."')
+    reopen = None
+    if items:
+        reopen = _reopen_command(batch_items.batch_name(store), items[0].item, f"--items {store}")
     notes = [showing(limit) if is_cut else None, reopen]
     print_rows(items, as_json, columns, empty=empty, below=notes)
 

@@ -80,8 +80,8 @@ def _overview(report: Overview, width: int) -> Group:
     ]
     if report.findings:
         parts += ["", findings_list(report.findings, report.now)]
-    if not report.kinds and not report.datasets:
-        parts += ["", "No jobs and no partitions."]
+    if not report.kinds and not report.datasets and not report.pending_items:
+        parts += ["", "No jobs, partitions or pending batch items."]
     if report.kinds:
         columns = _kind_columns(report.now)
         parts += ["", responsive_table(columns, report.kinds[:MAX_ROWS], width)]
@@ -93,6 +93,9 @@ def _overview(report: Overview, width: int) -> Group:
         datasets = responsive_table(DATASET_COLUMNS, report.datasets[:MAX_ROWS], width)
         parts += ["", heading("Partitions"), datasets]
         parts += _more(len(report.datasets), "more dataset")
+    if report.pending_items:
+        status = expand_commands("`redrive batch status`")
+        parts += ["", f"Batches: {report.pending_items_text}; see {status}."]
     if report.kinds:
         parts += ["", dim(report.sentence)]
     return Group(*parts)

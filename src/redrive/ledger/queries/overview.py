@@ -7,10 +7,11 @@ cost does not grow with the ledger.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -50,6 +51,8 @@ MAX_NAMED_KEYS = 3
 RECENT_SWEEPS = 500
 """Newest bulk operations among which halted ones are looked for."""
 MAX_HALTED = 5
+MAX_BATCHES = 100
+"""Batches whose pending items are counted."""
 
 
 class CountSince(NamedTuple):
@@ -261,6 +264,8 @@ class Stuck(NamedTuple):
     items: dict[str, int]
     """Batch items that were given up lately, by batch, the most first."""
     has_halted_sweeps: bool = False
+    pending_items: Mapping[str, int] = MappingProxyType({})
+    """Rejected batch items that are sent again, by batch."""
 
 
 def read_stuck(
@@ -272,19 +277,21 @@ def read_stuck(
         connection: The connection.
         expired_before: Count leases that expired before then.
         given_up_since: Count items that were given up since then.
-        most: Maximum number of items that are counted.
+        most: Maximum number of items that are counted, of each kind.
     """
-    leases, items, halted = CountSince(), dict[str, int](), 0
+    leases, items, pending, halted = CountSince(), dict[str, int](), dict[str, int](), 0
     parameters = {"before": expired_before, "since": given_up_since}
     for part, batch, count, since in connection.execute(_stuck_query(most), parameters):
         if part == "items":
             items[batch] = count
+        elif part == "pending":
+            pending[batch] = count
         elif part == "leases":
             leases = CountSince(count, since)
         else:
             halted = count
     most_first = dict(sorted(items.items(), key=lambda pair: (-pair[1], pair[0])))
-    return Stuck(leases, most_first, halted > 0)
+    return Stuck(leases, most_first, halted > 0, dict(sorted(pending.items())))
 
 
 @lru_cache(maxsize=10)
@@ -306,6 +313,26 @@ def _stuck_query(most: int) -> Any:
         batches.group_by(given_up.c.batch),
         leases.where(job.c.state == sql_int(LEASED), is_expired),
         halted.where(sweep.c.state == sql_text("halted"), sweep.c.id > _oldest_recent_sweep()),
+        _pending_items_query(most),
+    )
+
+
+def _pending_items_query(most: int) -> Any:
+    # The index of items begins with the batch. Its batches are found one after the other, because
+    # a search for the status alone would read every item.
+    first = select(func.min(item.c.batch).label("batch"), sql_int(1).label("number"))
+    batches = first.cte("batches", recursive=True)
+    following = item.alias("following")
+    next_batch = select(func.min(following.c.batch)).where(following.c.batch > batches.c.batch)
+    batches = batches.union_all(
+        select(next_batch.scalar_subquery(), batches.c.number + sql_int(1)).where(
+            batches.c.batch.is_not(None), batches.c.number < sql_int(MAX_BATCHES)
+        )
+    )
+    is_pending = and_(item.c.batch == batches.c.batch, item.c.status == sql_text("open"))
+    pending = select(item.c.batch).join(batches, is_pending).limit(sql_int(most)).subquery()
+    return select(sql_text("pending"), pending.c.batch, func.count(), null()).group_by(
+        pending.c.batch
     )
 
 

@@ -6,7 +6,7 @@ Its cost does not grow with the ledger.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ...ledger.queries.overview import LeasedJob
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+MAX_NAMED_BATCHES = 3
 MAX_RUNNING = 500
 """Running jobs that are read to see whether a worker has a free thread."""
 
@@ -68,6 +69,9 @@ class Overview:
     findings: tuple[Trouble, ...]
     sentence: str
     """The balance of all jobs in one line."""
+    pending_items: Mapping[str, int] = field(default_factory=dict)
+    """Rejected batch items that the next call of their sender sends again, by batch. Counted up to
+    1,000."""
 
     @property
     def severity(self) -> Severity | None:
@@ -75,6 +79,18 @@ class Overview:
         return min(
             (finding.severity for finding in self.findings), default=None
         )  # "critical" sorts first.
+
+    @property
+    def pending_items_text(self) -> str:
+        """The number of pending batch items in words. Empty: there are none."""
+        count = sum(self.pending_items.values())
+        if not count:
+            return ""
+        total = f"{count:,}+ items" if count >= COUNTED else pluralise(count, "item")
+        largest = sorted(self.pending_items.items(), key=lambda pair: (-pair[1], pair[0]))
+        batches = ", ".join(f"{each:,} {batch}" for batch, each in largest[:MAX_NAMED_BATCHES])
+        batches += ", …" if len(largest) > MAX_NAMED_BATCHES else ""
+        return f"{total} rejected and sent again by the next call ({batches})"
 
     @property
     def says(self) -> str:
@@ -195,6 +211,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         extracting=data.running,
         findings=tuple(problems),
         sentence=_balance(tallies),
+        pending_items=stuck.pending_items,
     )
 
 

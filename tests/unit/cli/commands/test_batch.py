@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,19 @@ def test_status_and_giveups_show_counts_and_reasons() -> None:
     found = json.loads(call("batch", "giveups", "--reason", "CHECKSUM", "--since", "1h", "--json")[1])
     assert {one["attempts"] for one in found} == {5}
     assert len(found) == 12
+
+
+@pytest.mark.req("B-13")
+@pytest.mark.usefixtures("ledger")
+def test_the_suggested_command_reopens_a_listed_item(url: str) -> None:
+    with App(url) as made:
+        made.items("tiles of today").give_up("o'brien 7", "422 checksum mismatch")
+    _, printed = call("batch", "giveups", width=200)
+    (command,) = [line.removeprefix("→ ") for line in printed.splitlines() if line.startswith("→")]
+    words = shlex.split(command.replace("...", "rendered anew"))
+    assert words[:5] == ["redrive", "batch", "reopen", "tiles of today", "o'brien 7"]
+    status, printed = call(*words[1:])
+    assert (status, "Reopened: o'brien 7" in printed) == (0, True)
 
 
 @pytest.mark.usefixtures("ledger")
@@ -139,7 +153,7 @@ def test_items_of_a_table_in_user_code_are_reopened(
     own = ("--items", "wiring:items")
     listed = run("batch", "giveups", *own).stdout
     assert listed.split("\n\n")[0].split() == ["item", "rejected", "t0", "5", "t1", "5", "t2", "5"]
-    assert '→ redrive batch reopen BATCH ITEM --items wiring:items --because "..."' in listed
+    assert '→ redrive batch reopen tiles t0 --items wiring:items --because "..."' in listed
     assert "--limit" not in listed
     cut = run("batch", "giveups", *own, "--limit", "2").stdout
     assert "Showing the first 2; use --limit for more." in cut
