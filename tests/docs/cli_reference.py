@@ -44,7 +44,7 @@ An option that takes one value may be passed once. A second `--kind` is an error
 Options that are marked as repeatable may be passed several times. `--status` and `--state` take the words that are printed, such as `accepted` or
 `"gave up"`, and also the names in JSON, such as `success` or `terminal`. Case, hyphens and underscores do not matter.
 
-`--follow` and `--watch` redraw the progress at a terminal. In a pipe or a file they print a line for each change, and with `--json` each line is one document.
+`--follow` redraws the progress at a terminal. In a pipe or a file it prints a line for each change, and with `--json` each line is one document.
 Ctrl+C ends only the watching.
 
 Errors are one line on standard error. `REDRIVE_DEBUG=1` adds the traceback of an internal error.

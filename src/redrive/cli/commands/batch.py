@@ -138,8 +138,8 @@ def giveups(
 
 def _reopen_command(batch: str, item: str, options: str = "") -> Text:
     """Suggest the command that reopens one of the listed items."""
-    words = ("redrive batch reopen", quote_argument(batch), quote_argument(item), options)
-    return suggestion(f'{" ".join(filter(None, words))} --because "..."')
+    which = f"{quote_argument(batch)} {quote_argument(item)}{options}"
+    return suggestion(f'redrive batch reopen {which} --because "..."')
 
 
 def _item_columns(now: datetime) -> list[Column[GivenUp]]:
@@ -182,7 +182,7 @@ def _store_giveups(store: str, limit: int, reason: str | None, as_json: bool) ->
     empty = "No given-up items." if reason is None else "No given-up item matches."
     reopen = None
     if items:
-        reopen = _reopen_command(batch_items.batch_name(store), items[0].item, f"--items {store}")
+        reopen = _reopen_command(batch_items.batch_name(store), items[0].item, f" --items {store}")
     notes = [showing(limit) if is_cut else None, reopen]
     print_rows(items, as_json, columns, empty=empty, below=notes)
 

@@ -37,6 +37,7 @@ from ..render import (
 )
 from ..render.follow import Follower, TimedReport
 from ..render.progress import sweep_bar
+from .partitions.progress import progress_follower
 
 app = CommandGroup(help="Control bulk replays and discards.")
 
@@ -114,7 +115,8 @@ def show_(
     Shows how many dead letters are processed, the state of their jobs, the time left, and the
     outcome of each. With --follow the progress is updated until the sweep ends. In a pipe or a
     file, --follow prints a line for each change, and with --json each line is one document. Ctrl+C
-    ends only --follow, and the sweep continues.
+    ends only --follow, and the sweep continues. A sweep over partitions is shown as by `redrive
+    backfill status`.
 
     Examples:
         redrive sweeps show 7
@@ -131,14 +133,19 @@ def show_(
         report = ops.sweeps.get(sweep_id, limit=limit)
         if report is None:
             fail(NOT_DONE, f"sweep {sweep_id}: not found; `redrive sweeps list` lists sweeps")
+        stop = f'to stop the sweep: `redrive sweeps pause {sweep_id} --because "..."`'
+        hints = (f"redrive sweeps show {sweep_id} --follow", stop)
+        if report.sweep.act not in DEAD_LETTER_ACTS and not options.as_json:
+            progress = ops.backfills.progress(sweep_id)
+            assert progress is not None
+            of_partitions = progress_follower(ops, sweep_id)
+            print_progress(ops, progress, of_partitions, hints, follow=follow, as_json=False)
         follower = Follower[SweepReport](
             read=lambda: ops.sweeps.get(sweep_id, limit=limit),
             is_running=lambda report: report.sweep.state == "running",
             draw=_report,
             line=lambda report: f"{_state(report)}; {describe_progress(report.sweep, report.jobs)}",
         )
-        stop = f'to stop the sweep: `redrive sweeps pause {sweep_id} --because "..."`'
-        hints = (f"redrive sweeps show {sweep_id} --follow", stop)
         print_progress(ops, report, follower, hints, follow=follow, as_json=options.as_json)
 
 
@@ -218,13 +225,13 @@ def _outcomes(report: SweepReport, width: int) -> list[RenderableType]:
         return []
     is_cut = sweep.total > len(outcomes)
     note = ["", dim(showing(len(outcomes), sweep.total))] if is_cut else []
-    return ["", responsive_table(_outcome_columns(sweep, report.now), outcomes, width), *note]
+    return ["", responsive_table(_outcome_columns(report.now), outcomes, width), *note]
 
 
-def _outcome_columns(sweep: Sweep, now: datetime) -> list[Column[Outcome]]:
+def _outcome_columns(now: datetime) -> list[Column[Outcome]]:
     def name(row: Outcome) -> str:
-        is_left = sweep.state == "cancelled" and row.outcome == "waiting"
-        return "not processed" if is_left else row.label or state_name(row.outcome)
+        is_left = row.outcome == "waiting"
+        return row.label or ("not started" if is_left else state_name(row.outcome))
 
     return [
         Column("dead letter", lambda row: str(row.letter_id), is_number=True),
@@ -236,8 +243,6 @@ def _outcome_columns(sweep: Sweep, now: datetime) -> list[Column[Outcome]]:
 
 
 def _next_commands(sweep: Sweep) -> list[RenderableType]:
-    if sweep.act not in DEAD_LETTER_ACTS:
-        return ["", suggestion(f"redrive backfill status {sweep.id}")]
     if sweep.state not in ("paused", "halted"):
         return []
     resume = f'redrive sweeps resume {sweep.id} --detach --because "..."'

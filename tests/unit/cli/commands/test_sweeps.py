@@ -99,7 +99,7 @@ def test_a_stopped_sweep_prints_the_next_commands(busy: Ledger) -> None:
     assert '→ redrive sweeps resume 1 --detach --because "..."\n→ redrive sweeps cancel 1 --because "..."' in printed
     assert call("sweeps", "cancel", "1", "--because", "not needed")[0] == 0
     printed = call("sweeps", "show", "1")[1]
-    assert ("not processed" in printed, "waiting" in printed, "redrive sweeps" in printed) == (True, False, False), printed
+    assert ("not started" in printed, "waiting" in printed, "redrive sweeps" in printed) == (True, False, False), printed
 
 
 def test_sweeps_list_says_when_it_is_cut(ledger: Ledger) -> None:

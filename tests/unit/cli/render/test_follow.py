@@ -1,4 +1,4 @@
-"""`sweeps show --follow` and `backfill status --watch`: a line for each change, and Ctrl+C."""
+"""`sweeps show --follow` and `backfill status --follow`: a line for each change, and Ctrl+C."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_an_ended_sweep_is_shown_immediately_at_a_terminal(url: str, swept: Ledg
 
 def test_a_backfill_is_followed_in_the_same_way(lake: World, meanwhile: Callable[..., None]) -> None:
     meanwhile(lake.claim, interrupt)
-    status, printed = call("backfill", "status", "3", "--watch")
+    status, printed = call("backfill", "status", "3", "--follow")
     assert (status, "stopped watching; backfill 3 continues" in printed) == (130, True), printed
     assert len([line for line in printed.splitlines() if " UTC  running; " in line]) == 2
     meanwhile(lambda: lake.ledger.sweeps.move(3, "cancel", **WHY))
@@ -113,10 +113,19 @@ def test_a_backfill_is_followed_in_the_same_way(lake: World, meanwhile: Callable
     assert (status, [json.loads(line)["sweep"]["state"] for line in printed.splitlines()]) == (1, ["running", "cancelled"])
 
 
-@pytest.mark.usefixtures("lake")
-def test_sweeps_show_names_the_command_for_a_backfill() -> None:
+def test_sweeps_show_follows_the_partitions_of_a_backfill(lake: World, meanwhile: Callable[..., None]) -> None:
     _, printed = call("sweeps", "show", "3")
-    assert "→ redrive backfill status 3" in printed
+    assert printed == call("backfill", "status", "3")[1]
+    assert "accepted " in printed
+    assert json.loads(call("sweeps", "show", "3", "--json")[1])["outcomes"] == []
+    meanwhile(lake.claim, interrupt)
+    status, printed = call("sweeps", "show", "3", "--follow")
+    assert (status, "stopped watching; backfill 3 continues\n  redrive sweeps show 3 --follow" in printed) == (130, True)
+    assert len([line for line in printed.splitlines() if "accepted, " in line and " queued, " in line]) == 2
+
+
+@pytest.mark.usefixtures("lake")
+def test_a_backfill_is_paused_and_resumed_as_a_sweep() -> None:
     status, printed = call("sweeps", "pause", "99", "--because", "x")
     assert status == 1
     assert "sweep 99: not found; `redrive sweeps list` lists sweeps, `redrive backfill list --all` lists backfills" in printed

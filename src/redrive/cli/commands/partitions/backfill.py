@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Group
-from rich.text import Text
 
-from ....core.text import format_duration, pluralise
 from ....ops.operator import Operator
-from ....ops.partitions.backfill import BackfillReport
 from ....ops.partitions.selection import parse_day
 from ....ops.plans.plan import Plan
 from ....ops.plans.stored import load_plan
-from ....ops.render import both, document
+from ....ops.render import document
 from ....ops.sweeps import PARTITIONED, Sweep
 from ...apply.confirm import ApplyOptions, Confirmation, Max, Yes
 from ...apply.dead_letters import Canary, Rate
@@ -23,18 +19,15 @@ from ...apply.partitions import AcceptDrift, ClearTerminal, HaltOn, apply_plan
 from ...command import CommandGroup
 from ...errors import NOT_DONE, fail
 from ...options import Because, ReadOptions, WriteOptions, flag, limit_option, open_operator, option
-from ...render import detail_view, print_result, top_counts
-from ...render.follow import Follower
-from ...render.progress import stacked_bar
+from ...render import print_result
 from ...suggestions import expand_commands
 from ..sweeps import print_progress, print_sweeps
 from .plan import apply_stored
-from .render import pause_text
+from .progress import progress_follower, sweep_title
 from .selection import Customers
 
 app = CommandGroup(help="Plan and run backfills.")
 
-BAR_COLUMNS = 40
 NO_BACKFILLS = (
     "No backfills. Plan one with `redrive backfill plan DATASET --since DAY --until DAY`."
 )
@@ -195,109 +188,36 @@ def list_(
 def status(
     *,
     sweep_id: SweepId,
-    watch: Annotated[bool, flag("--watch", "Progress until the backfill ends")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", "--watch", help="Progress until the backfill ends")
+    ] = False,
     options: ReadOptions,
 ) -> None:
     """Show the progress of a backfill.
 
     Shows progress, failures and the time left. Also takes the number of a retry, a reprocessing or
-    a revalidation. In a pipe or a file, --watch prints a line for each change, and with --json each
-    line is one document. Ctrl+C ends only --watch, and the backfill continues.
+    a revalidation. In a pipe or a file, --follow prints a line for each change, and with --json
+    each line is one document. Ctrl+C ends only --follow, and the backfill continues.
 
     Examples:
         redrive backfill status 7
-        redrive backfill status 7 --watch
+        redrive backfill status 7 --follow
 
     Exit codes:
-        0: shown; with --watch, done
-        1: no backfill with this ID; with --watch, not ended as done
+        0: shown; with --follow, done
+        1: no backfill with this ID; with --follow, not ended as done
         2: invalid option
         3: ledger not reachable, or its schema is from another version
-        130: --watch was interrupted; the backfill continues
+        130: --follow was interrupted; the backfill continues
     """
     with open_operator(options, app_first=True) as ops:
         _require_sweep(ops, sweep_id)
         report = ops.backfills.progress(sweep_id)
         assert report is not None
-        follower = Follower[BackfillReport](
-            read=lambda: ops.backfills.progress(sweep_id),
-            is_running=lambda report: report.sweep.state == "running",
-            draw=lambda report, _width: _report(report),
-            line=_line,
-        )
+        follower = progress_follower(ops, sweep_id)
         stop = f'to stop it: `redrive backfill pause {sweep_id} --because "..."`'
-        hints = (f"redrive backfill status {sweep_id} --watch", stop)
-        print_progress(ops, report, follower, hints, follow=watch, as_json=options.as_json)
-
-
-def _line(report: BackfillReport) -> str:
-    sweep, progress = report.sweep, report.progress
-    ended = f"{progress.ok:,} accepted, {progress.failed:,} failed"
-    open_ = f"{progress.active:,} running, {progress.queued:,} queued, {sweep.left:,} not started"
-    return f"{sweep.state}; {ended}, {open_}"
-
-
-def _report(report: BackfillReport) -> Group:
-    sweep, progress, now = report.sweep, report.progress, report.now
-    skips = [f"{count:,} {reason}" for reason, count in progress.skips.items()]
-    rate = "" if sweep.rate is None else f", at most {sweep.rate:g}/s"
-    halt_on = None
-    if progress.halt_on is not None:
-        halt_on = f"more than {progress.halt_on:.0%} rejected"
-    return detail_view(
-        _name(sweep),
-        {
-            "state": sweep.state + (f": {sweep.reason}" if sweep.reason else ""),
-            "scope": [report.said, _bar(report), _counts(report)],
-            "time left": _time_left(report),
-            "paused": [
-                Text(f"source {source.source}, {pause_text(source, now)}", style="yellow")
-                for source in report.paused
-            ],
-            "skipped": ", ".join(skips) or None,
-            "failures": top_counts(report.reasons) or None,
-            "share": f"{progress.share:.0%} while other work is queued{rate}",
-            "canary": f"the first {sweep.canary:,}" if sweep.canary else None,
-            "halt on": halt_on,
-            "by": sweep.actor,
-            "because": sweep.because,
-            "started": both(sweep.created_at, now),
-            "ended": both(sweep.ended_at, now) if sweep.ended_at else None,
-        },
-    )
-
-
-def _bar(report: BackfillReport) -> Text:
-    return stacked_bar(
-        BAR_COLUMNS,
-        report.sweep.total,
-        ("━", "green", report.progress.ok),
-        ("━", "red", report.progress.failed),
-        ("─", "yellow", report.sweep.skipped),
-    )
-
-
-def _counts(report: BackfillReport) -> str:
-    progress = report.progress
-    failed = f"failed {progress.failed:,}"
-    if progress.failed:
-        failed += f" ({progress.failed / (progress.ok + progress.failed):.2%})"
-    parts = [f"{progress.done:.1%} done", f"accepted {progress.ok:,}", failed]
-    parts += [f"running {progress.active:,}", f"queued {progress.queued:,}"]
-    return " · ".join([*parts, f"not started {report.sweep.left:,}"])
-
-
-def _time_left(report: BackfillReport) -> str | None:
-    progress = report.progress
-    if report.left is not None:
-        return f"about {format_duration(report.left.total_seconds())}"
-    only_retries = progress.queued and not progress.untouched and not progress.active
-    if report.sweep.state != "running" or not only_retries:
-        return None
-    # Partitions that wait for the end of an outage are not failures.
-    hint = "; see `redrive state failures`" if report.reasons else ""
-    partitions = pluralise(progress.queued, "partition waits", "partitions wait")
-    return expand_commands(f"unknown: {partitions} for a retry{hint}")
+        hints = (f"redrive backfill status {sweep_id} --follow", stop)
+        print_progress(ops, report, follower, hints, follow=follow, as_json=options.as_json)
 
 
 @app.command()
@@ -386,7 +306,7 @@ def share(
     with open_operator(options, app_first=True) as ops:
         _require_sweep(ops, sweep_id)
         sweep = ops.backfills.set_share(sweep_id, new_share, because=because)
-    text = f"{_name(sweep)}: share {new_share:.0%} while other work is queued"
+    text = f"{sweep_title(sweep)}: share {new_share:.0%} while other work is queued"
     print_result(document(sweep) | {"share": new_share}, options.as_json, lambda _sweep: text)
 
 
@@ -398,8 +318,4 @@ def _require_sweep(ops: Operator, sweep_id: int) -> None:
 
 def _show_state(sweep: Sweep, as_json: bool) -> None:
     rest = f"{sweep.left:,} of {sweep.total:,} not started"
-    print_result(sweep, as_json, lambda sweep: f"{_name(sweep)} is {sweep.state}: {rest}")
-
-
-def _name(sweep: Sweep) -> str:
-    return f"{sweep.act.capitalize()} {sweep.id}"
+    print_result(sweep, as_json, lambda sweep: f"{sweep_title(sweep)} is {sweep.state}: {rest}")

@@ -46,7 +46,7 @@ def test_a_backfill_is_planned_applied_and_controlled(lake: World) -> None:
     for arguments in (("status",), ("pause", "--because", "x"), ("cancel", "--because", "x")):
         status, printed = call("backfill", arguments[0], "99", *arguments[1:])
         assert (status, "backfill 99: not found; `redrive backfill list --all` lists all" in printed) == (1, True)
-    status, printed = call("backfill", "status", "4", "--watch")
+    status, printed = call("backfill", "status", "4", "--follow")
     assert (status, "cancelled" in printed) == (1, True)
     assert [one["id"] for one in json.loads(call("backfill", "list", "--json")[1])] == [5, 4, 3, 1]
     assert "Showing 3 of 4; use --limit for more." in call("backfill", "list", "--limit", "3")[1]
