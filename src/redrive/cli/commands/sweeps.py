@@ -37,7 +37,6 @@ from ..render import (
 )
 from ..render.follow import Follower, TimedReport
 from ..render.progress import sweep_bar
-from .partitions.progress import progress_follower
 
 app = CommandGroup(help="Control bulk replays and discards.")
 
@@ -136,6 +135,8 @@ def show_(
         stop = f'to stop the sweep: `redrive sweeps pause {sweep_id} --because "..."`'
         hints = (f"redrive sweeps show {sweep_id} --follow", stop)
         if report.sweep.act not in DEAD_LETTER_ACTS and not options.as_json:
+            from .partitions.progress import progress_follower  # noqa: PLC0415  # 150 ms for lists
+
             progress = ops.backfills.progress(sweep_id)
             assert progress is not None
             of_partitions = progress_follower(ops, sweep_id)
