@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
 from ..backoff import Backoff, powers
 from ..core.budget import UNLIMITED
-from ..core.policy import RetryPolicy
+from ..core.policy import RetryPolicy, environment_values, parse_number, table_values
 from ..core.seconds import number, positive, whole_number
 from ..engine.retry import Retry, RetryLike
 
@@ -84,19 +83,7 @@ class Settings:
         """
         if section is None:
             return None
-        if not isinstance(section, Mapping):
-            raise TypeError(
-                f"batch settings are a table of {_field_list()}, not {type(section).__name__}: "
-                f"{section!r}"
-            )
-        values: dict[str, object] = {}
-        for name, value in section.items():
-            field = ALIASES.get(name, name)
-            if field not in _FIELDS:
-                raise TypeError(f"unknown key {name!r} in batch settings; known: {_field_list()}")
-            if field in values:
-                raise TypeError(f"{name!r} and another key both set {field!r} in batch settings")
-            values[field] = _translate(name, value)
+        values = table_values("batch settings", section, _FIELDS, ALIASES, _translate)
         return cls(**values)  # type: ignore[arg-type]  # __post_init__ checks the types
 
     @classmethod
@@ -113,17 +100,8 @@ class Settings:
         Raises:
             ValueError: A value is not valid. The message names the variable.
         """
-        if not isinstance(prefix, str) or not prefix.strip("_"):
-            raise TypeError(
-                f"the prefix of the variables must be text, such as 'TILES': {prefix!r}"
-            )
-        if environ is None:
-            environ = os.environ
-        values: dict[str, object] = {}
-        for name in (*_FIELDS, *ALIASES):
-            variable = f"{prefix.rstrip('_')}_{name}".upper()
-            if variable in environ:
-                values[name] = _parse(variable, environ[variable], ALIASES.get(name, name))
+        names = (*_FIELDS, *ALIASES)
+        values = environment_values(prefix, "TILES", names, environ, _parse)
         return cls.from_mapping(values) if values else None
 
 
@@ -138,21 +116,14 @@ def _translate(name: str, value: object) -> object:
     return value
 
 
-def _parse(variable: str, text: str, field: str) -> object:
+def _parse(variable: str, text: str, name: str) -> object:
+    field = ALIASES.get(name, name)
     if field == "enabled":
         word = text.strip().lower()
         if word not in TRUE_WORDS | FALSE_WORDS:
             raise ValueError(f"{variable} must be true or false, not {text!r}")
         return word in TRUE_WORDS
-    try:
-        return int(text) if field.startswith("max_") else float(text)
-    except ValueError:
-        kind = "a whole number" if field.startswith("max_") else "a number of seconds"
-        raise ValueError(f"{variable} must be {kind}, not {text!r}") from None
-
-
-def _field_list() -> str:
-    return ", ".join(_FIELDS)
+    return parse_number(variable, text, is_count=field.startswith("max_"))
 
 
 TRUE_WORDS = frozenset(("1", "true", "yes", "on"))

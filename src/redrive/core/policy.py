@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Self
 
@@ -85,25 +85,7 @@ class RetryPolicy:
         """
         if section is None:
             return None
-        if not isinstance(section, Mapping):
-            kind = type(section).__name__
-            raise TypeError(
-                f"a retry policy must be a table of {_field_names()}, not {kind}: {section!r}"
-            )
-        values: dict[str, object] = {}
-        for name, value in section.items():
-            field = ALIASES.get(name, name)
-            if field not in _NAMES:
-                raise TypeError(
-                    f"unknown key {name!r} in a retry policy; use one of: {_field_names()}"
-                )
-            if field in values:
-                raise TypeError(
-                    f"{name!r} and another key both set {field!r} in a retry policy; remove one"
-                )
-            if name == "max_in_call_retries":
-                value = whole_number(name, value, least=0) + 1
-            values[field] = value
+        values = table_values("a retry policy", section, _NAMES, ALIASES, _translate)
         return cls(**values)  # type: ignore[arg-type]  # __post_init__ checks the types
 
     @classmethod
@@ -123,19 +105,8 @@ class RetryPolicy:
         Raises:
             ValueError: A value is not valid. The message names the variable.
         """
-        if not isinstance(prefix, str) or not prefix.strip("_"):
-            raise TypeError(
-                f"the prefix of the variables must be text, such as 'CRM_RETRY': {prefix!r}"
-            )
-        if environ is None:
-            from os import environ as environment  # noqa: PLC0415  # `core` is pure otherwise
-
-            environ = environment
-        values: dict[str, object] = {}
-        for name in (*_NAMES, *ALIASES):
-            variable = f"{prefix.rstrip('_')}_{name}".upper()
-            if variable in environ:
-                values[name] = _parse(variable, environ[variable], name)
+        names = (*_NAMES, *ALIASES)
+        values = environment_values(prefix, "CRM_RETRY", names, environ, _parse)
         return cls.from_mapping(values) if values else None
 
     def wait(self, attempt: int, draw: float, /) -> float:
@@ -167,25 +138,102 @@ def _timeout(name: str, value: object) -> float:
     return limit
 
 
+def _translate(name: str, value: object) -> object:
+    """Return the value of the field that a key sets, where an alias means something else."""
+    return whole_number(name, value, least=0) + 1 if name == "max_in_call_retries" else value
+
+
 def _parse(variable: str, text: str, name: str) -> float | None:
     if name == "timeout" and text.strip().lower() in ("", "none"):
         return None
     is_count = name.startswith("max_")
-    try:
-        value = int(text) if is_count else float(text)
-    except ValueError:
-        kind = "a whole number" if is_count else "a number of seconds"
-        raise ValueError(f"{variable} must be {kind}, not {text!r}") from None
+    value = parse_number(variable, text, is_count=is_count)
     if is_count:
         return whole_number(variable, value, least=0 if name in ALIASES else 1)
     return _timeout(variable, value) if name == "timeout" else number(variable, value)
-
-
-def _field_names() -> str:
-    return ", ".join(_NAMES)
 
 
 _NAMES = tuple(field.name for field in fields(RetryPolicy))
 
 SERVICE = RetryPolicy.service_call()
 """The default of `retry()`."""
+
+
+# --- Settings from configuration
+
+
+def table_values(
+    what: str,
+    section: Mapping[str, object],
+    names: Collection[str],
+    aliases: Mapping[str, str],
+    translate: Callable[[str, object], object],
+    /,
+) -> dict[str, object]:
+    """Return the values of fields that a table of TOML or JSON sets.
+
+    Args:
+        what: The settings, for errors.
+        section: The table.
+        names: Names of the fields.
+        aliases: Other keys, each with the field that it sets.
+        translate: Returns the value of the field, from a key and its value.
+
+    Raises:
+        TypeError: It is not a table, or has an unknown key, or two keys for one field.
+    """
+    known = ", ".join(names)
+    if not isinstance(section, Mapping):
+        kind = type(section).__name__
+        raise TypeError(f"{what} must be a table of {known}, not {kind}: {section!r}")
+    values: dict[str, object] = {}
+    for key, value in section.items():
+        field = aliases.get(key, key)
+        if field not in names:
+            raise TypeError(f"unknown key {key!r} in {what}; use one of: {known}")
+        if field in values:
+            message = f"{key!r} and another key both set {field!r} in {what}; remove one"
+            raise TypeError(message)
+        values[field] = translate(key, value)
+    return values
+
+
+def environment_values(
+    prefix: str,
+    example: str,
+    names: Iterable[str],
+    environ: Mapping[str, str] | None,
+    parse: Callable[[str, str, str], object],
+    /,
+) -> dict[str, object]:
+    """Return the values of environment variables with a prefix, by name.
+
+    Args:
+        prefix: Prefix of the variables.
+        example: An example of a prefix, for errors.
+        names: Names of settings. The variable is the prefix and the name, in upper case.
+        environ: The variables. None: `os.environ`.
+        parse: Returns the value, from the variable, its text and the name.
+    """
+    if not isinstance(prefix, str) or not prefix.strip("_"):
+        message = f"the prefix of the variables must be text, such as {example!r}: {prefix!r}"
+        raise TypeError(message)
+    if environ is None:
+        from os import environ as environment  # noqa: PLC0415  # `core` is pure otherwise
+
+        environ = environment
+    variables = {name: f"{prefix.rstrip('_')}_{name}".upper() for name in names}
+    return {
+        name: parse(variable, environ[variable], name)
+        for name, variable in variables.items()
+        if variable in environ
+    }
+
+
+def parse_number(variable: str, text: str, /, *, is_count: bool, unit: str = "seconds") -> float:
+    """Return the number of an environment variable. If it is no count, it has this unit."""
+    try:
+        return int(text) if is_count else float(text)
+    except ValueError:
+        kind = "a whole number" if is_count else f"a number of {unit}"
+        raise ValueError(f"{variable} must be {kind}, not {text!r}") from None

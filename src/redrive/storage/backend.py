@@ -99,7 +99,6 @@ class Backend(Protocol):
         Raises:
             NotFound: The file does not exist.
         """
-        ...
 
     def read_bytes(self, path: str, /) -> bytes:
         """Read a whole file.
@@ -110,7 +109,6 @@ class Backend(Protocol):
         Returns:
             Its bytes.
         """
-        ...
 
     def write(self, path: str, body: Body, how: How, /) -> None:
         """Write a file.
@@ -120,7 +118,6 @@ class Backend(Protocol):
             body: The bytes.
             how: `"replace"`, `"atomic"` or `"create"`.
         """
-        ...
 
     def files(self, folder: str, /, *, recursive: bool) -> Iterator[FileInfo]:
         """List the files in a folder. A missing folder is empty.
@@ -134,7 +131,6 @@ class Backend(Protocol):
         Returns:
             The files, with complete paths.
         """
-        ...
 
     def folders(self, folder: str, /) -> Iterator[str]:
         """List the folders in a folder, one level.
@@ -145,7 +141,6 @@ class Backend(Protocol):
         Returns:
             Complete paths.
         """
-        ...
 
     def info(self, path: str, /) -> FileInfo:
         """Return size, time and etag of a file.
@@ -159,7 +154,6 @@ class Backend(Protocol):
         Raises:
             NotFound: The file does not exist, or it is a folder.
         """
-        ...
 
     def delete(self, path: str, /) -> None:
         """Delete a file. A missing file is not an error.
@@ -167,7 +161,6 @@ class Backend(Protocol):
         Args:
             path: The path.
         """
-        ...
 
     def move(self, source: str, target: str, /) -> None:
         """Move a file, and replace the target.
@@ -176,7 +169,6 @@ class Backend(Protocol):
             source: Path of the file.
             target: Another path.
         """
-        ...
 
     def copy(self, source: str, target: str, /) -> None:
         """Copy a file, and replace the target.
@@ -185,7 +177,6 @@ class Backend(Protocol):
             source: Path of the file.
             target: Another path.
         """
-        ...
 
     def check(self) -> None:
         """Check that the storage can be reached and its container exists.
@@ -193,11 +184,9 @@ class Backend(Protocol):
         Raises:
             StorageError: The message names the problem.
         """
-        ...
 
     def close(self) -> None:
         """Close the connections. You may close twice."""
-        ...
 
 
 BACKEND_TYPES = {

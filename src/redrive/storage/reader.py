@@ -21,11 +21,9 @@ class ByteStream(Protocol):
 
     def read(self, size: int, /) -> bytes:
         """Return up to this number of bytes. Empty at the end."""
-        ...
 
     def close(self) -> object:
         """Release the connection."""
-        ...
 
 
 @runtime_checkable

@@ -38,7 +38,7 @@ def test_aliases_of_settings() -> None:
 @pytest.mark.parametrize(
     ("section", "error", "said"),
     [
-        ({"max_retries": 1}, TypeError, "unknown key 'max_retries' in batch settings; known: max_in_call_retries,"),
+        ({"max_retries": 1}, TypeError, "unknown key 'max_retries' in batch settings; use one of: max_in_call_retries,"),
         ({"max_attempts": 4, "max_in_call_retries": 3}, TypeError, "both set 'max_in_call_retries'"),
         ({"max_in_call_retries": -1}, ValueError, "max_in_call_retries must be at least 0"),
         ({"max_per_item_attempts": 0}, ValueError, "max_per_item_attempts must be at least 1"),
@@ -47,7 +47,7 @@ def test_aliases_of_settings() -> None:
         ({"backoff_base": "2"}, TypeError, "backoff_base must be a number"),
         ({"disable_retry_decorator": 1}, TypeError, "disable_retry_decorator is true or false"),
         ({"enabled": "no"}, TypeError, "enabled is True or False"),
-        ([1], TypeError, "batch settings are a table of"),
+        ([1], TypeError, "batch settings must be a table of"),
     ],
 )
 def test_invalid_settings_are_rejected(section: Any, error: type[Exception], said: str) -> None:

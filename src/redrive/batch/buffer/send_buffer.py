@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Generic, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
 from ...analysis.grpc_codes import Behind
+from ...core.policy import parse_number
 from ...core.seconds import Seconds, number, positive, seconds, whole_number
 from ...engine.retry import RetryLike
 from ...errors import BufferClosed
@@ -334,12 +335,8 @@ def read_environment(environ: Mapping[str, str]) -> EnvironmentNumbers:
 
 def _parse_number(name: str, variable: str, text: str) -> float:
     is_count = name in ("retries", "max_batch_size")
-    try:
-        value = int(text) if is_count else float(text)
-    except ValueError:
-        unit = "milliseconds" if name == "backoff" else "seconds"
-        expected = "a whole number" if is_count else f"a number of {unit}"
-        raise ValueError(f"{variable} must be {expected}, not {text!r}") from None
+    unit = "milliseconds" if name == "backoff" else "seconds"
+    value = parse_number(variable, text, is_count=is_count, unit=unit)
     if is_count:
         return whole_number(variable, value, least=0 if name == "retries" else 1)
     if name == "backoff":

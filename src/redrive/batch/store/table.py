@@ -113,7 +113,6 @@ class TableItems:
 
     def _build_statements(self) -> None:
         table = self._table
-        is_item = self._id == bindparam("item", type_=self._id.type)
         dialect = self._engine.dialect.name
         # One array is one parameter: Postgres takes twice as long for a list of a hundred.
         is_listed = (
@@ -132,7 +131,6 @@ class TableItems:
         is_selected = is_listed if on_sqlite else self._id.in_(locked_ids)
 
         counted = {self._attempts: func.coalesce(self._attempts, 0) + 1}
-        self._increment = update(table).where(is_item).values(counted).returning(self._attempts)
         self._increment_many = (
             update(table).where(is_selected).values(counted).returning(self._id, self._attempts)
         )
@@ -215,13 +213,7 @@ class TableItems:
         Raises:
             KeyError: The row does not exist.
         """
-        with self._engine.begin() as connection:
-            count = connection.execute(
-                self._increment, {"item": self._to_column_value(item_id)}
-            ).scalar()
-        if count is None:
-            raise KeyError(item_id)
-        return int(count)
+        return self.increment_many((item_id,))[item_id]
 
     def increment_many(self, item_ids: Collection[str], /) -> Mapping[str, int]:
         """Add one rejection to each row: all of them or none.

@@ -34,7 +34,7 @@ from ..render import (
     payload_text,
     print_json,
     print_result,
-    print_table,
+    print_rows,
     section,
     show,
     showing,
@@ -78,15 +78,10 @@ def list_(
     with open_operator(options) as ops:
         jobs = ops.jobs.find(state=state, kind=kind, limit=limit)
         now, status = ops.now(), ops.status()
-    if options.as_json:
-        print_json(jobs)
-    elif not jobs:
-        show(f"No job matches. {status.sentence}." if state or kind else "No jobs.")
-    else:
-        hint = expand_commands("`redrive jobs show ID` shows one of them.")
-        if len(jobs) == limit:
-            hint = showing(limit, status.total(state, kind))
-        print_table(_columns(now), jobs, below=[hint])
+    hint = expand_commands("`redrive jobs show ID` shows one of them.")
+    note = showing(limit, status.total(state, kind)) if len(jobs) == limit else hint
+    empty = f"No job matches. {status.sentence}." if state or kind else "No jobs."
+    print_rows(jobs, options.as_json, _columns(now), empty=empty, below=[note])
 
 
 def _columns(now: datetime) -> list[Column[JobLine]]:
@@ -104,12 +99,15 @@ def _columns(now: datetime) -> list[Column[JobLine]]:
             truncate=True,
             drop_order=2,
         ),
-        Column("error", _error, min_width=14, wanted_width=24, truncate=True, drop_order=1),
+        Column(
+            "error",
+            lambda job: first_line(job.error),
+            min_width=14,
+            wanted_width=24,
+            truncate=True,
+            drop_order=1,
+        ),
     ]
-
-
-def _error(job: JobLine) -> str | None:
-    return first_line(job.error)
 
 
 def _when(job: JobLine, now: datetime) -> str:

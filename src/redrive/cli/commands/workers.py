@@ -13,7 +13,7 @@ from ...ops.render import ago
 from ...ops.workers import WorkerLine
 from ..command import CommandGroup
 from ..options import HeartbeatTimeout, ReadOptions, flag, open_operator
-from ..render import Column, print_json, print_table, show
+from ..render import Column, print_rows
 from ..suggestions import expand_commands
 
 app = CommandGroup(help="List workers.")
@@ -52,16 +52,11 @@ def list_(
         report = ops.workers.find(quiet=heartbeat_timeout)
     workers = [worker for worker in report.workers if include_stopped or worker.presence != "ended"]
     stopped = len(report.workers) - len(workers)
-    if options.as_json:
-        print_json(workers)
-    elif workers:
-        hint = expand_commands("`redrive jobs list --state running` lists their jobs.")
-        note = f"{stopped:,} more stopped (--all)" if stopped else hint
-        print_table(_columns(report.now), workers, below=[note])
-    elif stopped:
-        show(f"No worker is online; {stopped:,} stopped in the last week (--all).")
-    else:
-        show("No workers.")
+    hint = expand_commands("`redrive jobs list --state running` lists their jobs.")
+    note = f"{stopped:,} more stopped (--all)" if stopped else hint
+    none_online = f"No worker is online; {stopped:,} stopped in the last week (--all)."
+    empty = none_online if stopped else "No workers."
+    print_rows(workers, options.as_json, _columns(report.now), empty=empty, below=[note])
 
 
 def _columns(now: datetime) -> list[Column[WorkerLine]]:

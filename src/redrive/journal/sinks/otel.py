@@ -167,17 +167,11 @@ class OtelSink:
                     return await run(lease)
 
             return run_async
-        if execution == "transaction":
 
-            def run_in_transaction(connection: Any, lease: JobAttempt) -> Any:
-                with self._job_span(operation, lease):
-                    return run(connection, lease)
-
-            return run_in_transaction
-
-        def run_sync(lease: JobAttempt) -> Any:
-            with self._job_span(operation, lease):
-                return run(lease)
+        def run_sync(*arguments: Any) -> Any:
+            # The lease is the last argument. A transaction passes its connection first.
+            with self._job_span(operation, arguments[-1]):
+                return run(*arguments)
 
         return run_sync
 
