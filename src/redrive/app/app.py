@@ -295,7 +295,8 @@ class App:
             kind: Name of a registered command (the job type) that continues the work.
             key: Job key: a `Key`, a template over the parameters of the function, or a function of
                 them. Default: the key of the retry. Without any key, every call that gives up is a
-                new job.
+                new job. A job key is used once: if its job has ended, the call is not enqueued, and
+                its error gets a note.
 
         Returns:
             The function to pass as `spill=`.

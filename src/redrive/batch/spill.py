@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol, Self
 
 from ..core.context import job_around, scope_around
+from ..engine.spill import check_not_ended
 from ..errors import Stop
 from ..journal.bus import emit, is_wanted
 from ..journal.redaction import redact_text
@@ -48,6 +49,7 @@ def spill(
         return report
     try:
         job = command.using(due=due).submit(*args, **kwargs)
+        require_new_or_pending(job)
     except Exception as problem:
         return _log_failure(operation, report, problem, error)
     return _with_job(operation, report, job, error)
@@ -75,9 +77,17 @@ async def spill_async(
             job = await to_thread(due_command.submit, *args, **kwargs)
         else:
             job = await asubmit(*args, **kwargs)
+        if not getattr(job, "created", True):
+            await to_thread(require_new_or_pending, job)
     except Exception as problem:
         return _log_failure(operation, report, problem, error)
     return _with_job(operation, report, job, error)
+
+
+def require_new_or_pending(job: Any, /) -> None:
+    """Raise JobEnded if `submit` returned the ended job of its job key. Reads the ledger then."""
+    if not getattr(job, "created", True):  # another queue may return anything
+        check_not_ended(job, lambda: job.state)
 
 
 def _due(report: Report, error: Exception | None) -> datetime | None:

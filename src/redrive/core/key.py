@@ -132,6 +132,11 @@ class Template:
                 )
         return cls(text, signature.replace(parameters=parameters))
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether it names no parameter, so that all calls have one key."""
+        return not any(names for _, names in self._fields)
+
     def key(self, args: tuple[object, ...], kwargs: Mapping[str, object], /) -> Key:
         """Return the key of a call with these arguments."""
         bound = self._signature.bind(*args, **kwargs)

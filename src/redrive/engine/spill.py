@@ -58,6 +58,27 @@ class Spilled:
 
 Spill: TypeAlias = Callable[[Spilled], "str | int | None"]
 """Enqueues the call, and returns the id of the job."""
+ENDED = {"done": "is done", "dlq": "is a dead letter", "discarded": "was discarded"}
+"""States of a job that no worker runs, in words."""
+
+
+class JobEnded(Exception):  # reaches users as a note and in a log record only
+    """The job key of a call belongs to a job that has ended, so the call was not enqueued."""
+
+
+def check_not_ended(job: Any, state: Callable[[], str]) -> None:
+    """Raise JobEnded if a submission returned an ended job, which will not do this work.
+
+    Args:
+        job: The job, with `id`, `kind`, `key` and `created`.
+        state: Returns its state. Only called for a job that existed before.
+    """
+    if job.created or (shown := state()) not in ENDED:
+        return
+    raise JobEnded(
+        f"{job.kind} job {job.id} with the job key {job.key!r} {ENDED[shown]}, and a job key is "
+        "used once; add a part to the key that is different for new work"
+    )
 
 
 @runtime_checkable

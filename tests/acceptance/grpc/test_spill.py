@@ -62,6 +62,21 @@ def test_spent_retries_become_jobs_and_the_senders_return(ledger: Ledger) -> Non
     assert [record.fields["items"] for record in ring.records if record.kind == "spilled"] == [3]
 
 
+def test_an_item_whose_job_is_done_gets_its_error(ledger: Ledger) -> None:
+    async def send() -> list[Any]:
+        receiver = Receiver(*[rpc_error("UNAVAILABLE")] * 2)
+        async with SendBuffer(receiver.send, retry=ONCE, spill=ledger.command) as buffer:
+            return await asyncio.gather(*tasks(buffer, "a"), return_exceptions=True)
+
+    with sandbox(ledger.app) as box:
+        assert asyncio.run(send()) == [None]
+        assert asyncio.run(send()) == [None], "its job is still queued"
+        assert box.drain() == 1
+        (error,) = asyncio.run(send())
+    assert "with the job key 'signals:a:a:send:v1' is done" in error.__notes__[-1]
+    assert ledger.sent == ["a"]
+
+
 def test_permanent_errors_are_not_enqueued(ledger: Ledger) -> None:
     async def run() -> None:
         receiver = Receiver(False, rpc_error("NOT_FOUND"), ValueError("a bug"))
@@ -75,7 +90,7 @@ def test_permanent_errors_are_not_enqueued(ledger: Ledger) -> None:
 
 def test_transient_errors_are_enqueued_without_retries(ledger: Ledger) -> None:
     async def run() -> None:
-        receiver = Receiver(rpc_error("UNAVAILABLE"))
+        receiver = Receiver(*[rpc_error("UNAVAILABLE")] * 2)
         async with SendBuffer(receiver.send, max_batch_size=1, retry=RetryPolicy.disabled(), spill=ledger.command) as buffer:
             await buffer.send("a")
 
@@ -87,7 +102,7 @@ def test_the_channels_own_retries_count_as_spent(ledger: Ledger) -> None:
     from redrive.grpc import channel_options
 
     async def run() -> None:
-        receiver = Receiver(rpc_error("UNAVAILABLE"))
+        receiver = Receiver(*[rpc_error("UNAVAILABLE")] * 2)
         async with SendBuffer(receiver.send, max_batch_size=1, behind=channel_options(), spill=ledger.command) as buffer:
             await buffer.send("a")
 

@@ -12,6 +12,8 @@ import pytest
 from redrive import App, Key, correlate, outcome, retry
 from redrive.core.codec import from_bytes
 from redrive.core.codec.codec import Arguments
+from redrive.errors import RedriveWarning
+from redrive.journal import Ring
 from redrive.ledger import Ledger
 from redrive.testing import instant
 
@@ -85,6 +87,7 @@ def test_a_spilled_job_is_due_at_the_next_retry(ledger: Ledger) -> None:
     assert ledger.claim({"slow": 1}, worker="w1") == []
 
 
+@pytest.mark.filterwarnings("ignore:redrive. app.spill for")
 def test_the_key_of_a_spilled_job(ledger: Ledger) -> None:
     app = App(ledger)
     own = Key("crm", "ann", "all", "sync")
@@ -107,6 +110,52 @@ def test_the_key_of_a_spilled_job(ledger: Ledger) -> None:
     assert key_of({"key": "call::{number}:sync:v1"}, None) == "call::7:sync:v1"
     assert key_of({"key": "call::{number}:sync:v1"}, own) == "crm:ann:all:sync:v1"
     assert key_of({}, None) != key_of({}, None)
+
+
+@pytest.mark.parametrize("state", ["done", "dead", "discarded"])
+def test_a_call_whose_key_has_an_ended_job_is_not_enqueued(ledger: Ledger, state: str, redrive_journal: Ring) -> None:
+    app = App(ledger)
+
+    @retry(max_attempts=1, spill=app.spill("crm.sync", key="crm:ann:{contact}:sync:v1"))
+    def sync(contact: int) -> None:
+        raise TimeoutError
+
+    def spill() -> TimeoutError:
+        with pytest.raises(TimeoutError) as caught:
+            sync(7)
+        return caught.value
+
+    job_id = job_of(spill())
+    assert job_of(spill()) == job_id, "a queued job continues both calls"
+    (lease,) = ledger.claim({"crm.sync": 1}, worker="w1")
+    ledger.settle(lease.done() if state == "done" else lease.dead("stopped", error="no such contact"))
+    if state == "discarded":
+        ledger.discard([letter.id for letter in ledger.dead_letters(job_id=job_id)], actor="ann", because="no such contact")
+    error = spill()
+    ended = outcome(error)
+    assert ended is not None
+    assert ended.job_id is None, "no worker will run it"
+    words = {"done": "is done", "dead": "is a dead letter", "discarded": "was discarded"}[state]
+    message = f"crm.sync job {job_id} with the job key 'crm:ann:7:sync:v1' {words}, and a job key is used once"
+    assert message in error.__notes__[-1]
+    (record,) = [record for record in redrive_journal.records if record.kind == "spill_failed"]
+    assert record.fields["error_class"] == "JobEnded"
+    assert message in record.fields["error"]
+
+
+def test_a_key_that_is_the_same_for_every_call_warns(ledger: Ledger) -> None:
+    app = App(ledger)
+
+    def sync(contact: int) -> None: ...
+
+    def refresh() -> None: ...
+
+    for key in ("crm:ann:all:sync:v1", Key("crm", "ann", "all", "sync")):
+        spill = app.spill("crm.sync", key=key)
+        with pytest.warns(RedriveWarning, match=r"'crm:ann:all:sync:v1' is the same for every call.*{contact}") as warned:
+            retry(spill=spill)(sync)
+        assert (warned[0].filename, warned[0].lineno) == (__file__, sync.__code__.co_firstlineno)
+        retry(spill=spill)(refresh)  # no parameters: nothing to name
 
 
 def test_arguments_that_cannot_be_stored_are_rejected_when_decorated(ledger: Ledger) -> None:

@@ -106,6 +106,30 @@ def test_spill_to_a_command_of_an_app(kind: type, tmp_path: Path, redrive_clock:
         assert job.due_at == report.next_retry_at
 
 
+@pytest.mark.parametrize("kind", [Sender, AsyncSender])
+def test_a_key_whose_job_is_done_is_reported_and_no_job_is_named(kind: type, tmp_path: Path, redrive_journal: Ring) -> None:
+    app = App(f"sqlite:///{tmp_path / 'never.db'}")
+
+    @app.command("tiles.later", key="tiles::{flight}:upload:v1")
+    def later(flight: str) -> None: ...
+
+    store = Store()
+    inner = kind(store, ["a", "b"], lambda item, _: "no" if item == "b" else "")
+    sender = retrying(inner, items=store, item_attempts=100, spill=later)
+
+    def send() -> Report:
+        sent = sender.send_pending("f-1")
+        report: Report = asyncio.run(sent) if kind is AsyncSender else sent
+        return report
+
+    with sandbox(app) as box:
+        assert send().job_id == send().job_id, "one job, still queued"
+        box.drain()
+        assert send().job_id is None
+    (record,) = [record for record in redrive_journal.records if record.kind == "spill_failed"]
+    assert "with the job key 'tiles::f-1:upload:v1' is done" in record.fields["error"]
+
+
 def test_the_spilled_job_sends_the_rest_and_spills_nothing(tmp_path: Path) -> None:
     """A worker runs the spilled job on a clock that the test moves."""
     app = App(f"sqlite:///{tmp_path / 'never.db'}")

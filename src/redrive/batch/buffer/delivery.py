@@ -13,6 +13,7 @@ from ...errors import BufferClosed, Refused
 from ...journal.bus import emit, is_wanted
 from ...journal.sinks.logging import INFO
 from ..background import claimed_codes, copies_of, qualified_name
+from ..spill import require_new_or_pending
 
 Item = TypeVar("Item")
 Item_contra = TypeVar("Item_contra", contravariant=True)
@@ -195,11 +196,7 @@ async def _submit_all(
     Returns:
         For each item None, or its error with a note why it could not be submitted.
     """
-    asubmit = getattr(spill, "asubmit", None)
-    if asubmit is None:
-        submissions = [asyncio.to_thread(spill.submit, item) for item in items]
-    else:
-        submissions = [asubmit(item) for item in items]
+    submissions = [_submit(spill, item) for item in items]
     results = await asyncio.gather(*submissions, return_exceptions=True)
     remaining: ItemErrors = []
     problems: list[BaseException] = []
@@ -217,3 +214,18 @@ async def _submit_all(
     if len(problems) < len(items) and is_wanted(INFO):
         emit("spilled", {"operation": operation, "items": len(items) - len(problems)})
     return remaining
+
+
+async def _submit(spill: SpillTarget[Any], item: Any) -> None:
+    """Submit one item.
+
+    Raises:
+        JobEnded: The job key of the item belongs to a job that has ended.
+    """
+    asubmit = getattr(spill, "asubmit", None)
+    if asubmit is None:
+        job = await asyncio.to_thread(spill.submit, item)
+    else:
+        job = await asubmit(item)
+    if not getattr(job, "created", True):
+        await asyncio.to_thread(require_new_or_pending, job)

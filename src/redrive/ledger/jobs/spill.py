@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import uuid
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +13,8 @@ from ...core.codec import to_bytes
 from ...core.codec.codec import Arguments
 from ...core.context import clock_around
 from ...core.key import Key, KeyLike, KeyOf, Template
-from ...engine.spill import Spill, Spilled
+from ...engine.spill import Spill, Spilled, check_not_ended
+from ...errors import RedriveWarning
 from ..model import NewJob
 from ..validation import MAX_KIND_BYTES, check_name
 
@@ -57,7 +60,10 @@ class SpillToJob:
         def spill(spilled: Spilled) -> str:
             key = key_of(spilled)
             payload = to_bytes(arguments.dump(spilled.args, spilled.kwargs))
-            return str(self._ledger().submit(new_job(self._kind, key, payload, spilled)).id)
+            ledger = self._ledger()
+            submitted = ledger.submit(new_job(self._kind, key, payload, spilled))
+            check_not_ended(submitted, lambda: _state_of(ledger, submitted.id))
+            return str(submitted.id)
 
         return spill
 
@@ -70,11 +76,36 @@ class SpillToJob:
         if key is None:
             return lambda spilled: spilled.key
         if isinstance(key, Key):
+            _warn_of_constant(key, fn)
             return lambda _spilled: key
         if isinstance(key, str):
             template = Template.over(key, fn)
+            if template.is_constant:
+                _warn_of_constant(key, fn)
             return lambda spilled: template.key(spilled.args, spilled.kwargs)
         return lambda spilled: key(*spilled.args, **spilled.kwargs)
+
+
+def _state_of(ledger: Ledger, job_id: int) -> str:
+    row = ledger.get(job_id)
+    return "done" if row is None else row.shown  # pruned since
+
+
+def _warn_of_constant(key: KeyLike, fn: Callable[..., Any]) -> None:
+    """Warn that calls with different arguments would be one job."""
+    parameters = list(inspect.signature(fn).parameters)
+    if not parameters:
+        return
+    name = getattr(fn, "__qualname__", repr(fn))
+    message = (
+        f"redrive: app.spill for {name}: the key {str(key)!r} is the same for every call, so only "
+        f"the first failed call becomes a job; name parameters in it, such as {{{parameters[0]}}}"
+    )
+    code = getattr(inspect.unwrap(fn), "__code__", None)
+    if code is None:
+        warnings.warn(message, RedriveWarning, stacklevel=2)
+    else:  # The place of the function: the depth of the stack depends on how it was decorated.
+        warnings.warn_explicit(message, RedriveWarning, code.co_filename, code.co_firstlineno)
 
 
 def new_job(kind: str, key: KeyLike | None, payload: bytes, spilled: Spilled, /) -> NewJob:
