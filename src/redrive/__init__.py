@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .commands.job import Job as Job
     from .core.breaker import Breaker as Breaker
     from .core.budget import Budget as Budget
-    from .core.classify import classify as classify
+    from .core.classification.classify import classify as classify
     from .core.fault import Fault as Fault
     from .core.key import Key as Key
     from .core.outage import Parking as Parking
@@ -74,7 +74,7 @@ _HOMES = {
     "acall": "engine.retry",
     "attempts": "engine.retry",
     "call": "engine.retry",
-    "classify": "core.classify",
+    "classify": "core.classification.classify",
     "correlate": "engine.attempt",
     "current": "engine.attempt",
     "deadline": "engine.attempt",

@@ -10,9 +10,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from ..core.classification.known.grpc import (
+    CODES,
+    code_name_of,
+    fault_of_call,
+    retryable_fault_of_call,
+)
+from ..core.classification.known.inspect import TIMEOUT
 from ..core.fault import PERMANENT, Fault
-from ..core.known.grpc import CODES, code_name_of, fault_of_call, retryable_fault_of_call
-from ..core.known.inspect import TIMEOUT
 from ..engine.retry import Retry
 from ..errors import AttemptTimeout
 from .grpc_channel import ChannelOptions, channel_retries, is_channel_options

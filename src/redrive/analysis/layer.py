@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from ..backoff import Backoff
 from ..core.budget import UNLIMITED, Budget
-from ..core.classify import classify, meaning
+from ..core.classification.classify import classify, meaning
+from ..core.classification.known.cloud import AWS_CODES
+from ..core.classification.known.grpc import CODES as GRPC_CODES
+from ..core.classification.known.http_status import fault_of_status
 from ..core.decision import MAX_WAIT_SECONDS
 from ..core.fault import KINDS, RETRYABLE, Kind
-from ..core.known.cloud import AWS_CODES
-from ..core.known.grpc import CODES as GRPC_CODES
-from ..core.known.http_status import fault_of_status
 from ..core.policy import SERVICE, RetryPolicy
 from ..core.seconds import positive
 from ..engine.retry import Retry
@@ -46,7 +46,7 @@ Library: TypeAlias = Literal[
 RECOGNISED_LIBRARIES = frozenset(
     """tenacity urllib3 botocore openai anthropic azure google redis stripe elasticsearch""".split()
 )
-"""Libraries whose errors show that retries were used up, so that `core/known` can read it."""
+"""Libraries whose errors show that retries were used up, so that Redrive can read it."""
 Error: TypeAlias = str | type[Exception]
 """A kind of fault, a code ("UNAVAILABLE", "503", "SlowDown"), or an exception type."""
 MAX_COMPUTED_WAITS = 1000

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..analysis.grpc_codes import Behind, code_rule, code_rule_of
 from ..backoff import doubling
-from ..core.classify import classify
+from ..core.classification.classify import classify
 from ..core.context import IDS, SLOT
 from ..core.policy import RetryPolicy
 from ..core.seconds import Seconds

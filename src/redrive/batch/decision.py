@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 
+from ..core.classification.known.grpc import fault_of_code_name
+from ..core.classification.known.http_status import fault_of_status
+from ..core.classification.signature import signature_of
 from ..core.fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
-from ..core.known.grpc import fault_of_code_name
-from ..core.known.http_status import fault_of_status
 from ..core.outage import End, Parking, find_outage, verdict_of
-from ..core.signature import signature_of
 from .report import ItemStatus, Outcome, Report, Status
 from .settings import OUTAGE_ITEMS, OUTAGE_SHARE, BatchTerms
 

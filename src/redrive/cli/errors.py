@@ -10,8 +10,8 @@ from typing import NoReturn
 import typer
 
 from ..errors import Drift, LedgerError, NotAllowed
-from ..ops.secret import without_secrets
-from ..ops.user_code import Unreadable
+from ..ops.project.user_code import Unreadable
+from ..ops.sign_in.hashes import without_secrets
 from .render.output import CONTROL_CHARACTERS
 from .suggestions import complete_command, expand_commands
 

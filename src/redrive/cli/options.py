@@ -13,8 +13,8 @@ import typer
 
 from ..ops.actor import user
 from ..ops.operator import Operator
+from ..ops.project.target import operated
 from ..ops.render import moment as parse_time
-from ..ops.target import operated
 from .errors import exit_on_error, refuse_option
 from .suggestions import remember_ledger
 

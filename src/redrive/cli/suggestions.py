@@ -49,7 +49,7 @@ def _with_ledger(command: str) -> str:
         return command.replace("module:app", app) if _is_app(ledger) else command
     if name == "storage":
         return f"{command} --config {shlex.quote(ledger)}" if _is_app(ledger) else command
-    from ..ops.target import command_for  # noqa: PLC0415  # `--help` does not load it
+    from ..ops.project.target import command_for  # noqa: PLC0415  # `--help` does not load it
 
     return command_for(command, ledger)
 
@@ -63,8 +63,8 @@ def _configured_app() -> str | None:
     ledger = os.environ.get("REDRIVE_LEDGER", "")
     if ledger and _is_app(ledger):
         return ledger
-    from ..ops.settings import known  # noqa: PLC0415  # `--help` does not load it
-    from ..ops.user_code import Unreadable  # noqa: PLC0415  # the same
+    from ..ops.project.settings import known  # noqa: PLC0415  # `--help` does not load it
+    from ..ops.project.user_code import Unreadable  # noqa: PLC0415  # the same
 
     try:
         return known().app

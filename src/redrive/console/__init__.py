@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..ops.target import Operated
+    from ..ops.project.target import Operated
 
 __all__ = ["asgi"]
 

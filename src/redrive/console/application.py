@@ -7,8 +7,8 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
-from ..ops.sessions import RevokedSessions
-from ..ops.target import Operated
+from ..ops.project.target import Operated
+from ..ops.sign_in.sessions import RevokedSessions
 from .api import ROUTERS as API_ROUTERS
 from .live import LiveUpdates
 from .pages import ROUTERS as PAGE_ROUTERS

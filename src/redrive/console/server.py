@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ..ops.target import Operated
+from ..ops.project.target import Operated
 from .application import create_application
 from .security.credentials import AccessControl
 

@@ -14,7 +14,7 @@ from starlette.datastructures import QueryParams
 from ..core.clock import SYSTEM
 from ..ops.operator import Operator
 from ..ops.plans.plan import is_confirmed
-from ..ops.target import Operated
+from ..ops.project.target import Operated
 from .queries import ListQueryT
 from .render.navigation import NAVIGATION
 from .render.templates import TEMPLATES

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
-from ..core.classify import classify, meaning
+from ..core.classification.classify import classify, meaning
 from ..core.fault import PERMANENT, TRANSIENT, UNKNOWN, Fault, Rule, Rules
 from ..errors import Rejected
 
@@ -109,7 +109,7 @@ def _classify_group(
     """Classify a group that no rule matches. It is retryable only if all of its members are."""
     if not isinstance(error, ExceptionGroup):
         return UNKNOWN
-    from ..core.known.inspect import MAX_ERRORS, worst_fault  # noqa: PLC0415  # groups are rare
+    from ..core.classification.known.inspect import MAX_ERRORS, worst_fault  # noqa: PLC0415  # groups are rare
 
     if len(error.exceptions) > MAX_ERRORS:
         return UNKNOWN

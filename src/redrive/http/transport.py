@@ -9,7 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from ..core.classify import classify
+from ..core.classification.classify import classify
 from ..core.context import end_of, scope_around
 from ..engine.fastpath import wrap_async, wrap_sync
 from ..engine.nesting import outcome

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from ..core.classification.retry_after import retry_after
 from ..core.policy import RetryPolicy
-from ..core.retry_after import retry_after
 from .mapping import ClientMapping, Mapped, policy_wait_range
 
 AZURE = ClientMapping(

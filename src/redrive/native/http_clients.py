@@ -7,10 +7,10 @@ import time
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from ..core.classification.known.http_status import STATUS_KINDS
+from ..core.classification.retry_after import retry_after
 from ..core.fault import RETRYABLE
-from ..core.known.http_status import STATUS_KINDS
 from ..core.policy import RetryPolicy, exponential_wait
-from ..core.retry_after import retry_after
 from .mapping import ClientMapping, Mapped, policy_wait_range
 
 if TYPE_CHECKING:

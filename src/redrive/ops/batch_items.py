@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from ..app import DEFAULT
 from ..batch.store.protocol import ItemsWithReasons, ItemsWithStates, ReopenableItems
 from ..journal.redaction import redact_text
-from .target import DATABASES, source_of
-from .user_code import Unreadable, imported
+from .project.target import DATABASES, source_of
+from .project.user_code import Unreadable, imported
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger

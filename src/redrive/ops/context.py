@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .target import ledger_of
+from .project.target import ledger_of
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
-    from .target import Operated
+    from .project.target import Operated
 
 
 @dataclass(frozen=True, slots=True)

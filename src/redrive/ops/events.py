@@ -19,8 +19,8 @@ from ..messages.queries import EventRow, find_events, find_events_with_origin
 from ..messages.stored_event import OWN_IDS, StoredEvent, id_without_origin
 from .context import OperatorContext, check_reason
 from .dead_letters.model import readable
-from .target import Operated, ledger_of
-from .user_code import meant
+from .project.target import Operated, ledger_of
+from .project.user_code import meant
 
 RECENT = 200
 """Recent events of a type that are searched for jobs of a handler."""

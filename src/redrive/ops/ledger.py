@@ -15,7 +15,7 @@ from ..ledger.ledger import Ledger
 from ..ledger.model import Tally
 from ..ledger.queries import overview
 from ..ledger.stats import counters
-from .target import opened
+from .project.target import opened
 
 STATES = ("queued", "retry_wait", "replaying", "running", "blocked", "dlq", "done", "discarded")
 """States as they are shown, in the order of a job's life."""

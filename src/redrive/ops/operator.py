@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .partitions.backfill import BackfillOperations
     from .partitions.operations import PartitionOperations, SourceOperations
     from .plans.plan import Plan
-    from .retry_stacks import Stack
+    from .retries.retry_stacks import Stack
     from .sweeps import Sweep, SweepOperations
     from .user_data import UserDataOperations
     from .workers import WorkerOperations
@@ -136,7 +136,7 @@ class Operator:
         Returns:
             The stacks.
         """
-        from .retry_stacks import stacks  # noqa: PLC0415
+        from .retries.retry_stacks import stacks  # noqa: PLC0415
 
         return stacks(self._context.app)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ..app import App
 from ..errors import StorageError
-from .settings import known as known_settings
-from .user_code import Unreadable, imported, meant
+from .project.settings import known as known_settings
+from .project.user_code import Unreadable, imported, meant
 
 if TYPE_CHECKING:
     from ..storage import FileInfo, Registry, Store

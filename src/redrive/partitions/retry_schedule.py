@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..backoff import Backoff, steps
-from ..core.classify import classify
+from ..core.classification.classify import classify
 from ..core.seconds import positive, real, seconds, whole_number
 from ..core.text import pluralise
 from ..errors import Again, Blocked, Denied, Stop, Unavailable

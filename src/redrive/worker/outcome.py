@@ -12,14 +12,14 @@ from traceback import walk_tb
 from types import CodeType
 from typing import NamedTuple
 
-from ..core.classify import classify
+from ..core.classification.classify import classify
+from ..core.classification.retry_after import seconds_until
+from ..core.classification.signature import signature, signature_of
 from ..core.decision import MAX_WAIT_SECONDS
 from ..core.fault import PERMANENT, UNKNOWN, Fault
 from ..core.job_reasons import DeadReason, JobReason
 from ..core.outage import Verdict, verdict_of
-from ..core.retry_after import seconds_until
 from ..core.seconds import seconds
-from ..core.signature import signature, signature_of
 from ..core.text import safe_str
 from ..engine.nesting import outcome as inner_outcome
 from ..errors import Again, Blocked, BreakerOpen, KeyBusy, LedgerUnavailable, Stop

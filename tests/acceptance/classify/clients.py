@@ -16,7 +16,7 @@ import httpx2
 import requests
 import urllib3
 
-from redrive.core.classify import classify
+from redrive.core.classification.classify import classify
 from redrive.core.fault import Fault
 
 Get: TypeAlias = Callable[[str], object]

@@ -28,7 +28,7 @@ class Answer(Exception):
 
 
 def by_answer(error: Exception) -> Fault | None:
-    from redrive.core.retry_after import retry_after
+    from redrive.core.classification.retry_after import retry_after
 
     if not isinstance(error, Answer):
         return None

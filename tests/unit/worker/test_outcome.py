@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive import Again, Blocked, RetryPolicy, Stop, retry
-from redrive.core.classify import classify
+from redrive.core.classification.classify import classify
 from redrive.engine.settings import RetrySettings
 from redrive.errors import BreakerOpen, KeyBusy, KeyFailed, LedgerError, LedgerUnavailable
 from redrive.ledger import Lease

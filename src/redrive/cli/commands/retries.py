@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.text import format_duration, pluralise
-from ...ops.classify import Classified, classified, of_traceback
-from ...ops.native_policy import NativeReport
-from ...ops.native_policy import native as read_native
+from ...ops.project.user_code import Unreadable
 from ...ops.render import document
-from ...ops.retry_stacks import (
+from ...ops.retries.classify import Classified, classified, of_traceback
+from ...ops.retries.native_policy import NativeReport
+from ...ops.retries.native_policy import native as read_native
+from ...ops.retries.retry_stacks import (
     Advice,
     LayersReport,
     Stack,
@@ -25,8 +26,7 @@ from ...ops.retry_stacks import (
     WorstCaseLayer,
     of_app,
 )
-from ...ops.retry_stacks import layers as read_layers
-from ...ops.user_code import Unreadable
+from ...ops.retries.retry_stacks import layers as read_layers
 from ..errors import BAD_INPUT, exit_on_error, fail
 from ..options import AsJson, argument, option
 from ..render import (

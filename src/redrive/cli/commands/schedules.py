@@ -7,8 +7,8 @@ from datetime import datetime
 from rich.text import Text
 
 from ...core.text import format_duration
+from ...ops.overview.schedules import Schedule
 from ...ops.render import ago
-from ...ops.schedules import Schedule
 from ..command import CommandGroup
 from ..options import ReadOptions, open_operator
 from ..render import Column, print_rows, state_name

@@ -10,10 +10,10 @@ import typer
 
 from ...errors import LedgerError
 from ...ops.operator import Operator
-from ...ops.secret import SHORTEST_PASSWORD, Password, hashed_token, new_token
-from ...ops.settings import known, warnings
-from ...ops.target import open_served
-from ...ops.user_code import Unreadable
+from ...ops.project.settings import known, warnings
+from ...ops.project.target import open_served
+from ...ops.project.user_code import Unreadable
+from ...ops.sign_in.hashes import SHORTEST_PASSWORD, Password, hashed_token, new_token
 from ..errors import BAD_INPUT, complain, fail, fail_without_ledger
 from ..options import AppArgument, LedgerAddress, flag, option
 from ..render import print_json, show

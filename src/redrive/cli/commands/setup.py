@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from ...ops.init import MODULE, create_project
-from ...ops.settings import Setting, list_settings
-from ...ops.user_code import Unreadable
+from ...ops.project.init import MODULE, create_project
+from ...ops.project.settings import Setting, list_settings
+from ...ops.project.user_code import Unreadable
 from ..errors import NOT_DONE, complain, exit_on_error, fail
 from ..options import AsJson, argument, flag, option
 from ..render import Column, print_json, print_table, show

@@ -18,8 +18,8 @@ from rich.text import Text
 from ...core.text import pluralise
 from ...errors import AlreadyExists, PathInvalid, StorageError, Unavailable
 from ...ops import storage as ops
+from ...ops.project.user_code import Unreadable
 from ...ops.render import ago, utc
-from ...ops.user_code import Unreadable
 from ..command import CommandGroup
 from ..errors import BAD_INPUT, INTERRUPTED, NOT_DONE, complain, fail
 from ..options import AsJson, argument, flag, option

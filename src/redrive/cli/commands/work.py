@@ -16,7 +16,7 @@ from rich.text import Text
 
 from ...core.text import pluralise
 from ...ops.render import document
-from ...ops.work import Status, WorkerProcess, WorkerSummary, WorkOptions, start_worker
+from ...ops.worker_process import Status, WorkerProcess, WorkerSummary, WorkOptions, start_worker
 from ...ops.workers import TASK_VERBS
 from ..errors import NO_LEDGER, exit_on_error, fail
 from ..options import argument, flag, option

@@ -11,9 +11,9 @@ from ...ops.ledger import Status
 from ...ops.overview.failures import Failure, FailureReport
 from ...ops.overview.journal import Happening
 from ...ops.overview.overview import Overview
+from ...ops.overview.schedules import Schedule
 from ...ops.partitions.rejections import Rejection
-from ...ops.retry_stacks import Stack
-from ...ops.schedules import Schedule
+from ...ops.retries.retry_stacks import Stack
 from ...ops.workers import Workers
 from ..queries import FailureQuery, JournalQuery, Limit, RejectionQuery, Text
 from ..render.errors import require

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
-from ...ops.sessions import RevokedSessions
+from ...ops.sign_in.sessions import RevokedSessions
 from ..security.credentials import DEVICE_SECONDS, SESSION_SECONDS, TooManyLogins, name_of
 from ..security.login_throttle import LoginThrottle, network_of
 from ..security.middleware import DEVICE_COOKIE, SESSION_COOKIE

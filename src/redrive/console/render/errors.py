@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from ...errors import LedgerError, NotAllowed
-from ...ops.target import DATABASES
+from ...ops.project.target import DATABASES
 from ..security.middleware import console_path, is_api
 from ..view import view_of
 

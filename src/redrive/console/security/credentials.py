@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from ...core.clock import SYSTEM, Clock
 from ...ops.actor import PROGRAM
-from ...ops.secret import (
+from ...ops.sign_in.hashes import (
     QUICK,
     SHORTEST_PASSWORD,
     SHORTEST_TOKEN,

@@ -16,7 +16,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from ...ops.actor import user
-from ...ops.sessions import RevokedSessions
+from ...ops.sign_in.sessions import RevokedSessions
 from .credentials import AccessControl, Identity
 
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from ...core.classify import classify
+from ...core.classification.classify import classify
 from ...errors import LedgerUnavailable
 from ..failpoint import crash_point
 from .silence_watch import LONG_PATIENCE, MARGIN, Watch

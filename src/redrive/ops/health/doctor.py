@@ -21,8 +21,8 @@ from ..audit import read_anchors, verify_chain
 from ..defaults import QUIET
 from ..ledger import status
 from ..overview.overview import overview
-from ..settings import known
-from ..target import Operated, command_for, extractions, ledger_of, operated, source_of
+from ..project.settings import known
+from ..project.target import Operated, command_for, extractions, ledger_of, operated, source_of
 from ..workers import missing_worker
 from . import partitions
 from .finding import Finding, Health

@@ -20,14 +20,14 @@ from ...partitions.raw.layout import MANIFEST, encode_part
 from ..partitions.datasets import label
 from ..partitions.overview import paused_by
 from ..partitions.raw_data import find_damage, look_at_all
-from ..target import extractions, ledger_of
+from ..project.target import extractions, ledger_of
 from .finding import Finding
 
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger
     from ...partitions.datasets.definition import Extraction
     from ...storage.store import Store
-    from ..target import Operated
+    from ..project.target import Operated
 
 GRACE = timedelta(seconds=60)
 """Time that a lease may be expired, because workers check only now and then."""

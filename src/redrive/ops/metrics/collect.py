@@ -17,7 +17,7 @@ from ...ledger.model import PRIORITIES, QUARANTINE
 from ...ledger.queries import jobs, overview
 from ...ledger.stats import counters
 from ...partitions.queries import PartitionQueries
-from ..target import Operated, ledger_of
+from ..project.target import Operated, ledger_of
 
 if TYPE_CHECKING:
     from datetime import datetime

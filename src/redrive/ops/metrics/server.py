@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ..user_code import Unreadable
+from ..project.user_code import Unreadable
 
 if TYPE_CHECKING:
     from ...journal.sinks.prometheus import PrometheusExporter

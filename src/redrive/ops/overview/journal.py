@@ -14,7 +14,7 @@ from ...ledger.queries.journal import EVENTS, JournalEntry, tail
 from ...partitions.store.overview import find_failing
 from ...partitions.store.rows import PartitionRow
 from ..partitions.datasets import label, parse_label
-from ..user_code import meant
+from ..project.user_code import meant
 
 OVERLAP = timedelta(seconds=5)
 """Records of a transaction that ends late may be older than records that were already read."""

@@ -21,10 +21,10 @@ from ...ledger.stats import counters
 from ..context import OperatorContext
 from ..defaults import QUIET
 from ..partitions.rejections import Rejection, rejections
-from ..schedules import Schedule, schedules
 from .failures import Failure, FailureReport, failure, failures
 from .journal import Happening, Tail, journal
 from .overview import Overview, overview
+from .schedules import Schedule, schedules
 
 MAX_WORK_ROWS = 500
 """Queued and running partitions that the change token reads."""

@@ -17,9 +17,9 @@ from ...partitions.queries import PartitionQueries
 from ...partitions.retry_schedule import check_share
 from ..context import OperatorContext
 from ..plans.plan import Plan, PlanOptions
+from ..project.target import Operated, ledger_of
+from ..project.user_code import meant
 from ..sweeps import PARTITIONED, Applied, Sweep, SweepOptions, count_sweeps, from_stored
-from ..target import Operated, ledger_of
-from ..user_code import meant
 from . import datasets
 from . import plan as plans
 from .datasets import Named, find_extraction, label, terms_of

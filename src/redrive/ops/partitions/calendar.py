@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from ...partitions.key import Day, parse_day
 from ...partitions.model import DisplayStatus, LaneName
 from ...partitions.queries import PartitionQueries
-from ..target import Operated, ledger_of
+from ..project.target import Operated, ledger_of
 from .datasets import customer_counts
 from .selection import EASTMOST
 

@@ -15,8 +15,8 @@ from ...partitions.datasets.registry import Dataset
 from ...partitions.model import Selection
 from ...partitions.queries import PartitionQueries
 from ...partitions.retry_schedule import DatasetLimits
-from ..target import Operated, extractions, ledger_of
-from ..user_code import meant
+from ..project.target import Operated, extractions, ledger_of
+from ..project.user_code import meant
 
 Named: TypeAlias = "Dataset | str"
 """A dataset, or its name such as `crm/orders`."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from ...partitions.key import Partition
 from ...partitions.model import Explanation, Marker, PartitionRun, PartitionView
 from ...partitions.queries import PartitionQueries
-from ..target import Operated, ledger_of
+from ..project.target import Operated, ledger_of
 from .datasets import terms_of
 from .raw_data import RawState, raw_states
 

@@ -15,7 +15,7 @@ from ...partitions.key import Partition
 from ...partitions.model import Act, PartitionRun, PartitionView, Selection
 from ...partitions.queries import PartitionQueries
 from ...partitions.raw.files import load_raw
-from ..target import Operated, ledger_of
+from ..project.target import Operated, ledger_of
 from .datasets import check_selection, find_extraction
 from .selection import acted_on
 

@@ -24,8 +24,8 @@ from ...partitions.store.frozen_selection import FrozenSelection
 from ...partitions.store.statements import chunks
 from ..dead_letters.model import DeadLetterFilter
 from ..plans.plan import PartitionPlan, Plan, PlanOptions
+from ..project.target import Operated, ledger_of
 from ..sweeps import SweepOptions
-from ..target import Operated, ledger_of
 from .datasets import check_selection, label, terms_of, zone_of
 from .raw_data import MAX_STORE_CHECKS, missing_raw
 from .selection import acted_on, not_future

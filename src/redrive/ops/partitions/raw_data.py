@@ -13,7 +13,7 @@ from ...partitions.raw.layout import MANIFEST, manifest_path, runs_folder
 from ...partitions.store.queries import runs_to_revalidate
 from ...partitions.store.rows import read_partitions
 from ...partitions.store.statements import chunks
-from ..target import extractions, ledger_of
+from ..project.target import extractions, ledger_of
 
 if TYPE_CHECKING:
     from ...partitions.datasets.definition import Extraction
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...partitions.model import DisplayStatus, PartitionView, Selection
     from ...partitions.queries import PartitionQueries
     from ...storage.store import Store
-    from ..target import Operated
+    from ..project.target import Operated
 
 READABLE: tuple[DisplayStatus, ...] = ("success", "refresh_failed")
 PAGE = 500

@@ -13,12 +13,12 @@ from datetime import datetime
 from time import monotonic
 from typing import Any, NamedTuple
 
-from ...core.classify import classify
+from ...core.classification.classify import classify
+from ...core.classification.known.libraries import VALIDATION
+from ...core.classification.signature import signature
 from ...core.context import IDS, ActiveScope, Scope, clock_around
 from ...core.key import Key
-from ...core.known.libraries import VALIDATION
 from ...core.outage import Parking, is_charged
-from ...core.signature import signature
 from ...core.text import safe_str
 from ...errors import AttemptTimeout, Damaged, LeaseLost
 from ...journal.redaction import redact_text

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any, TypeVar
 
-from ...core.classify import classify
+from ...core.classification.classify import classify
 from ...errors import Denied, NotFound, PathInvalid, StorageError, Unavailable
 from ..backend import import_client
 from ..deadline import DeadlinePassed, call_until_deadline, time_left

@@ -8,8 +8,8 @@ from functools import partial
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from ...core.classification.retry_after import header, http_date
 from ...core.policy import RetryPolicy
-from ...core.retry_after import header, http_date
 from ...errors import NotFound, PathInvalid, StorageError, Unavailable
 from ..backend import Capabilities, FileInfo, How
 from ..body import CHUNK_BYTES, Body

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core.classify import classify
+from ...core.classification.classify import classify
+from ...core.classification.known.http_status import fault_of_status
+from ...core.classification.retry_after import retry_after
 from ...core.fault import Fault
-from ...core.known.http_status import fault_of_status
-from ...core.retry_after import retry_after
 from ...errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from ..errors import copy_outcome
 

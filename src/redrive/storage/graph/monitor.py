@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...core.classification.retry_after import retry_after
 from ...core.context import clock_around
-from ...core.retry_after import retry_after
 from ...engine.attempt import current
 from ...errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from .client import GraphClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ...core.classify import classify
+from ...core.classification.classify import classify
 from ...errors import Denied, NotFound, PathInvalid, StorageError, Unavailable
 from ..errors import file_exists, file_not_found
 

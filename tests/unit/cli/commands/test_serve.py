@@ -19,7 +19,7 @@ from redrive.cli.root import app
 from redrive.console import server
 from redrive.console.security.credentials import AccessControl
 from redrive.ledger import open_ledger
-from redrive.ops.secret import Password, hashed_token
+from redrive.ops.sign_in.hashes import Password, hashed_token
 from tests.unit.cli.command import PROGRAM, call, sqlite
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from redrive.cli.commands.work import Rate, describe_worker, status_line
-from redrive.ops.work import Status, WorkerSummary
+from redrive.ops.worker_process import Status, WorkerSummary
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 TALLY = {"running": 2, "accepted": 40, "rejected": 3, "terminal": 1, "returned": 0, "late": 0}

@@ -15,7 +15,7 @@ from redrive.console.security.credentials import (
     TooManyLogins,
     name_of,
 )
-from redrive.ops.secret import COST, Password, hashed_token, is_hashed, new_token
+from redrive.ops.sign_in.hashes import COST, Password, hashed_token, is_hashed, new_token
 from redrive.testing import FakeClock
 
 PASSWORD, TOKEN = "correct horse", "0123456789abcdef-token"

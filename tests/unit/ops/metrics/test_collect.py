@@ -28,7 +28,7 @@ from redrive.journal.sinks.prometheus import PrometheusExporter
 from redrive.ledger import NewJob
 from redrive.ops.metrics.collect import LedgerGauges, fold_labels, prometheus_endpoint
 from redrive.ops.metrics.server import MetricsServer
-from redrive.ops.user_code import Unreadable
+from redrive.ops.project.user_code import Unreadable
 from redrive.testing import sandbox
 
 

@@ -1,0 +1,197 @@
+"""SDKs of HTTP APIs: openai, anthropic, stripe, twilio, kubernetes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...fault import PERMANENT, TRANSIENT, UNKNOWN, Fault, Kind
+from ..retry_after import header, retry_after
+from .http_status import fault_of_response, fault_of_status
+from .inspect import (
+    TIMEOUT,
+    Entry,
+    FaultReader,
+    Inspector,
+    as_int,
+    fault_of_inner,
+    frames_of,
+    inner_error,
+    mark_spent,
+    read,
+    read_entry,
+)
+
+# openai and anthropic (and what derives from them, such as the errors of litellm).
+
+LLM_STREAM_ERRORS: dict[str, Kind] = {
+    "overloaded_error": "throttled",
+    "rate_limit_error": "throttled",
+    "rate_limit_exceeded": "throttled",
+    "api_error": "transient",
+    "server_error": "transient",
+    "timeout_error": "timeout",
+}
+"""Types and codes of errors that arrive inside a stream, after a status of 200."""
+LLM_QUOTA_CODES = frozenset(
+    (
+        "insufficient_quota",
+        "billing_hard_limit_reached",
+        "enforced_spend_limit_reached",
+        "billing_error",
+    )
+)
+"""Codes with the status 429 that waiting does not fix."""
+
+
+def _llm_status(error: Exception, inspector: Inspector) -> Fault:
+    """Classify by status, by the header `x-should-retry`, and by the code in the body."""
+    response = read(error, "response")
+    fault = fault_of_response(response, inspector) or UNKNOWN
+    if _llm_error_codes(error) & LLM_QUOTA_CODES:
+        return replace(fault, kind="permanent")
+    if fault.kind == "unknown" and fault.status is not None and fault.status >= 500:
+        fault = replace(fault, kind="transient")
+    if fault.status == 200:
+        return replace(_llm_streamed_error(error, inspector), status=200)
+    match header(read(response, "headers"), "x-should-retry"):
+        case "false":
+            return replace(fault, kind="permanent")
+        case "true" if not fault.retryable:
+            return replace(fault, kind="transient")
+        case _:
+            return fault
+
+
+def _llm_streamed_error(error: Exception, inspector: Inspector) -> Fault:
+    codes = _llm_error_codes(error)
+    if codes & LLM_QUOTA_CODES:
+        return PERMANENT
+    kinds = [kind for code, kind in LLM_STREAM_ERRORS.items() if code in codes]
+    if kinds:
+        return Fault(kinds[0])
+    return PERMANENT if codes else UNKNOWN
+
+
+def _llm_error_codes(error: Exception) -> frozenset[str]:
+    """Return the codes and types in the attributes of either SDK, and in the body."""
+    codes = [read(error, name) for name in ("code", "type", "error_code")]
+    body = read(error, "body")
+    inner = body.get("error", body) if isinstance(body, Mapping) else None
+    if isinstance(inner, Mapping):
+        codes += [inner.get("code"), inner.get("type")]
+    return frozenset(code for code in codes if isinstance(code, str))
+
+
+def _count_llm_retries(entry: Entry, library: str) -> FaultReader:
+    """Mark errors that an SDK retried: twice by default. A header has the number of retries."""
+
+    def read_fault(error: Exception, inspector: Inspector) -> Fault:
+        fault = read_entry(entry, error, inspector)
+        request = read(error, "request") or read(read(error, "response"), "request")
+        count = header(read(request, "headers"), "x-stainless-retry-count")
+        was_retried = count is not None and count.isdecimal() and int(count) > 0
+        return mark_spent(fault, library) if was_retried else fault
+
+    return read_fault
+
+
+_LLM_RETRIED: dict[str, Entry] = {
+    "APIStatusError": _llm_status,
+    "APITimeoutError": fault_of_inner(TIMEOUT, "__cause__"),
+    "APIConnectionError": fault_of_inner(TRANSIENT, "__cause__"),
+    "APIError": _llm_streamed_error,
+    "RetryableError": TRANSIENT,
+}
+_LLM_FINAL = (
+    "APIResponseValidationError",
+    "LengthFinishReasonError",
+    "ContentFilterFinishReasonError",
+    "CredentialsError",
+)
+_LLM: dict[str, Entry] = {
+    **{
+        f"{library}.{name}": _count_llm_retries(entry, library)
+        for library in ("openai", "anthropic")
+        for name, entry in _LLM_RETRIED.items()
+    },
+    **{
+        f"{library}.{name}": PERMANENT for library in ("openai", "anthropic") for name in _LLM_FINAL
+    },
+}
+
+
+# stripe, twilio and kubernetes.
+
+
+def _status_in(name: str) -> FaultReader:
+    """Return a reader of the status in this attribute, and of Retry-After in `headers`."""
+
+    def read_fault(error: Exception, inspector: Inspector) -> Fault:
+        status = as_int(read(error, name))
+        if status is None:
+            return UNKNOWN
+        after = retry_after(read(error, "headers"), now=inspector.now)
+        return fault_of_status(status, after)
+
+    return read_fault
+
+
+def _stripe(error: Exception, inspector: Inspector) -> Fault:
+    """Classify as the client of stripe does: by its header, and 409 (a lock) is retryable."""
+    status = as_int(read(error, "http_status"))
+    if status is None:
+        return UNKNOWN
+    headers = read(error, "headers")
+    fault = fault_of_status(status, retry_after(headers, now=inspector.now))
+    should_retry = header(headers, "stripe-should-retry")
+    if should_retry == "false":
+        return replace(fault, kind="permanent")
+    if (should_retry == "true" or status == 409) and not fault.retryable:
+        fault = replace(fault, kind="transient")
+    is_retried = should_retry == "true" or status == 409 or status >= 500
+    return mark_spent(fault, "stripe") if is_retried and _stripe_retries(error) else fault
+
+
+def _stripe_retries(error: Exception) -> bool:
+    """Return whether the client of stripe retries. Its errors do not say how often it did."""
+    default = as_int(read(sys.modules.get("stripe"), "max_network_retries")) or 0
+    for function in ("request", "request_async"):
+        for frame in frames_of(error, "stripe/_api_requestor.py", function):
+            options = read(frame.f_locals.get("requestor"), "_options")
+            own = as_int(read(options, "max_network_retries"))
+            return (default if own is None else own) > 0
+    return False
+
+
+def _stripe_connection(error: Exception, inspector: Inspector) -> Fault:
+    inner = inspector.classify(inner_error(error, "__cause__", "__context__"))
+    if inner.kind == "unknown":
+        inner = PERMANENT if read(error, "should_retry") is False else TRANSIENT
+    counts = [
+        as_int(frame.f_locals.get("num_retries")) or 0
+        for name in ("_request_with_retries_internal", "_request_with_retries_internal_async")
+        for frame in frames_of(error, "stripe/_http_client.py", name)
+    ]
+    return mark_spent(inner, "stripe") if any(counts) else inner
+
+
+_KUBERNETES: dict[str, Entry] = {
+    "ApiException": _status_in("status"),
+    "ConfigException": PERMANENT,
+    "OpenApiException": PERMANENT,
+}
+_APIS: dict[str, Entry] = {
+    "stripe.StripeError": _stripe,
+    "stripe.APIConnectionError": _stripe_connection,
+    "stripe.SignatureVerificationError": PERMANENT,
+    "twilio.TwilioRestException": _status_in("status"),
+    "twilio.TwilioException": UNKNOWN,
+    **{
+        f"{library}.{name}": entry
+        for library in ("kubernetes", "kubernetes_asyncio")
+        for name, entry in _KUBERNETES.items()
+    },
+}
+FAMILIES: dict[str, dict[str, Entry]] = {"llm": _LLM, "api": _APIS}

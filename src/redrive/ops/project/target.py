@@ -1,0 +1,186 @@
+"""Target: the ledger, or the app of the user, that an operator works on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from ...app.ledger_opener import DEFAULT, VARIABLE
+from ...errors import LedgerError
+from ...journal.redaction import redact_text
+from ...journal.redaction.addresses import redact_address, strip_address_secrets
+from ...journal.redaction.values import keep_address_secret
+from ...ledger.db.address import parse
+from ...ledger.open import open_ledger
+from .settings import known
+from .user_code import Unreadable, imported
+
+if TYPE_CHECKING:
+    from ...app import App
+    from ...ledger.ledger import Ledger
+    from ...partitions.datasets.definition import Extraction
+
+Operated: TypeAlias = "App | Ledger"
+"""An app knows more than its ledger: its commands, handlers and datasets."""
+DATABASES = frozenset(("sqlalchemy", "sqlite3", "psycopg", "alembic"))
+"""Packages whose errors are about the database, not about our code."""
+_IMPORTABLE = re.compile(r"[\w.]+:[\w.]+")
+
+
+def source_of(given: str | None, /) -> str:
+    """Return the ledger that is passed, or else the one in the settings, or else the default."""
+    if given or os.environ.get(VARIABLE):
+        return given or os.environ[VARIABLE]
+    settings = known()
+    return settings.ledger or settings.app or DEFAULT
+
+
+def command_for(command: str, ledger: str, /) -> str:
+    """Return a command with the ledger, an address or `module:app`. It runs as it is printed."""
+    return f"{command} --ledger {shlex.quote(strip_address_secrets(ledger))}"
+
+
+@contextmanager
+def opened(
+    given: str | None = None, /, *, migrate: bool = False, create: bool = False
+) -> Iterator[Ledger]:
+    """Open the ledger at an address, or of `module:app`, for the block. Errors as of `operated`."""
+    with operated(given, migrate=migrate, create=create) as app:
+        yield ledger_of(app)
+
+
+@contextmanager
+def operated(
+    given: str | None = None,
+    /,
+    *,
+    migrate: bool = False,
+    app_first: bool = False,
+    create: bool = False,
+) -> Iterator[Operated]:
+    """Open the app or the ledger that is named, for the block.
+
+    Args:
+        given: Address of a ledger, or `module:app`. None: the settings decide.
+        migrate: Create or upgrade the tables.
+        app_first: If nothing is passed, and settings name an app and a ledger, open the app.
+        create: Let an app create or upgrade its ledger, as at its first use. Commands that only
+            read leave the ledger as it is.
+
+    Raises:
+        LedgerError: The ledger is not reachable, or its schema is from another version.
+        Unreadable: The name is not an app or a ledger. No message repeats a password.
+    """
+    source = source_of(given)
+    if app_first and not given and VARIABLE not in os.environ:
+        source = known().app or source
+    try:
+        with _open(source, migrate, create) as target:
+            yield target
+    except LedgerError as problem:
+        if given is None and source == DEFAULT:
+            problem.add_note(
+                f"set the ledger with --ledger, {VARIABLE} or redrive.toml (default: {DEFAULT})"
+            )
+        raise
+    except Exception as problem:
+        if type(problem).__module__.partition(".")[0] in DATABASES:
+            first_line = str(problem).strip().partition("\n")[0]
+            raise LedgerError(f"the database failed: {redact_text(first_line)}") from problem
+        raise
+
+
+@contextmanager
+def open_served(given: str | None = None, /) -> Iterator[Operated]:
+    """Open the app or the ledger that the console serves, for the block. Errors as of `operated`.
+
+    An app comes first, and is loaded with all its modules. Its ledger is opened before the block,
+    so that a problem is reported at the start and not on the first page.
+    """
+    source = given or known().app or source_of(None)
+    app = None if Path(source).exists() else _served_app(source)
+    if app is None:
+        with opened(source) as ledger:
+            yield ledger
+        return
+    try:
+        app.registrations.load()
+    except ImportError as missing:
+        raise Unreadable(f"{source}: {missing}") from missing
+    with opened(source, create=True):
+        yield app
+
+
+def ledger_of(app: Operated, /) -> Ledger:
+    """Return the ledger of an app, or the ledger itself."""
+    from ...ledger.ledger import Ledger  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
+
+    return app if isinstance(app, Ledger) else app.ledger
+
+
+def extractions(app: Operated, /) -> list[Extraction]:
+    """Return the datasets that an app has registered. A bare ledger has none."""
+    from ...app import App  # noqa: PLC0415  # a ledger does not need it
+
+    if not isinstance(app, App):
+        return []
+    app.registrations.load()
+    return list(app.datasets)
+
+
+@contextmanager
+def _open(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
+    keep_address_secret(source)
+    module, colon, name = source.partition(":")
+    if _is_address(source):
+        try:
+            parse(source)
+        except LedgerError as wrong:
+            raise Unreadable(str(wrong)) from None
+        with open_ledger(source, migrate=migrate) as ledger:
+            yield ledger
+        return
+    if not colon or not module or not name or not _IMPORTABLE.fullmatch(source):
+        if source.endswith((".db", ".sqlite", ".sqlite3")) and not set(":@?") & set(source):
+            problem = "is a file, not an address"
+            raise Unreadable(f"{source!r} {problem}; did you mean sqlite:///{source}?")
+        raise Unreadable(
+            f"{redact_address(source)!r} is not a ledger; pass its address "
+            f"({DEFAULT}, postgresql://user@host/database), or module:app"
+        )
+    from ...app import App  # noqa: PLC0415  # only where an app is named
+
+    target = imported(module, name)
+    if not isinstance(target, App) and not hasattr(target, "dead_letters"):
+        raise Unreadable(f"{source} must be an App or a Ledger, not {type(target).__name__}")
+    with target:
+        if migrate:
+            target.migrate()
+        if isinstance(target, App) and not create:
+            target.opener.open_existing()
+        ledger_of(target)  # Report a ledger that cannot be opened now.
+        yield target
+
+
+def _served_app(source: str) -> App | None:
+    """Import the app of `module:app`. None: the source is not an app."""
+    from ...app import App  # noqa: PLC0415  # only where an app is named
+
+    module, colon, name = source.partition(":")
+    if _is_address(source) or not colon or not module or not name:
+        return None
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # It stays, because `include` names modules of this folder too.
+    target = imported(module, name)
+    return target if isinstance(target, App) else None
+
+
+def _is_address(source: str) -> bool:
+    return "://" in source or source.partition(":")[0] == "sqlite"

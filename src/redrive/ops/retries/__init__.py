@@ -1,0 +1,1 @@
+"""Retries of calls: verdicts on errors, policies of clients, and retry layers. Without a ledger."""

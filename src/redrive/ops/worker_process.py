@@ -1,0 +1,273 @@
+"""A worker of an app in the user's code, as its own process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from ..app import App
+from ..errors import LedgerError
+from ..journal import bus
+from ..journal.record import Record
+from ..journal.redaction import redact_text
+from ..journal.sinks.logging import WARNING, format_record, level_of
+from ..settings import Configuration
+from ..worker.status import Status
+from .project.settings import known
+from .project.target import DATABASES
+from .project.user_code import Unreadable, imported
+
+if TYPE_CHECKING:
+    from ..worker.worker import Worker
+    from .metrics.server import MetricsServer
+
+__all__ = ["Status", "WorkOptions", "WorkerProcess", "WorkerSummary", "start_worker"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSummary:
+    """What a worker is going to run."""
+
+    name: str
+    url: str
+    """Address of the ledger, without its password."""
+    threads: int
+    kinds: tuple[str, ...]
+    datasets: tuple[str, ...]
+    scheduled: Mapping[str, str]
+    """Scheduled commands and datasets, with their cron lines."""
+    unknown: Mapping[str, int]
+    """Job types with queued jobs that are not registered here, and the number of jobs. They stay
+    queued."""
+    metrics: str | None = None
+    """Address of /metrics. The same server has /health."""
+    handlers: tuple[str, ...] = ()
+    """Job types of event handlers. The others are commands."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkOptions:
+    """Options of a worker. None: from the environment or redrive.toml, or else the default."""
+
+    threads: int | None = None
+    only: Sequence[str] | None = None
+    drain: float | None = None
+    name: str | None = None
+    metrics_port: int | None = None
+    metrics_host: str | None = None
+
+
+class WorkerProcess:
+    """A worker that is ready to run. Belongs to the main thread."""
+
+    def __init__(
+        self, worker: Worker, summary: WorkerSummary, server: MetricsServer | None
+    ) -> None:
+        self._worker = worker
+        self._server = server
+        self.summary = summary
+
+    @property
+    def status(self) -> Status:
+        """The current status."""
+        return self._worker.status
+
+    def run(self, show: Show | None = None, /) -> int | None:
+        """Run until a signal, then drain.
+
+        Args:
+            show: Called for every failure, unless the program has set up logging.
+
+        Returns:
+            Number of the second signal, which ends the drain. None: there was none.
+        """
+        from ..worker.worker import run_until_signal  # noqa: PLC0415  # SQLAlchemy: not before a ledger is needed
+
+        failures = nullcontext() if show is None else shown(show)
+        with nullcontext() if self._server is None else self._server, failures:
+            return run_until_signal(self._worker)
+
+    @property
+    def problem(self) -> str | None:
+        """After `run`: why results could not be written to the ledger. None: all were."""
+        return self._worker.problem
+
+    @property
+    def is_ledger_removed(self) -> bool:
+        """Whether the worker ended because its SQLite file was removed or replaced."""
+        return self._worker.is_ledger_removed
+
+
+def start_worker(source: str | None, options: WorkOptions, /) -> WorkerProcess:
+    """Create the worker of `module:app`, by default of the app in the settings.
+
+    Raises:
+        Unreadable: It is not an app, nothing is registered, or metrics cannot be served.
+        LedgerError: The ledger cannot be reached.
+    """
+    settings = known()
+    source = source or settings.app
+    if source is None:
+        raise Unreadable(
+            "no app; run `redrive work module:app`, set REDRIVE_APP, or name it in redrive.toml"
+        )
+    app = _import_app(source)
+    try:
+        return _create(app, _with_settings(options, settings))
+    except (LedgerError, Unreadable):
+        raise
+    except (ValueError, ModuleNotFoundError) as wrong:
+        raise Unreadable(f"{source}: {wrong}") from wrong
+    except Exception as problem:
+        if type(problem).__module__.partition(".")[0] in DATABASES:
+            first_line = str(problem).strip().partition("\n")[0]
+            raise LedgerError(f"the database failed: {redact_text(first_line)}") from problem
+        raise Unreadable(f"{source}: {type(problem).__name__}: {problem}") from problem
+
+
+def _with_settings(options: WorkOptions, settings: Configuration) -> WorkOptions:
+    worker, metrics = settings.worker, settings.metrics
+    return WorkOptions(
+        threads=options.threads or worker.threads,
+        only=options.only or worker.only,
+        drain=worker.drain if options.drain is None else options.drain,
+        name=options.name or worker.name,
+        metrics_port=metrics.port if options.metrics_port is None else options.metrics_port,
+        metrics_host=options.metrics_host or metrics.host,
+    )
+
+
+def _create(app: App, options: WorkOptions) -> WorkerProcess:
+    threads, only = options.threads or 1, options.only or None
+    worker = app.worker(threads=threads, only=only, drain=options.drain or 0, name=options.name)
+    summary = _summarise(app, worker.name, threads, only)
+    if options.metrics_port is None:
+        return WorkerProcess(worker, summary, None)
+    from .metrics.collect import prometheus_endpoint  # noqa: PLC0415  # not before metrics are served
+    from .metrics.server import MetricsServer  # noqa: PLC0415  # likewise
+
+    try:
+        exporter = prometheus_endpoint(app)
+    except ImportError as missing:
+        raise Unreadable(str(missing)) from missing
+    host, port = options.metrics_host or "127.0.0.1", options.metrics_port
+    server = MetricsServer(exporter, lambda: worker.is_healthy, host=host, port=port)
+    return WorkerProcess(
+        worker, replace(summary, metrics=f"http://{server.address}/metrics"), server
+    )
+
+
+def _import_app(source: str) -> App:
+    module, colon, name = source.partition(":")
+    if not colon or not module or not name or "/" in source:
+        raise Unreadable(f"{source!r} is not an app; use module:app, such as shop.work:app")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # It stays, because `include` names modules of this folder too.
+    app = imported(module, name)
+    if not isinstance(app, App):
+        raise Unreadable(f"{source} must be an App, not {type(app).__name__}")
+    return app
+
+
+def _summarise(app: App, name: str, threads: int, only: Sequence[str] | None) -> WorkerSummary:
+    from .ledger import status  # noqa: PLC0415  # SQLAlchemy: not before a ledger is needed
+
+    kinds = tuple(sorted(kind.name for kind in app.kinds(only)))
+    datasets = app.datasets.select(only)
+    registered = {kind.name for kind in app.kinds()}
+    unknown: dict[str, int] = {}
+    for kind in status(app.ledger).kinds:
+        queued = sum(kind.states[state] for state in ("queued", "retry_wait", "replaying"))
+        if queued and kind.name not in registered:
+            unknown[kind.name] = queued
+    commands = {
+        terms.name: str(terms.cron) for terms in app.commands.scheduled if terms.name in kinds
+    }
+    extractions = {each.name: str(each.cron) for each in datasets if each.cron is not None}
+    return WorkerSummary(
+        name=name,
+        url=redact_text(app.url),
+        threads=threads,
+        kinds=kinds,
+        datasets=tuple(sorted(dataset.name for dataset in datasets)),
+        scheduled=commands | extractions,
+        unknown=unknown,
+        handlers=tuple(kind for kind in kinds if kind not in app.commands),
+    )
+
+
+KINDS = frozenset(
+    ("retry", "giveup", "blocked", "lost_lease", "late", "rejected", "lost", "worker_gone")
+)
+"""Records that are printed beside all warnings."""
+MOST = 20
+"""Lines in a window. An outage fails thousands of attempts, which must not fill a disk."""
+WINDOW = 10.0
+"""Seconds of a window."""
+
+Show = Callable[[str, str, Mapping[str, Any]], None]
+"""Takes the line, the record's kind and its fields."""
+
+
+class FailureLines:
+    """A journal sink that shows failures. Belongs to the thread of its subscription."""
+
+    def __init__(self, show: Show, clock: Callable[[], float] = monotonic, /) -> None:
+        self._show, self._clock = show, clock
+        self._until = 0.0
+        self._shown = self._hidden = 0
+
+    def __call__(self, record: Record, /) -> None:
+        """Show this record, unless the window is full."""
+        fields = record.fields
+        loud = level_of(record.kind, fields.get("reason"), fields.get("item")) >= WARNING
+        if record.kind not in KINDS and not loud:
+            return
+        now = self._clock()
+        if now >= self._until:
+            self.finish()
+            self._until, self._shown = now + WINDOW, 0
+        if self._shown < MOST:
+            self._shown += 1
+            self._show(format_record(record), record.kind, fields)
+        else:
+            self._hidden += 1
+
+    def finish(self) -> None:
+        """Show how many lines were left out."""
+        hidden, self._hidden = self._hidden, 0
+        if hidden:
+            plural = "failure was" if hidden == 1 else "failures were"
+            text = f"{hidden:,} more {plural} not printed; `redrive failures` groups all of them"
+            self._show(text, "more", {"hidden": hidden})
+
+
+@contextmanager
+def shown(show: Show, /) -> Iterator[None]:
+    """Show failures in the block, unless the program has set up logging, which has them too."""
+    if is_logging():
+        yield
+        return
+    lines = FailureLines(show)
+    unsubscribe = bus.subscribe(lines)
+    try:
+        yield
+    finally:
+        bus.flush(2.0)
+        unsubscribe()
+        lines.finish()
+
+
+def is_logging() -> bool:
+    """Whether the program has given the `redrive` logger, or the root, a handler."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return False
+    handlers = [*logging.getLogger("redrive").handlers, *logging.getLogger().handlers]
+    return any(not isinstance(each, logging.NullHandler) for each in handlers)

@@ -1,0 +1,54 @@
+"""Failures on a worker's terminal: which of them, and how many."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from redrive.journal import Record
+from redrive.ops.worker_process import MOST, WINDOW, FailureLines, is_logging
+
+NOW = datetime(2026, 11, 17, tzinfo=timezone.utc)
+
+
+def record(kind: str, **fields: Any) -> Record:
+    return Record(kind, NOW, {"operation": "mail", "attempt": 1, "max_attempts": 3, **fields})
+
+
+def test_lines_are_bounded_in_a_window_and_the_rest_is_counted() -> None:
+    lines: list[str] = []
+    now = [0.0]
+
+    def show(line: str, kind: str, fields: Mapping[str, Any]) -> None:
+        lines.append(line)
+
+    sink = FailureLines(show, lambda: now[0])
+    for _ in range(MOST + 5):
+        sink(record("giveup", error="Boom", error_class="ValueError", reason="attempts"))
+    assert len(lines) == MOST
+    now[0] += WINDOW
+    sink(record("retry", error="Boom", error_class="ValueError", wait=5.0))
+    assert lines[MOST:] == [
+        "5 more failures were not printed; `redrive failures` groups all of them",
+        "mail: attempt 1 of 3 failed (ValueError: Boom), again in 5 s",
+    ]
+
+
+def test_successes_are_not_shown() -> None:
+    lines: list[str] = []
+    sink = FailureLines(lambda line, kind, fields: lines.append(line))
+    for kind in ("success", "recovered", "released", "unparked"):
+        sink(record(kind))
+    assert lines == []
+
+
+def test_a_handler_of_the_program_is_logging(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(logging.getLogger("redrive"), "handlers", [logging.NullHandler()])
+    assert not is_logging()
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler()])
+    assert is_logging()
