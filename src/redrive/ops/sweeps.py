@@ -76,6 +76,11 @@ class Sweep:
         """Number of items that are not processed yet."""
         return self.total - self.made - self.skipped
 
+    @property
+    def halted_by_canary(self) -> bool:
+        """Whether it is a replay of dead letters that stopped because its canary failed."""
+        return self.act == "replay" and self.state == "halted"
+
 
 @dataclass(frozen=True, slots=True)
 class SweepOptions:
@@ -227,17 +232,24 @@ class SweepOperations:
         """
         return self._move(sweep_id, "pause", because)
 
-    def resume(self, sweep_id: int, /, *, because: str) -> Sweep:
+    def resume(
+        self, sweep_id: int, /, *, because: str, accept_failed_canary: bool = False
+    ) -> Sweep:
         """Continue a sweep that was paused, halted by its canary, or left by its worker.
 
         Args:
             sweep_id: Id of the sweep.
             because: Why, for the audit log.
+            accept_failed_canary: Required for a replay of dead letters that was halted by its
+                canary. The rest is then replayed without another canary.
 
         Returns:
             The sweep.
+
+        Raises:
+            NotAllowed: It has ended, or its canary failed and this was not accepted.
         """
-        return self._move(sweep_id, "resume", because)
+        return self._move(sweep_id, "resume", because, accept_failed_canary=accept_failed_canary)
 
     def cancel(self, sweep_id: int, /, *, because: str) -> Sweep:
         """Cancel the rest of a sweep. Completed items stay as they are.
@@ -320,10 +332,11 @@ class SweepOperations:
             after = items[-1].position
         return Applied(done, skipped, sweep)
 
-    def _move(self, sweep_id: int, verb: str, because: str) -> Sweep:
+    def _move(self, sweep_id: int, verb: str, because: str, **options: bool) -> Sweep:
         check_reason(because)
         ledger, actor = self._context.ledger, self._context.actor
-        return from_stored(ledger.sweeps.move(sweep_id, verb, actor=actor, because=because))
+        moved = ledger.sweeps.move(sweep_id, verb, actor=actor, because=because, **options)
+        return from_stored(moved)
 
 
 def count_sweeps(ledger: Ledger, acts: Collection[str] = (), /) -> int:

@@ -94,7 +94,13 @@ def test_a_dead_canary_halts_the_sweep_until_it_is_resumed(ledger: Ledger) -> No
     assert (halted.state, halted.reason) == ("halted", "canary failed, 1 of the first 1: still broken")
     assert ledger.sweeps.step(begun.id).done == {}
     assert ledger.audit()[-1].action == "sweep.halt"
-    resumed = ledger.sweeps.move(begun.id, "resume", actor="ann", because="that one was another bug")
+    reason: Any = {"actor": "ann", "because": "that one was another bug"}
+    with pytest.raises(NotAllowed, match=r"canary failed, .*accept_failed_canary=True.*nothing was changed"):
+        ledger.sweeps.move(begun.id, "resume", **reason)
+    unchanged = ledger.sweeps.get(begun.id)
+    assert unchanged is not None
+    assert (unchanged.state, unchanged.passed) == ("halted", False)
+    resumed = ledger.sweeps.move(begun.id, "resume", accept_failed_canary=True, **reason)
     assert (resumed.state, resumed.passed, resumed.reason) == ("running", True, None)
     assert to_the_end(ledger.sweeps, begun.id).made == 4
     assert ledger.sweeps.jobs(begun.id)[DEAD] == 1

@@ -318,6 +318,20 @@ def test_a_sweep_is_steered_by_somebody_with_a_reason(ledger: Ledger, ann: Opera
     assert ann.sweeps.get(99) is None
 
 
+@pytest.mark.req("M-4")
+def test_resume_after_a_failed_canary_must_accept_the_failure(ledger: Ledger, ann: Operator) -> None:
+    die(ledger, "a", "b", "c")
+    begun = ann.begin(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="fixed", canary=1)
+    ledger.sweeps.step(begun.id)
+    ledger.settle(ledger.claim({"crm.sync": 1}, worker="w")[0].dead("attempts", error="503"))
+    assert ledger.sweeps.step(begun.id).sweep.state == "halted"
+    with pytest.raises(NotAllowed, match="replay the other 2 without another canary.*accept_failed_canary=True"):
+        ann.sweeps.resume(begun.id, because="go on")
+    assert ann.sweeps.resume(begun.id, because="go on", accept_failed_canary=True).state == "running"
+    ann.sweeps.pause(begun.id, because="wait")
+    assert ann.sweeps.resume(begun.id, because="go on").state == "running", "the failure was accepted before"
+
+
 @pytest.mark.parametrize("wrong", [{"rate": 0}, {"rate": -1}, {"canary": -1}, {"canary": True}])
 def test_a_sweep_with_wrong_numbers_is_refused_and_nothing_is_written(
     ledger: Ledger, ann: Operator, wrong: dict[str, Any]

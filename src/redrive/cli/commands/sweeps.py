@@ -358,8 +358,9 @@ def resume(
         130: interrupted; workers continue the sweep
     """
     with open_operator(options) as ops:
-        _confirm_without_canary(ops, sweep_id, Confirmation(yes, max_count))
-        sweep, is_interrupted = ops.sweeps.resume(sweep_id, because=because), False
+        accepted = _confirm_without_canary(ops, sweep_id, Confirmation(yes, max_count))
+        sweep = ops.sweeps.resume(sweep_id, because=because, accept_failed_canary=accepted)
+        is_interrupted = False
         runs_here = not detach and sweep.act in DEAD_LETTER_ACTS
         if runs_here:
             applied, is_interrupted = run_sweep(ops, sweep, quiet=options.as_json)
@@ -370,11 +371,11 @@ def resume(
         raise typer.Exit(INTERRUPTED if is_interrupted else NOT_DONE if is_stopped else 0)
 
 
-def _confirm_without_canary(ops: Operator, sweep_id: int, confirmation: Confirmation) -> None:
-    """Ask before the rest of a replay follows a failed canary."""
+def _confirm_without_canary(ops: Operator, sweep_id: int, confirmation: Confirmation) -> bool:
+    """Ask before the rest of a replay follows a failed canary. False: no canary has failed."""
     report = ops.sweeps.get(sweep_id, limit=1)
-    if report is None or report.sweep.state != "halted" or not report.canary:
-        return
+    if report is None or not report.sweep.halted_by_canary:
+        return False
     sweep, rest = report.sweep, f"the other {pluralise(report.sweep.left, 'dead letter')}"
     complain(
         f"sweep {sweep.id}: {sweep.reason}; resuming replays {rest} without another canary",
@@ -382,6 +383,7 @@ def _confirm_without_canary(ops: Operator, sweep_id: int, confirmation: Confirma
         "then start a new replay with --canary",
     )
     confirmation.require(_Rest("replay", sweep.left), ledger=ops.url)
+    return True
 
 
 @dataclass(frozen=True, slots=True)

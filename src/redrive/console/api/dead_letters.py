@@ -179,6 +179,15 @@ def _begin(view: CurrentView, plan: Plan, body: DiscardBody, **options: Any) -> 
 sweeps_router = APIRouter(prefix="/api/sweeps", tags=["sweeps"], responses=problems())
 
 
+class ResumeBody(Because):
+    """The reason, and whether the rest may follow a failed canary."""
+
+    accept_failed_canary: Annotated[
+        bool,
+        Field(description="Required for a replay that its canary halted: no other canary follows."),
+    ] = False
+
+
 @sweeps_router.get("", responses=problems(422))
 def sweeps(view: CurrentView, limit: Annotated[Limit, Query()] = 100) -> list[Sweep]:
     """List sweeps, newest first."""
@@ -197,17 +206,21 @@ def sweep(
     return require(report, f"sweep {number} does not exist")
 
 
+@sweeps_router.post("/{number}/resume", responses=problems(409, 422))
+def resume(view: CurrentView, number: RowId, body: ResumeBody) -> Sweep:
+    """Resume a sweep."""
+    return view.operator.sweeps.resume(
+        number, because=body.because, accept_failed_canary=body.accept_failed_canary
+    )
+
+
 @sweeps_router.post("/{number}/{verb}", responses=problems(409, 422))
 def change_state(
-    view: CurrentView,
-    number: RowId,
-    verb: Literal["pause", "resume", "cancel"],
-    body: Because,
+    view: CurrentView, number: RowId, verb: Literal["pause", "cancel"], body: Because
 ) -> Sweep:
-    """Pause, resume or cancel a sweep."""
+    """Pause or cancel a sweep."""
     operations = {
         "pause": view.operator.sweeps.pause,
-        "resume": view.operator.sweeps.resume,
         "cancel": view.operator.sweeps.cancel,
     }
     return operations[verb](number, because=body.because)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -10,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from ...errors import Drift, NotAllowed
 from ...ops.plans.plan import Plan
+from ...ops.sweeps import Sweep
 from ..render.errors import require
 from ..view import CurrentView, RowId, View
 
@@ -51,9 +53,10 @@ def sweep(view: CurrentView, number: RowId) -> Response:
 @router.post("/sweeps/{number}/{verb}")
 def change_state(view: CurrentView, number: RowId, verb: str) -> Response:
     """Pause, resume or cancel a bulk operation."""
-    operations = {
+    accepted = view.field("accept_failed_canary") == "1"
+    operations: dict[str, Callable[..., Sweep]] = {
         "pause": view.operator.sweeps.pause,
-        "resume": view.operator.sweeps.resume,
+        "resume": partial(view.operator.sweeps.resume, accept_failed_canary=accepted),
         "cancel": view.operator.sweeps.cancel,
     }
     if verb not in operations:

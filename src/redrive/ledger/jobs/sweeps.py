@@ -95,6 +95,11 @@ class Sweep(NamedTuple):
         """Whether nothing more will be done."""
         return self.state in ("cancelled", "done")
 
+    @property
+    def halted_by_canary(self) -> bool:
+        """Whether it is a replay that stopped because its canary failed."""
+        return self.act == "replay" and self.state == "halted"
+
 
 class SweepItem(NamedTuple):
     """A dead letter of a sweep, with the result."""
@@ -264,11 +269,27 @@ class Sweeps:
             self._notify()
         return result
 
-    def move(self, sweep_id: int, verb: str, /, *, actor: str, because: str) -> Sweep:
+    def move(
+        self,
+        sweep_id: int,
+        verb: str,
+        /,
+        *,
+        actor: str,
+        because: str,
+        accept_failed_canary: bool = False,
+    ) -> Sweep:
         """Pause, resume or cancel a sweep.
 
+        Args:
+            sweep_id: Id of the sweep.
+            verb: `pause`, `resume` or `cancel`.
+            actor: Who does it.
+            because: Why.
+            accept_failed_canary: Resume a replay whose canary failed, without another canary.
+
         Raises:
-            NotAllowed: This is not possible in its state.
+            NotAllowed: This is not possible in its state, or its canary failed.
         """
         audit.check_actor(actor, because)
         allowed, after = MOVES[verb]
@@ -281,6 +302,8 @@ class Sweeps:
                     problem = f"already {current.state}"
                 name = "sweep" if current.act in DEAD_LETTER_ACTS else current.act
                 raise NotAllowed(f"{name} {sweep_id} is {problem}; nothing was changed")
+            if verb == "resume" and current.halted_by_canary and not accept_failed_canary:
+                raise NotAllowed(_failed_canary(current))
             change: dict[str, Any] = {"state": after}
             if current.state == "halted" and verb == "resume":
                 # The operator has seen the canary fail, and wants the rest all the same.
@@ -480,6 +503,15 @@ _is_failure = and_(
     attempt.c.outcome == FAILED,
     or_(attempt.c.reason.is_(None), attempt.c.reason.not_in(NEUTRAL_REASONS)),
 )
+
+
+def _failed_canary(current: Sweep) -> str:
+    """Return why a replay cannot be resumed like a paused one, and the two ways to continue."""
+    return (
+        f"sweep {current.id}: {current.reason}; to replay the other {current.left:,} without"
+        " another canary, accept the failed canary (accept_failed_canary=True), or cancel the sweep"
+        " and start a new replay with a canary; nothing was changed"
+    )
 
 
 def _read_canary(connection: Connection, current: Sweep) -> Canary:
