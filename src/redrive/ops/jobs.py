@@ -14,7 +14,7 @@ from ..ledger.model import DisplayState, Job, Tally
 from ..ledger.queries import jobs as queries
 from ..ledger.queries import overview
 from .context import OperatorContext, check_reason
-from .dead_letters.model import Revealed, Try, failed_attempts, readable, reveal
+from .dead_letters.model import REPLAY_NOTES, Revealed, Try, failed_attempts, readable, reveal
 from .defaults import MAX_CHAIN_JOBS
 
 
@@ -178,6 +178,8 @@ def _describe(
     if job.state == "ready" and parked is not None:
         return f"queued; {job.kind} is paused after an outage ({parked})"
     replay = f'replay it with `redrive dead replay {line.dead_id} --because "..."`'
+    if job.reason in REPLAY_NOTES:
+        replay = f"{REPLAY_NOTES[job.reason]}; see `redrive dead show {line.dead_id}`"
     match job.shown:
         case "queued" | "retry_wait" | "replaying" if job.state == "leased":
             return f"claimed by {job.worker}, about to start"

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from redrive.cli.root import app as cli
 from redrive.errors import NotAllowed
-from redrive.ledger import Ledger
+from redrive.ledger import Ledger, NewJob
 from redrive.ops import DeadLetterFilter
 from redrive.ops.operator import Operator
 from tests.conformance.ops.world import SECRET, die
@@ -36,6 +36,43 @@ def test_an_edited_replay_runs_what_was_written_and_the_letter_keeps_what_came(l
     assert (entry.action, entry.actor, entry.because) == ("dead.replay", "ann", "the shop sent a word")
     assert entry.what["edited"][str(number)]["bytes"] == 12
     assert ledger.imbalance() == []
+
+
+@pytest.mark.req("M-4")
+def test_the_report_names_the_replays_with_an_edited_payload(url: str, ledger: Ledger, ann: Operator) -> None:
+    (number,) = die(ledger, "o-1", payload={"cents": "many"}, headers={"x": "1"})
+    edited = ann.dead_letters.replay_edited(number, b'{"cents": 5}', because="the shop sent a word")
+    ledger.settle(ledger.claim({"crm.sync": 1}, worker="w1")[0].dead("attempts", error="still wrong"))
+    ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(number,))), because="as it came")
+    (lease,) = ledger.claim({"crm.sync": 1}, worker="w1")
+    assert (json.loads(lease.payload), lease.headers) == ({"cents": "many"}, {"x": "1"}), "no longer edited"
+    report = ann.dead_letters.get(number)
+    assert report is not None
+    assert report.edited_jobs == (edited,)
+    assert [job.edited_by for job in report.jobs] == [None, "ann", None]
+    printed = call(url, "show", str(number))[1]
+    assert f"payload of job {edited}; " in printed
+    assert "The payload below is the original" in printed
+    assert "payload edited by ann" in printed
+
+
+@pytest.mark.parametrize(("reason", "is_suggested"), [("undecodable", False), ("payload_lost", False), ("attempts", True)])
+def test_no_replay_is_suggested_that_would_fail_again(
+    url: str, ledger: Ledger, ann: Operator, reason: str, is_suggested: bool
+) -> None:
+    ledger.submit(NewJob("crm.sync", "o-1", b"{}"))
+    (lease,) = ledger.claim({"crm.sync": 1}, worker="w1")
+    ledger.settle(lease.dead(reason, error="stored arguments don't fit crm.sync"))
+    (letter,) = ann.dead_letters.find()
+    printed = call(url, "show", str(letter.id))[1]
+    assert (f"redrive dead replay {letter.id}" in printed) is is_suggested
+    assert f"redrive dead discard {letter.id}" in printed
+    report = ann.jobs.get(lease.job_id)
+    assert report is not None
+    assert (f"redrive dead replay {letter.id}" in report.says) is is_suggested
+    if reason == "undecodable":
+        assert "code that accepts the stored arguments, or a corrected payload (--edit FILE)" in printed
+        assert f"redrive dead export {letter.id} --raw" in printed
 
 
 def test_an_edit_that_would_only_die_again_is_refused(ledger: Ledger, ann: Operator) -> None:

@@ -92,6 +92,15 @@ def test_a_call_that_does_not_fit_is_refused() -> None:
     assert arguments.load({"contact": 7}) == ((7,), {})
 
 
+def test_every_stored_argument_that_does_not_fit_is_named() -> None:
+    with pytest.raises(TypeError) as raised:
+        Arguments(plain).load({"contact": "seven", "user": 3, "colour": "red"})
+    assert str(raised.value) == (
+        "plain has no parameter colour, but the stored call does; "
+        "expected int, not str (at contact); expected str, not int (at user)"
+    )
+
+
 def anything(value: Any) -> None: ...
 
 

@@ -55,6 +55,7 @@ from ..render import (
     print_json_line,
     print_result,
     print_table,
+    replay_note,
     section,
     show,
     showing,
@@ -240,14 +241,14 @@ def _report(report: LetterReport) -> Group:
     for job in report.jobs:
         sections += section(_job_title(job), _attempts(job, now))
     if letter.status == "pending":
-        replay = f'redrive dead replay {letter.id} --because "..."'
-        sections += ["", suggestion(replay, replay.replace("replay", "discard", 1))]
+        sections += ["", *_next_commands(letter)]
     return detail_view(
         f"Dead letter {letter.id}",
         {
             "job type": letter.kind,
             "job key": letter.key,
             "status": letter.status + _replays(letter.replay_count),
+            "edited": _edited(report),
             "reason": letter.reason,
             "blocked": f"until {until}" if letter.blocked else None,
             "error": letter.error or "–",
@@ -263,12 +264,36 @@ def _report(report: LetterReport) -> Group:
     )
 
 
+def _next_commands(letter: Letter) -> list[RenderableType]:
+    """Return the commands for the next step, without one that would fail again."""
+    commands = {
+        "replay": f'redrive dead replay {letter.id} --because "..."',
+        "discard": f'redrive dead discard {letter.id} --because "..."',
+    }
+    if letter.reason == "undecodable":
+        commands["replay"] = f'redrive dead export {letter.id} --raw --because "..."'
+    elif letter.reason == "payload_lost":
+        del commands["replay"]
+    return [*replay_note(letter.reason), suggestion(*commands.values())]
+
+
+def _edited(report: LetterReport) -> str | None:
+    """Say which replays had another payload than the one that is shown."""
+    jobs = report.edited_jobs
+    if not jobs:
+        return None
+    names = f"{'job' if len(jobs) == 1 else 'jobs'} {', '.join(map(str, jobs))}"
+    shows = expand_commands(f"`redrive jobs show {jobs[-1]}`")
+    return f"payload of {names}; {shows} has it. The payload below is the original"
+
+
 def _replays(count: int) -> str:
     return "" if not count else ", replayed once" if count == 1 else f", replayed {count} times"
 
 
 def _job_title(job: Drive) -> str:
-    replay = f" (replay of job {job.replay_of})" if job.replay_of is not None else ""
+    edited = f", payload edited by {job.edited_by}" if job.edited_by is not None else ""
+    replay = f" (replay of job {job.replay_of}{edited})" if job.replay_of is not None else ""
     crashes = f", {job.crashes} crashed" if job.crashes else ""
     attempts = pluralise(job.attempts, "attempt")
     return f"Job {job.id}{replay}: {state_name(job.state)}, {attempts}{crashes}"

@@ -34,6 +34,7 @@ from ..render import (
     dim,
     heading,
     print_json,
+    replay_note,
     responsive_table,
     section,
     show,
@@ -196,7 +197,8 @@ def _letters(report: FailureReport, width: int) -> list[RenderableType]:
     table = responsive_table(columns, letters, width - 2)
     which = f"--kind {shlex.quote(failure.kind)} --error {shlex.quote(failure.signature)}"
     replay = suggestion(f'redrive dead replay {which} --canary 5 --because "..."')
-    return [*section("Dead letters, newest first", table), "", replay]
+    notes = replay_note(letters[0].reason)
+    return [*section("Dead letters, newest first", table), "", *notes, replay]
 
 
 def _letter_columns(now: datetime) -> list[Column[Letter]]:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.text import pluralise
-from ...ops.dead_letters.model import Try
+from ...ops.dead_letters.model import REPLAY_NOTES, Try
 from ...ops.defaults import MOST_COUNTED
 from ...ops.render import both
 from ..suggestions import complete_command
@@ -127,6 +127,12 @@ def attempt_table(attempts: Sequence[Try], now: datetime, /) -> Table:
         if error:
             table.add_row("", "", Text(error, style="red"))
     return table
+
+
+def replay_note(reason: str, /) -> list[RenderableType]:
+    """Return what to know before dead letters with this reason are replayed, if anything."""
+    note = REPLAY_NOTES.get(reason)
+    return [Text(f"{note[:1].upper()}{note[1:]}.", style="yellow")] if note else []
 
 
 # --- Counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from ...ops.dead_letters.model import GROUPED, Revealed
+from ...ops.dead_letters.model import GROUPED, REPLAY_NOTES, Revealed
 from ...ops.defaults import MAX_REPLAYS
 from ...ops.plans.plan import Plan
 from ..queries import DeadLetterListQuery, DeadLetterQuery
@@ -78,6 +78,7 @@ def _render_letter(view: View, number: int, revealed: Revealed | None = None) ->
         "dead_letter.html",
         report=report,
         letter=report.letter,
+        replay_note=REPLAY_NOTES.get(report.letter.reason),
         now=report.now,
         revealed=revealed,
         reveal_command=command("dead", "export", number, raw=True, because=PLACEHOLDER),

@@ -92,6 +92,8 @@ SEQUENCE_TYPES: dict[Any, Callable[[Iterable[Any]], Any]] = {
 }
 """Constructor of a sequence by its annotation."""
 _MAPPINGS = (dict, Mapping)
+MAX_PROBLEMS = 10
+"""Arguments of a stored call that an error names."""
 _WITHOUT_ARGUMENTS: dict[Any, Any] = {
     list: list[Any],
     tuple: tuple[Any, ...],
@@ -188,23 +190,34 @@ class Arguments:
             raise TypeError(f"{self._name}: {problem}; it takes {self._signature}") from None
 
     def load(self, stored: Mapping[str, Any], /) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of a stored call. TypeError if they no longer fit the function."""
+        """Return the arguments of a stored call.
+
+        Raises:
+            TypeError: They no longer fit the function. The message names every argument that does
+                not fit, up to `MAX_PROBLEMS`.
+        """
+        problems: list[TypeError] = []
         unknown = stored.keys() - self._codecs.keys()
         if unknown:
-            names = ", ".join(sorted({shown_name(name) for name in unknown})[:10])
-            raise TypeError(f"{self._name} has no parameter {names}, but the stored call does")
+            names = ", ".join(sorted({shown_name(name) for name in unknown})[:MAX_PROBLEMS])
+            problem = f"{self._name} has no parameter {names}, but the stored call does"
+            problems.append(TypeError(problem))
         call = inspect.BoundArguments(self._signature, {})
         for name, parameter in self._signature.parameters.items():
             if name in stored:
                 try:
                     call.arguments[name] = self._codecs[name].load(stored[name])
-                except Exception as problem:
-                    raise within(name, problem) from None
+                except Exception as error:
+                    problems.append(within(name, error))
             elif _is_required(parameter):
-                raise TypeError(
-                    f"{self._name} needs {name!r}, but the stored call does not have it"
-                )
-        return call.args, call.kwargs
+                problem = f"{self._name} needs {name!r}, but the stored call does not have it"
+                problems.append(TypeError(problem))
+        if not problems:
+            return call.args, call.kwargs
+        if len(problems) == 1:
+            raise problems[0]
+        more = ["and more"] if len(problems) > MAX_PROBLEMS else []
+        raise TypeError("; ".join([*map(str, problems[:MAX_PROBLEMS]), *more]))
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:

@@ -108,6 +108,10 @@ def replay_in(
             headers = json.loads(old.headers) if old.headers else {}
             headers[EDITED_HEADER] = actor
             new |= {"payload": edits[letter.id], "headers": to_json("headers", headers)}
+        elif EDITED_HEADER in (old.headers or ""):  # This replay has the original payload again.
+            headers = json.loads(old.headers)
+            headers.pop(EDITED_HEADER, None)
+            new["headers"] = to_json("headers", headers) if headers else None
         rows.append(new)
     if not rows:
         return BulkResult({}, skipped)

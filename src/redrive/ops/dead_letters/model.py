@@ -19,6 +19,14 @@ Letter: TypeAlias = DeadLetterSummary
 GROUPED = 1000
 """Number of the newest dead letters that are read for groups. It bounds the time of the query."""
 MAX_REVEALED_BYTES = 200_000
+REPLAY_NOTES: Mapping[str, str] = {
+    "undecodable": "a replay needs code that accepts the stored arguments, or a corrected payload "
+    "(--edit FILE)",
+    "payload_lost": "a replay fails, because the payload is lost; send the event again, then "
+    "discard this one",
+    "result": "the function has run; replay it only if it is idempotent",
+}
+"""By the reason of a dead letter: what to know before a replay. Other reasons need no note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +152,8 @@ class Drive:
     worker: str | None
     replay_of: int | None
     tries: tuple[Try, ...]
+    edited_by: str | None = None
+    """Who edited the payload of this replay. None: it has the payload of the dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +170,11 @@ class LetterReport:
     jobs: tuple[Drive, ...]
     """The job that died, then its replays in their order."""
     now: datetime
+
+    @property
+    def edited_jobs(self) -> tuple[int, ...]:
+        """Ids of the replays with an edited payload."""
+        return tuple(job.id for job in self.jobs if job.edited_by is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -385,6 +385,7 @@ def _drive(job: Job, attempts: list[Attempt]) -> Drive:
         worker=job.worker,
         replay_of=job.replay_of,
         tries=failed_attempts(attempts),
+        edited_by=job.headers.get(dead_letters.EDITED_HEADER),
     )
 
 
