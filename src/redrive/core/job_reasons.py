@@ -26,6 +26,8 @@ AttemptReason: TypeAlias = Literal[
     "lost_lease",
 ]
 """Why an attempt is followed by another one. The last attempt has the reason of the dead letter."""
+UNCOUNTED_REASONS: tuple[AttemptReason, ...] = ("parked", "ledger")
+"""Reasons of failures that do not count as attempts: an outage of a service, or of the ledger."""
 
 JobReason: TypeAlias = DeadReason | AttemptReason | Literal["blocked", "released"]
 """Any reason of a job. `released`: a worker that stops gave it back, without an attempt."""

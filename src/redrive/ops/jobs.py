@@ -178,8 +178,9 @@ def _describe(
     if job.state == "ready" and parked is not None:
         return f"queued; {job.kind} is paused after an outage ({parked})"
     replay = f'replay it with `redrive dead replay {line.dead_id} --because "..."`'
-    if job.reason in REPLAY_NOTES:
-        replay = f"{REPLAY_NOTES[job.reason]}; see `redrive dead show {line.dead_id}`"
+    note = REPLAY_NOTES.get(job.reason or "")
+    if note is not None:
+        replay = f"{note}; see `redrive dead show {line.dead_id}`"
     match job.shown:
         case "queued" | "retry_wait" | "replaying" if job.state == "leased":
             return f"claimed by {job.worker}, about to start"

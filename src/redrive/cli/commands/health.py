@@ -132,7 +132,7 @@ def _kind_columns(now: datetime) -> list[Column[KindLine]]:
 
     return [
         Column("job type", _kind_name, min_width=14),
-        Column("queued", lambda line: count_or_dash(line.waiting), is_number=True),
+        Column("queued", _first_attempts, is_number=True),
         Column("oldest", lambda line: _oldest(line, now), is_number=True),
         Column("running", lambda line: count_or_dash(line.running), is_number=True),
         Column("retry", retries, is_number=True),
@@ -142,6 +142,13 @@ def _kind_columns(now: datetime) -> list[Column[KindLine]]:
         Column("24 h", _failed_last_day, drop_order=2),
         Column("workers", _workers, is_number=True, drop_order=4),
     ]
+
+
+def _first_attempts(line: KindLine) -> str | Text:
+    """Return the queued jobs without the retries, which have their own column."""
+    if line.retry_more and line.first_attempts:
+        return f"≤ {line.first_attempts:,}"
+    return count_or_dash(line.first_attempts)
 
 
 def _kind_name(line: KindLine) -> Text:

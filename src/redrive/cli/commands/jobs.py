@@ -99,15 +99,13 @@ def _columns(now: datetime) -> list[Column[JobLine]]:
             truncate=True,
             drop_order=2,
         ),
-        Column(
-            "error",
-            lambda job: first_line(job.error),
-            min_width=14,
-            wanted_width=24,
-            truncate=True,
-            drop_order=1,
-        ),
+        Column("error", _error, min_width=14, wanted_width=24, truncate=True, drop_order=1),
     ]
+
+
+def _error(job: JobLine) -> str | None:
+    """Return the error of a job that is not done. A done job has one of an earlier attempt."""
+    return None if job.state == "done" else first_line(job.error)
 
 
 def _when(job: JobLine, now: datetime) -> str:

@@ -122,7 +122,9 @@ def attempt_table(attempts: Sequence[Try], now: datetime, /) -> Table:
     for attempt in attempts:
         worker = f" by {attempt.worker}" if attempt.worker else ""
         when = Text(f"{both(attempt.ended_at, now)}{worker}")
-        table.add_row(str(attempt.number), attempt.outcome, when)
+        number = str(attempt.number) if attempt.counted else "–"
+        outcome = attempt.outcome if attempt.counted else f"{attempt.outcome}, not counted"
+        table.add_row(number, outcome, when)
         error = ": ".join(part for part in (attempt.reason, attempt.error) if part)
         if error:
             table.add_row("", "", Text(error, style="red"))

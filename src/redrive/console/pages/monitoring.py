@@ -13,7 +13,7 @@ from ..view import CurrentView
 
 router = APIRouter()
 MAX_JOB_TYPES, MAX_DATASETS, MAX_WORKERS = 100, 20, 100
-TOTALS = ("waiting", "running", "retry_wait", "dead", "blocked")
+TOTALS = ("first_attempts", "running", "retry_wait", "dead", "blocked")
 
 
 @router.get("/")

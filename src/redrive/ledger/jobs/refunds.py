@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sqlalchemy import bindparam, case, func, null, select, update
 
+from ...core.job_reasons import UNCOUNTED_REASONS
 from ..db.compiled import sql_int
 from ..db.session import Session
 from ..db.tables import attempt, job
@@ -18,7 +19,7 @@ PARKED_REASON = "parked"
 """Reason of an attempt that failed in an outage and does not count."""
 LEDGER_REASON = "ledger"
 """Reason of an attempt that could not use the ledger and does not count."""
-REFUNDED_REASONS = (PARKED_REASON, LEDGER_REASON)
+REFUNDED_REASONS = UNCOUNTED_REASONS
 
 MAX_REFUND_JOBS = 500
 """Jobs in one transaction. SQLite takes 32,766 parameters in a statement."""

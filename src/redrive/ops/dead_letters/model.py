@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ...core.job_reasons import UNCOUNTED_REASONS
 from ...journal.redaction import redact, redact_text
 from ...ledger.filters import DeadLetterQuery
 from ...ledger.model import DeadLetterSummary
@@ -135,6 +136,8 @@ class Try:
     error: str | None
     started_at: datetime | None
     ended_at: datetime
+    counted: bool = True
+    """False: it does not count as an attempt. Then its number is that of another one, or 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +192,17 @@ class Revealed:
 
 
 def failed_attempts(attempts: Iterable[Attempt], /) -> tuple[Try, ...]:
-    """Return the stored attempts of a job. An attempt that succeeds is not stored."""
-    return tuple(Try(*(getattr(attempt, name) for name in Try.__slots__)) for attempt in attempts)
+    """Return the stored attempts of a job, in order. An attempt that succeeds is not stored."""
+    names = [name for name in Try.__slots__ if name != "counted"]
+    tries, last = [], 0
+    for attempt in attempts:
+        # `Again(free=True)` has the same reason as one that counts, but no number of its own.
+        has_number = attempt.reason != "again" or attempt.number > last
+        is_counted = attempt.reason not in UNCOUNTED_REASONS and has_number
+        fields = {name: getattr(attempt, name) for name in names}
+        tries.append(Try(**fields, counted=is_counted))
+        last = attempt.number if is_counted else last
+    return tuple(tries)
 
 
 def readable(payload: bytes, /) -> Any:

@@ -14,6 +14,7 @@ class KindLine:
 
     name: str
     waiting: int
+    """Queued jobs, retries included."""
     due_since: datetime | None
     """Due time of the oldest job that is due. None: none is."""
     next_due: datetime | None
@@ -36,3 +37,8 @@ class KindLine:
     """Number of online workers that run it."""
     done: int
     submitted: int
+
+    @property
+    def first_attempts(self) -> int:
+        """Queued jobs that are not retries. With `retry_more`: at most that many."""
+        return max(0, self.waiting - self.retry_wait)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from redrive.cli.root import app
-from redrive.ledger import Ledger
+from redrive.ledger import Ledger, NewJob
 from tests.unit.cli.command import columns
 from tests.unit.cli.conftest import LONG, SECRET
 
@@ -98,3 +99,37 @@ def test_a_raw_payload_needs_a_reason(busy: Ledger) -> None:
     assert SECRET in done.output
     entry = busy.audit(limit=1000)[-1]
     assert (entry.actor, entry.action, entry.because, entry.what["job"]) == ("ann", "payload.reveal", "the customer asks", 1)
+
+
+def test_attempts_that_do_not_count_are_marked(busy: Ledger) -> None:
+    busy.submit(NewJob("mail", "shop:ann:o-1:mail:v1"))
+
+    def settle(**options: Any) -> int:
+        (lease,) = busy.claim({"mail": 1}, worker="w1")
+        busy.settle(lease.again(0, **options))
+        return lease.job_id
+
+    settle(error="503", reason="parked", free=True)
+    settle(error="500", reason="failed")
+    settle(error="not yet", reason="again", free=True)
+    job_id = settle(error="not now", reason="again")
+    report = json.loads(run("show", str(job_id), "--json").output)
+    assert [(each["error"], each["counted"]) for each in report["tries"]] == [
+        ("503", False),
+        ("500", True),
+        ("not yet", False),
+        ("not now", True),
+    ]
+    printed = run("show", str(job_id)).output
+    assert printed.count("failed, not counted") == 2
+    assert "  –  failed, not counted" in printed
+
+
+def test_a_done_job_shows_no_error_in_the_list(busy: Ledger) -> None:
+    busy.submit(NewJob("mail", "shop:ann:o-1:mail:v1"))
+    busy.settle(busy.claim({"mail": 1}, worker="w1")[0].again(0, error="503 once", reason="failed"))
+    assert "503 once" in run("list", "--kind", "mail").output
+    busy.turn([lease.done() for lease in busy.claim({"mail": 1}, worker="w1")], {}, worker="w1")
+    assert "503 once" not in run("list", "--kind", "mail").output
+    (job,) = json.loads(run("list", "--kind", "mail", "--json").output)
+    assert job["error"] == "503 once"

@@ -35,6 +35,11 @@ def said(facts: OverviewFacts) -> list[tuple[str, str, str | None, int]]:
     return [(one.name, one.severity, one.kind, one.count) for one in find_problems(facts)]
 
 
+def test_retries_are_not_counted_as_first_attempts_too() -> None:
+    assert replace(WELL, waiting=13, retry_wait=13).first_attempts == 0
+    assert replace(WELL, waiting=13, retry_wait=3).first_attempts == 10
+
+
 def test_nothing_is_wrong() -> None:
     assert find_problems(FACTS) == []
     assert find_problems(replace(FACTS, alive=0)) == []  # nobody is there, and nothing waits
