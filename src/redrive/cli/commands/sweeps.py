@@ -270,7 +270,7 @@ def _canary(report: SweepReport) -> Text:
         return Text(f"the first {report.sweep.canary:,}")
     if canary.verdict == "failed":
         retried = canary.failed - canary.dead
-        counts = f"{canary.done:,} done, {canary.dead:,} dead, {retried:,} retrying"
+        counts = f"{canary.done:,} done, {canary.dead:,} dead, {retried:,} retry scheduled"
         error = f"; {canary.error}" if canary.error else ""
         return Text(f"failed: {canary.failed:,} of {canary.size:,} ({counts}){error}", style="red")
     all_done = f"{canary.size:,} of {canary.size:,}"

@@ -19,7 +19,7 @@ def test_a_failed_canary_is_shown_with_its_error(busy: Ledger) -> None:
     canary = next(one.job_id for one in busy.sweeps.items(2) if one.job_id)
     busy.settle(next(lease for lease in waiting if lease.job_id == canary).again(600, error="503 again", reason="failed"))
     printed = " ".join(call("sweeps", "show", "2")[1].split())
-    assert "failed: 1 of 1 (0 done, 0 dead, 1 retrying); 503 again" in printed
+    assert "failed: 1 of 1 (0 done, 0 dead, 1 retry scheduled); 503 again" in printed
     assert "retry scheduled" in printed
     busy.sweeps.step(2)
     assert "halted: canary failed, 1 of the first 1: 503 again" in " ".join(call("sweeps", "show", "2")[1].split())
