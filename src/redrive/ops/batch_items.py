@@ -13,7 +13,7 @@ from ..app import DEFAULT
 from ..batch.store.protocol import ItemsWithReasons, ItemsWithStates, ReopenableItems
 from ..journal.redaction import redact_text
 from .project.target import DATABASES, source_of
-from .project.user_code import Unreadable, imported
+from .project.user_code import Unreadable, import_object, names_object
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
@@ -72,12 +72,11 @@ def has_ledger(source: str | None, /) -> bool:
 
 def store(source: str, /) -> ReopenableItems:
     """Import the store. Raise Unreadable if there is none."""
-    module, colon, name = source.partition(":")
-    if not colon or not module or not name:
+    if not names_object(source):
         raise Unreadable(
             f"{source!r} is not a store of items; pass module:object, such as tiles.wiring:items"
         )
-    value = imported(module, name)
+    value = import_object(source)
     if isinstance(value, type):
         raise Unreadable(f"{source} is the class {value.__name__}, {NOT_A_STORE}")
     if not isinstance(value, ReopenableItems):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from ..app import App
 from ..errors import StorageError
 from .project.settings import known as known_settings
-from .project.user_code import Unreadable, imported, meant
+from .project.user_code import Unreadable, import_object, meant
 
 if TYPE_CHECKING:
     from ..storage import FileInfo, Registry, Store
@@ -73,9 +73,8 @@ def stores(source: str | None = None, /) -> Iterator[Registry]:
     from ..storage import Registry, RegistryConfig  # noqa: PLC0415  # not before files are wanted
 
     config = source or known_settings().storage or DEFAULT
-    module, colon, name = config.partition(":")
-    if colon and name.isidentifier() and not Path(config).exists():
-        app = imported(module, name)
+    if config.partition(":")[2].isidentifier() and not Path(config).exists():
+        app = import_object(config)
         if not isinstance(app, App):
             raise Unreadable(f"{config} must be an App, not {type(app).__name__}")
         with app.stores as registry:

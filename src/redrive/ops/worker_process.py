@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from ..settings import Configuration
 from ..worker.status import Status
 from .project.settings import known
 from .project.target import DATABASES
-from .project.user_code import Unreadable, imported
+from .project.user_code import Unreadable, import_object, names_object, search_current_folder
 
 if TYPE_CHECKING:
     from ..worker.worker import Worker
@@ -163,13 +162,10 @@ def _create(app: App, options: WorkOptions) -> WorkerProcess:
 
 
 def _import_app(source: str) -> App:
-    module, colon, name = source.partition(":")
-    if not colon or not module or not name or "/" in source:
+    if not names_object(source) or "/" in source:
         raise Unreadable(f"{source!r} is not an app; use module:app, such as shop.work:app")
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # It stays, because `include` names modules of this folder too.
-    app = imported(module, name)
+    search_current_folder()
+    app = import_object(source)
     if not isinstance(app, App):
         raise Unreadable(f"{source} must be an App, not {type(app).__name__}")
     return app

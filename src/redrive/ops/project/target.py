@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from ...journal.redaction.values import keep_address_secret
 from ...ledger.db.address import parse
 from ...ledger.open import open_ledger
 from .settings import known
-from .user_code import Unreadable, imported
+from .user_code import Unreadable, import_object, names_object, search_current_folder
 
 if TYPE_CHECKING:
     from ...app import App
@@ -137,7 +136,6 @@ def extractions(app: Operated, /) -> list[Extraction]:
 @contextmanager
 def _open(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
     keep_address_secret(source)
-    module, colon, name = source.partition(":")
     if _is_address(source):
         try:
             parse(source)
@@ -146,7 +144,7 @@ def _open(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
         with open_ledger(source, migrate=migrate) as ledger:
             yield ledger
         return
-    if not colon or not module or not name or not _IMPORTABLE.fullmatch(source):
+    if not names_object(source) or not _IMPORTABLE.fullmatch(source):
         if source.endswith((".db", ".sqlite", ".sqlite3")) and not set(":@?") & set(source):
             problem = "is a file, not an address"
             raise Unreadable(f"{source!r} {problem}; did you mean sqlite:///{source}?")
@@ -156,7 +154,7 @@ def _open(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
         )
     from ...app import App  # noqa: PLC0415  # only where an app is named
 
-    target = imported(module, name)
+    target = import_object(source)
     if not isinstance(target, App) and not hasattr(target, "dead_letters"):
         raise Unreadable(f"{source} must be an App or a Ledger, not {type(target).__name__}")
     with target:
@@ -172,13 +170,10 @@ def _served_app(source: str) -> App | None:
     """Import the app of `module:app`. None: the source is not an app."""
     from ...app import App  # noqa: PLC0415  # only where an app is named
 
-    module, colon, name = source.partition(":")
-    if _is_address(source) or not colon or not module or not name:
+    if _is_address(source) or not names_object(source):
         return None
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)  # It stays, because `include` names modules of this folder too.
-    target = imported(module, name)
+    search_current_folder()
+    target = import_object(source)
     return target if isinstance(target, App) else None
 
 

@@ -15,12 +15,19 @@ class Unreadable(ValueError):
     """A name cannot be resolved. The message says what is wrong, where, and how to fix it."""
 
 
-def imported(module: str, name: str, /) -> Any:
-    """Import an object. The current folder is searched first.
+def names_object(source: str, /) -> bool:
+    """Return whether a text has the form `module:object`."""
+    module, _, name = source.partition(":")
+    return bool(module and name)
+
+
+def import_object(source: str, /) -> Any:
+    """Import the object of `module:object`. The current folder is searched first.
 
     Raises:
         Unreadable: The module cannot be imported, or has no such object.
     """
+    module, _, name = source.partition(":")
     folder = str(Path.cwd())
     sys.path.insert(0, folder)
     try:
@@ -38,10 +45,18 @@ def imported(module: str, name: str, /) -> Any:
             value = getattr(value, part)
         except AttributeError as wrong:
             known = [attribute for attribute in dir(value) if not attribute.startswith("__")]
-            raise Unreadable(
-                f"{module}:{name}: no attribute {part!r}{meant(part, known)}"
-            ) from wrong
+            raise Unreadable(f"{source}: no attribute {part!r}{meant(part, known)}") from wrong
     return value
+
+
+def search_current_folder() -> None:
+    """Search the current folder for all modules that are imported later.
+
+    An app needs this, because its `include` names modules of this folder too.
+    """
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def meant(name: str, known: list[str] | tuple[str, ...], /) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from ...core.policy import RetryPolicy
 from ...native import CLIENTS
 from ...native.mapping import POLICY_FIELDS, ClientMapping
-from ..project.user_code import Unreadable, imported, meant
+from ..project.user_code import Unreadable, import_object, meant, names_object
 
 __all__ = ["NativeReport", "Unreadable", "native"]
 
@@ -83,12 +83,11 @@ def _report(client: ClientMapping, policy: RetryPolicy) -> NativeReport:
 def _policy(source: str) -> RetryPolicy:
     path = Path(source)
     if path.suffix != ".toml" and not path.is_file():
-        module, colon, name = source.partition(":")
-        if not colon or not module or not name:
+        if not names_object(source):
             raise Unreadable(
                 f"{source}: no such file; pass a TOML file with a [retry] table, or module:object"
             )
-        value = imported(module, name)
+        value = import_object(source)
         if not isinstance(value, RetryPolicy):
             raise Unreadable(f"{source} must be a RetryPolicy, not {type(value).__name__}")
         return value

@@ -19,7 +19,7 @@ from ...core.policy import ALIASES, SERVICE, RetryPolicy
 from ...engine.settings import RetrySettings
 from ...worker.job_type import JobType
 from ..project.target import Operated, extractions
-from ..project.user_code import Unreadable, imported, meant
+from ..project.user_code import Unreadable, import_object, meant, names_object
 
 __all__ = [
     "Advice",
@@ -83,10 +83,9 @@ def stacks(app: Operated, /) -> list[Stack]:
 
 def of_app(source: str, /) -> list[Stack] | None:
     """Return the stacks of the app of `module:app`. None: the source is not an app."""
-    module, colon, name = source.partition(":")
-    if Path(source).suffix == ".toml" or not (colon and module and name):
+    if Path(source).suffix == ".toml" or not names_object(source):
         return None
-    app = imported(module, name)
+    app = import_object(source)
     if not isinstance(app, App):
         return None
     result = stacks(app)
@@ -101,10 +100,9 @@ def layers(source: str, /) -> LayersReport:
     if path.suffix == ".toml" or path.is_file():
         stack: object = _from_toml(path)
     else:
-        module, colon, name = source.partition(":")
-        if not colon or not module or not name:
+        if not names_object(source):
             raise Unreadable(f"{source}: no such file; pass a TOML file, or module:object")
-        stack = imported(module, name)
+        stack = import_object(source)
     try:
         return analyse(stack)
     except (TypeError, ValueError) as wrong:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ...fault import PERMANENT, TRANSIENT, UNKNOWN, Fault, Kind
 from ..retry_after import header, retry_after
-from .http_status import fault_of_response, fault_of_status
+from .http_status import fault_of_response, fault_of_status, status_in
 from .inspect import (
     TIMEOUT,
     Entry,
@@ -125,19 +125,6 @@ _LLM: dict[str, Entry] = {
 # stripe, twilio and kubernetes.
 
 
-def _status_in(name: str) -> FaultReader:
-    """Return a reader of the status in this attribute, and of Retry-After in `headers`."""
-
-    def read_fault(error: Exception, inspector: Inspector) -> Fault:
-        status = as_int(read(error, name))
-        if status is None:
-            return UNKNOWN
-        after = retry_after(read(error, "headers"), now=inspector.now)
-        return fault_of_status(status, after)
-
-    return read_fault
-
-
 def _stripe(error: Exception, inspector: Inspector) -> Fault:
     """Classify as the client of stripe does: by its header, and 409 (a lock) is retryable."""
     status = as_int(read(error, "http_status"))
@@ -178,7 +165,7 @@ def _stripe_connection(error: Exception, inspector: Inspector) -> Fault:
 
 
 _KUBERNETES: dict[str, Entry] = {
-    "ApiException": _status_in("status"),
+    "ApiException": status_in("status"),
     "ConfigException": PERMANENT,
     "OpenApiException": PERMANENT,
 }
@@ -186,7 +173,7 @@ _APIS: dict[str, Entry] = {
     "stripe.StripeError": _stripe,
     "stripe.APIConnectionError": _stripe_connection,
     "stripe.SignatureVerificationError": PERMANENT,
-    "twilio.TwilioRestException": _status_in("status"),
+    "twilio.TwilioRestException": status_in("status"),
     "twilio.TwilioException": UNKNOWN,
     **{
         f"{library}.{name}": entry

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ...fault import Fault, Kind
+from ...fault import UNKNOWN, Fault, Kind
 from ..retry_after import retry_after
-from .inspect import Inspector, as_int, mark_spent, read
+from .inspect import FaultReader, Inspector, as_int, mark_spent, read
 
 STATUS_KINDS: dict[int, Kind] = {
     408: "timeout",
@@ -47,3 +47,15 @@ def fault_of_response(response: object, inspector: Inspector) -> Fault | None:
     if isinstance(extensions, dict) and read(extensions.get("redrive"), "spent") is True:
         return mark_spent(fault, "redrive.http")  # the last response, after our transport's retries
     return fault
+
+
+def status_in(name: str, /) -> FaultReader:
+    """Return a reader of the status in this attribute, and of Retry-After in `headers`."""
+
+    def read_fault(error: Exception, inspector: Inspector) -> Fault:
+        status = as_int(read(error, name))
+        if status is None:
+            return UNKNOWN
+        return fault_of_status(status, retry_after(read(error, "headers"), now=inspector.now))
+
+    return read_fault

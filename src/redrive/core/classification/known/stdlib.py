@@ -6,9 +6,8 @@ import errno
 import re
 
 from ...fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
-from ..retry_after import retry_after
 from .cloud import fault_of_arrow_message
-from .http_status import fault_of_status
+from .http_status import status_in
 from .inspect import (
     NEVER_SENT,
     NEVER_SENT_PERMANENT,
@@ -66,14 +65,6 @@ def _group(error: Exception, inspector: Inspector) -> Fault:
     return worst_fault([inspector.classify(member) for member in read(error, "exceptions")])
 
 
-def _urllib_http_error(error: Exception, inspector: Inspector) -> Fault:
-    status = as_int(read(error, "code"))
-    if status is None:
-        return UNKNOWN
-    after = retry_after(read(error, "headers"), now=inspector.now)
-    return fault_of_status(status, after)
-
-
 def _smtp_response(error: Exception, inspector: Inspector) -> Fault:
     """Classify by the reply code: 4yz is transient, 5yz permanent (RFC 5321, 4.2.1)."""
     return _fault_of_reply(as_int(read(error, "smtp_code")))
@@ -124,7 +115,7 @@ _HTTP: dict[str, Entry] = {
     "http.BadStatusLine": TRANSIENT,
     "http.LineTooLong": TRANSIENT,
     "http.InvalidURL": PERMANENT,
-    "urllib.HTTPError": _urllib_http_error,
+    "urllib.HTTPError": status_in("code"),
     "urllib.ContentTooShortError": TRANSIENT,
     "urllib.URLError": fault_of_inner(UNKNOWN, "reason"),
 }
