@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redrive.core.context import IDS
-from redrive.errors import NotAllowed
+from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
 from redrive.ledger.failpoint import VARIABLE
 from redrive.ledger.jobs import sweeps as stored
@@ -341,3 +341,30 @@ def test_a_sweep_with_wrong_numbers_is_refused_and_nothing_is_written(
         ann.begin(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="x", **wrong)
     assert ann.sweeps.find() == []
     assert ledger.audit() == []
+
+
+@pytest.mark.req("O-2")
+def test_a_reviewed_plan_excludes_later_dead_letters_and_detects_drift(ledger: Ledger, ann: Operator) -> None:
+    first = die(ledger, "a", "b", "c")
+    seen = ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync", upto=first[-1]))
+    assert (seen.ids, seen.errors) == (tuple(first), {"TimeoutError": 3})
+    later = die(ledger, "d")
+    same = ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync", upto=first[-1]))
+    assert same.digest == seen.digest, "later dead letters are not part of the plan"
+    assert ann.dead_letters.discard(DeadLetterFilter(kind="crm.sync", upto=first[-1])).digest != seen.digest
+    ledger.discard(first[:1], actor="ben", because="faster")
+    with pytest.raises(Drift, match="the plan has changed"):
+        ann.begin(
+            ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync", upto=first[-1])), because="it is back", seen=seen.digest
+        )
+    assert [one.id for one in ann.dead_letters.find()] == [*later, *first[:0:-1]], "nothing was done"
+
+
+def test_lists_have_pages_and_groups_are_by_cause(ledger: Ledger, ann: Operator) -> None:
+    timeouts = die(ledger, "a", "b", "c")
+    rejected = die(ledger, "d", kind="mail.send", reason="permanent", error="Refused: 422", signature=None)
+    assert [one.id for one in ann.dead_letters.find(DeadLetterFilter(limit=2))] == [*rejected, timeouts[-1]]
+    assert [one.id for one in ann.dead_letters.find(before=timeouts[-1])] == timeouts[1::-1]
+    found = [(group.kind, group.signature, group.count, group.letter_id) for group in ann.dead_letters.groups()]
+    assert found == [("crm.sync", "TimeoutError", 3, timeouts[-1]), ("mail.send", "permanent", 1, rejected[0])]
+    assert {one.kind for one in ann.jobs.find(state="dlq", limit=3)} == {"crm.sync", "mail.send"}

@@ -11,6 +11,7 @@ import sqlalchemy
 from redrive import App, Event
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.queries.overview import MAX_COUNTED_RETRIES
+from redrive.ops import DeadLetterFilter
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import die
@@ -155,3 +156,15 @@ def test_it_asks_few_questions(ledger: Ledger, ann: Operator) -> None:
     finally:
         sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", heard)
     assert 5 <= next(asked) <= 19
+
+
+def test_the_change_token_changes_with_the_ledger(ledger: Ledger, ann: Operator) -> None:
+    seen = [ann.overview.change_token()]
+    assert ann.overview.change_token() == seen[0]
+    (letter,) = die(ledger, "a")
+    seen.append(ann.overview.change_token())
+    ann.begin(ann.dead_letters.replay(DeadLetterFilter(ids=(letter,))), because="x")
+    seen.append(ann.overview.change_token())
+    ledger.maintenance.heartbeat("w1", {})
+    seen.append(ann.overview.change_token())
+    assert len(set(seen)) == 4

@@ -1,4 +1,4 @@
-"""How a ledger stands, as numbers; and the small server beside a worker."""
+"""Metrics of a ledger, and the metrics server of a worker."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 from redrive import App
+from redrive.journal.bus import subscribe
 from redrive.journal.metrics import (
     JOBS,
     LEDGER_METRICS,
@@ -24,7 +25,7 @@ from redrive.journal.metrics import (
     LabelLimiter,
     Measurement,
 )
-from redrive.journal.sinks.prometheus import PrometheusExporter
+from redrive.journal.sinks.prometheus import PrometheusExporter, prometheus
 from redrive.ledger import NewJob
 from redrive.ops.metrics.collect import LedgerGauges, fold_labels, prometheus_endpoint
 from redrive.ops.metrics.server import MetricsServer
@@ -38,12 +39,20 @@ def app() -> Iterator[App]:
         yield made
 
 
+@pytest.fixture
+def sink() -> Iterator[None]:
+    """Subscribe the Prometheus sink for one test. An endpoint would leave its own subscribed."""
+    unsubscribe = subscribe(prometheus())
+    yield
+    unsubscribe()
+
+
 def values(app: App) -> dict[tuple[str, ...], float]:
     return {(one.metric.name, *one.labels): one.value for one in LedgerGauges(app)()}
 
 
 @pytest.mark.req("J-3")
-def test_what_waits_runs_and_is_dead_by_kind(app: App) -> None:
+def test_jobs_are_counted_by_job_type_and_state(app: App) -> None:
     with sandbox(app) as box:
         app.ledger.submit(NewJob("mail", "mail:ann:1:send:v1"))
         app.ledger.submit(NewJob("mail", "mail:ann:2:send:v1"))
@@ -68,13 +77,13 @@ def test_what_waits_runs_and_is_dead_by_kind(app: App) -> None:
 
 
 @pytest.mark.req("J-3")
-def test_a_ledger_that_is_away_is_a_number_too() -> None:
+def test_an_offline_ledger_has_a_metric() -> None:
     with App("sqlite:///nowhere/at/all.db") as app:
         assert values(app) == {("redrive_ledger_up",): 0}
 
 
 @pytest.mark.req("J-3")
-def test_kinds_beyond_the_bound_are_told_together() -> None:
+def test_job_types_beyond_the_limit_are_merged() -> None:
     kinds = [f"k{number}" for number in range(MAX_LABEL_VALUES + 3)]
     measures = [Measurement(metric, 2, (kind,)) for kind in kinds for metric in (SUBMITTED, OLDEST, PARKED)]
     found = {(one.metric, one.labels): one.value for one in fold_labels(iter(measures), LabelLimiter())}
@@ -84,7 +93,8 @@ def test_kinds_beyond_the_bound_are_told_together() -> None:
 
 
 @pytest.mark.req("J-3")
-def test_a_scrape_has_all_of_it(app: App) -> None:
+@pytest.mark.usefixtures("sink")
+def test_a_scrape_has_the_metrics_of_the_ledger_and_of_the_process(app: App) -> None:
     app.ledger.submit(NewJob("mail", "mail:ann:1:send:v1"))
     body, _ = prometheus_endpoint(app).text()
     families = {family.name for family in parse(body.decode())}
@@ -93,7 +103,7 @@ def test_a_scrape_has_all_of_it(app: App) -> None:
 
 
 @pytest.mark.req("J-3")
-def test_the_server_beside_a_worker() -> None:
+def test_the_metrics_server_serves_metrics_and_health() -> None:
     state = {"well": True}
     exposure = MetricsServer(PrometheusExporter(lambda: [Measurement(JOBS, 1, ("mail", "dead"))]), lambda: state["well"])
     with exposure:

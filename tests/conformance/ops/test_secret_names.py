@@ -1,4 +1,4 @@
-"""Names of secret fields in the ledger: hidden by programs that were given only its address."""
+"""Names of secret fields in the ledger: redacted by programs that know only its address."""
 
 from __future__ import annotations
 
