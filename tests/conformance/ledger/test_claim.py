@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.queries.jobs import MAX_LOOKUPS
+from redrive.ledger.store.sqlite.queries import MAX_LOOKUPS
 from tests.conformance.ledger.world import KIND, claim, keys, new, pass_time, tally
 
 

@@ -18,13 +18,14 @@ import sqlalchemy
 from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.db.compiled import compile_postgres, compile_sqlite
 from redrive.ledger.db.tables import CURRENT, dead, job
-from redrive.ledger.queries.jobs import _JOB, earliest_due_sql
+from redrive.ledger.queries.jobs import _JOB
 from redrive.ledger.store.postgres import claim as turn_postgres
 from redrive.ledger.store.postgres import settle as settle_postgres
 from redrive.ledger.store.postgres import submit as submit_postgres
 from redrive.ledger.store.sqlite import claim as claim_sqlite
 from redrive.ledger.store.sqlite import settle as settle_sqlite
 from redrive.ledger.store.sqlite import submit as submit_sqlite
+from redrive.ledger.store.sqlite.queries import earliest_due_sql
 from tests.conformance.ledger.world import KIND, claim, keys, new, rows, session
 
 SIZE = 1_000_000 if os.environ.get("REDRIVE_FULL") == "1" else 50_000

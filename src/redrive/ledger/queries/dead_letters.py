@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    ARRAY,
-    ColumnElement,
-    Connection,
-    Select,
-    Text,
-    and_,
-    bindparam,
-    column,
-    func,
-    or_,
-    select,
-    true,
-)
+from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from ..db.compiled import sql_int
-from ..db.dialect import on_sqlite
 from ..db.tables import dead
 from ..filters import DeadLetterQuery
 from ..model import DeadLetter, DeadLetterSummary
 from ..stats.counters import counts
+from ..store.queries import in_order, queries_of
 
 MAX_KINDS = 200
 """Job types that are queried one by one. With more of them, the database sorts."""
@@ -132,40 +118,13 @@ def summaries(
     if len(kinds) == 1:
         query = query.where(dead.c.kind == kinds[0])
     elif 0 < len(kinds) <= MAX_KINDS:
-        first = _first_of_kinds(connection, query, kinds, limit, newest)
+        # The index is over status, kind and id, so only the result is sorted. The database runs one
+        # lookup for each job type: writing the query twenty times takes longer than running it.
+        ids = query.with_only_columns(dead.c.id)
+        first = queries_of(connection).first_of_kinds(ids, kinds, limit, newest)
         query = select(*_SUMMARY).join(first, first.c.id == dead.c.id)
-    rows = connection.execute(_in_order(query, dead.c.id, limit, newest))
+    rows = connection.execute(in_order(query, dead.c.id, limit, newest))
     return [DeadLetterSummary(*row) for row in rows.all()]
-
-
-def _in_order(query: Select[Any], by: Any, limit: int, newest: bool) -> Select[Any]:
-    # Inline the LIMIT: under a generic plan Postgres would sort the whole range.
-    return query.order_by(by.desc() if newest else by).limit(sql_int(limit))
-
-
-def _first_of_kinds(
-    connection: Connection, query: Select[Any], kinds: Sequence[str], limit: int, newest: bool
-) -> Any:
-    """Return the ids of the first dead letters of each job type, merged.
-
-    The index is over status, kind and id, so only the result is sorted. The database runs one
-    lookup for each job type: writing the query twenty times takes longer than running it.
-    """
-    ids = query.with_only_columns(dead.c.id)
-    if on_sqlite(connection):  # it has no LATERAL, except for `json_each`
-        look = func.json_each(json.dumps(list(kinds))).table_valued("value", name="look")
-        few = _in_order(ids.where(dead.c.kind == look.c.value), dead.c.id, limit, newest)
-        rows = few.correlate(look).subquery()
-        packed = select(func.json_group_array(rows.c.id)).scalar_subquery()
-        each = func.json_each(packed).table_valued("value", name="each")
-        merged = select(each.c.value.label("id")).select_from(look.join(each, true()))
-        return _in_order(merged, each.c.value, limit, newest).subquery()
-    names = bindparam(None, list(kinds), type_=ARRAY(Text()))
-    look = func.unnest(names).table_valued(column("kind", Text())).render_derived(name="look")
-    few = _in_order(ids.where(dead.c.kind == look.c.kind), dead.c.id, limit, newest)
-    lateral = few.lateral()
-    merged = select(lateral.c.id).select_from(look.join(lateral, true()))
-    return _in_order(merged, lateral.c.id, limit, newest).subquery()
 
 
 def count(connection: Connection, wanted: DeadLetterQuery, /, *, most: int) -> int:

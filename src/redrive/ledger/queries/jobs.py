@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache
 from itertools import chain
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -13,23 +12,17 @@ from sqlalchemy import (
     Connection,
     LargeBinary,
     Select,
-    SmallInteger,
-    Text,
     and_,
-    bindparam,
     case,
     false,
-    func,
     literal,
     null,
     or_,
     select,
-    true,
-    union_all,
 )
 
-from ..db.compiled import compile_sqlite, sql_int, unnest
-from ..db.dialect import PerKind, from_json, on_sqlite
+from ..db.compiled import sql_int
+from ..db.dialect import PerKind, from_json
 from ..db.tables import CURRENT, TRIED, attempt, dead, job
 from ..filters import DeadLetterQuery
 from ..model import (
@@ -49,7 +42,7 @@ from ..model import (
     State,
 )
 from ..stats.counters import counts
-from ..timestamps import from_db
+from ..store.queries import queries_of
 from . import dead_letters
 
 # Not EXISTS: Postgres may build a table of all blocked dead letters for it.
@@ -250,50 +243,10 @@ def _read_queue(
 
 # --- Next due
 
-MAX_LOOKUPS = 100
-"""In one statement. SQLite takes 500 parts in a compound SELECT."""
-
-
-def _first_due(kind: Any, priority: Any) -> Select[Any]:
-    return (
-        select(job.c.due_at)
-        .where(job.c.state == sql_int(READY), job.c.kind == kind, job.c.priority == priority)
-        .order_by(job.c.due_at, job.c.id)
-        .limit(sql_int(1))
-        .offset(sql_int(0))
-    )
-
-
-_look = unnest("look", kind=Text(), priority=SmallInteger())
-_first = _first_due(_look.c.kind, _look.c.priority).lateral("first")
-_EARLIEST = select(func.min(_first.c.due_at)).select_from(_look.join(_first, true()))
-
-
-@cache
-def earliest_due_sql(lookups: int) -> str:
-    """Return the statement of SQLite. One statement, because each releases the GIL."""
-    names = [(f"kind{place}", f"priority{place}") for place in range(lookups)]
-    firsts = [
-        select(_first_due(bindparam(kind), bindparam(priority)).scalar_subquery().label("due"))
-        for kind, priority in names
-    ]
-    earliest = select(func.min(union_all(*firsts).subquery().c.due))
-    return compile_sqlite(earliest, *chain.from_iterable(names))
-
 
 def next_due(
     connection: Connection, kinds: Sequence[str], priorities: Sequence[int], /
 ) -> datetime | None:
     """Return the earliest due time of ready jobs, by one index lookup per job type and priority."""
     lookups = [(kind, priority) for kind in kinds for priority in priorities]
-    if not on_sqlite(connection):
-        look_kinds, look_priorities = [each[0] for each in lookups], [each[1] for each in lookups]
-        values = {"look_kind": look_kinds, "look_priority": look_priorities}
-        return from_db(connection.execute(_EARLIEST, values).scalar())
-    run: Any = connection.connection.driver_connection
-    earliest = []
-    for start in range(0, len(lookups), MAX_LOOKUPS):
-        batch = lookups[start : start + MAX_LOOKUPS]
-        statement = earliest_due_sql(len(batch))
-        earliest.append(run.execute(statement, list(chain.from_iterable(batch))).fetchone()[0])
-    return from_db(min((due for due in earliest if due is not None), default=None))
+    return queries_of(connection).next_due(connection, lookups)

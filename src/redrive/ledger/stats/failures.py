@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import (
     Connection,
-    TextClause,
     bindparam,
     delete,
     func,
     null,
     select,
-    text,
     tuple_,
     union_all,
 )
 
 from ..db.clock import now_on
 from ..db.compiled import sql_int, sql_text
-from ..db.dialect import on_sqlite
 from ..db.session import Session
 from ..db.tables import FAILURES, dead, failure, failure_delta, failure_slot
 from ..db.tables import kind as kind_table
+from ..store.queries import queries_of
 from .failure_groups import (
     ALL_SIGNATURES,
-    SLOT_SECONDS,
     SLOTS_PER_HOUR,
     FailureDelta,
     FailureGroup,
@@ -159,9 +155,6 @@ def by_kind(connection: Connection, since: datetime, /) -> FailuresByKind:
 
 
 # --- Failures by hour
-#
-# As text, not as expressions: building and naming one for thirty groups takes longer than the
-# query.
 
 
 class HourCount(NamedTuple):
@@ -172,44 +165,6 @@ class HourCount(NamedTuple):
     """The first and last slot with a failure."""
     tries: int
     died: int
-
-
-# A lookup for each group. From a list of pairs, SQLite would make a scan of all groups. So would
-# Postgres, which merges subqueries unless they have OFFSET 0. The result is grouped by a number,
-# because text takes twice as long.
-_GROUPS_SQLITE = """(SELECT key AS place, json_extract(value, '$[0]') AS kind,
-json_extract(value, '$[1]') AS signature FROM json_each(:wanted)) AS look"""
-_GROUPS_POSTGRES = """(SELECT n - 1 AS place, kind, signature
-FROM unnest(CAST(:kinds AS text[]), CAST(:signatures AS text[]))
-WITH ORDINALITY AS each(kind, signature, n)) AS look"""
-_SLOTS_SQLITE = f"""SELECT look.place, kept.slot, kept.tries, kept.died
-FROM {_GROUPS_SQLITE} CROSS JOIN redrive_failure_slot AS kept
-WHERE kept.kind = look.kind AND kept.signature = look.signature AND kept.slot >= :since"""  # noqa: S608
-_SLOTS_POSTGRES = f"""SELECT look.place, kept.slot, kept.tries, kept.died
-FROM {_GROUPS_POSTGRES} CROSS JOIN LATERAL (
-SELECT slot, tries, died FROM redrive_failure_slot AS one
-WHERE one.kind = look.kind AND one.signature = look.signature AND one.slot >= :since
-OFFSET 0) AS kept"""  # noqa: S608
-_DELTA_SLOTS = f"""SELECT look.place,
-CAST(floor(extract(epoch FROM delta.at) / {SLOT_SECONDS}) AS bigint) AS slot,
-delta.tries, delta.died
-FROM redrive_failure_delta AS delta JOIN {_GROUPS_POSTGRES} ON delta.kind = look.kind"""  # noqa: S608
-_HAS_FAILED = "WHERE delta.job_id IS NOT NULL"
-
-
-def _by_hour(*slots: str) -> TextClause:
-    hour = f"place * 1000 + (CAST(:now AS bigint) - slot) / {SLOTS_PER_HOUR}"
-    return text(
-        "SELECT min(place), min(slot), max(slot), CAST(sum(tries) AS bigint), "  # noqa: S608
-        f"CAST(sum(died) AS bigint) FROM ({' UNION ALL '.join(slots)}) AS slots GROUP BY {hour}"
-    )
-
-
-_SQLITE = _by_hour(_SLOTS_SQLITE)
-_POSTGRES_BY_KIND = _by_hour(_SLOTS_POSTGRES, f"{_DELTA_SLOTS} {_HAS_FAILED}")
-_POSTGRES_BY_GROUP = _by_hour(
-    _SLOTS_POSTGRES, f"{_DELTA_SLOTS} AND delta.signature = look.signature {_HAS_FAILED}"
-)
 
 
 def hours_by_kind(
@@ -224,7 +179,7 @@ def hours_by_kind(
         hours: Number of hours.
     """
     wanted = [(kind, ALL_SIGNATURES) for kind in kinds]
-    counts = _read_hours(connection, _POSTGRES_BY_KIND, now, hours, wanted)
+    counts = _read_hours(connection, now, hours, wanted, by_kind=True)
     return {kind: each for (kind, _), each in counts.items()}
 
 
@@ -232,7 +187,7 @@ def hours_by_group(
     connection: Connection, now: int, hours: int, wanted: Sequence[FailureGroup], /
 ) -> dict[FailureGroup, list[HourCount]]:
     """Return the failures of groups in each of the last hours."""
-    return _read_hours(connection, _POSTGRES_BY_GROUP, now, hours, wanted)
+    return _read_hours(connection, now, hours, wanted, by_kind=False)
 
 
 def last_hour(
@@ -247,21 +202,12 @@ def last_hour(
 
 
 def _read_hours(
-    connection: Connection,
-    postgres: TextClause,
-    now: int,
-    hours: int,
-    wanted: Sequence[FailureGroup],
+    connection: Connection, now: int, hours: int, wanted: Sequence[FailureGroup], *, by_kind: bool
 ) -> dict[FailureGroup, list[HourCount]]:
     if not wanted:
         return {}
     times: dict[str, object] = {"now": now, "since": now - SLOTS_PER_HOUR * hours}
-    if on_sqlite(connection):
-        rows = connection.execute(_SQLITE, {**times, "wanted": json.dumps(list(wanted))}).all()
-    else:
-        kinds, signatures = map(list, zip(*wanted, strict=True))
-        parameters = {**times, "kinds": kinds, "signatures": signatures}
-        rows = connection.execute(postgres, parameters).all()
+    rows = queries_of(connection).failures_by_hour(connection, times, wanted, by_kind)
     counts: dict[FailureGroup, list[HourCount]] = {}
     for place, *values in rows:
         counts.setdefault(wanted[place], []).append(HourCount(*values))

@@ -1,0 +1,80 @@
+"""Queries with a lookup for each job type or group, on Postgres: lateral joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    Connection,
+    Select,
+    SmallInteger,
+    Text,
+    bindparam,
+    column,
+    func,
+    select,
+    true,
+)
+
+from ...db.compiled import unnest
+from ...db.tables import dead
+from ...stats.failure_groups import SLOT_SECONDS, FailureGroup
+from ...timestamps import from_db
+from ..queries import first_due, in_order, sum_by_hour
+
+
+def first_of_kinds(ids: Select[Any], kinds: Sequence[str], limit: int, newest: bool, /) -> Any:
+    """Return a subquery with the ids of the first dead letters of each job type, merged."""
+    names = bindparam(None, list(kinds), type_=ARRAY(Text()))
+    look = func.unnest(names).table_valued(column("kind", Text())).render_derived(name="look")
+    few = in_order(ids.where(dead.c.kind == look.c.kind), dead.c.id, limit, newest)
+    lateral = few.lateral()
+    merged = select(lateral.c.id).select_from(look.join(lateral, true()))
+    return in_order(merged, lateral.c.id, limit, newest).subquery()
+
+
+_look = unnest("look", kind=Text(), priority=SmallInteger())
+_first = first_due(_look.c.kind, _look.c.priority).lateral("first")
+_EARLIEST = select(func.min(_first.c.due_at)).select_from(_look.join(_first, true()))
+
+
+def next_due(connection: Connection, lookups: Sequence[tuple[str, int]], /) -> datetime | None:
+    """Return the earliest due time of ready jobs, by job type and priority."""
+    kinds, priorities = [each[0] for each in lookups], [each[1] for each in lookups]
+    values = {"look_kind": kinds, "look_priority": priorities}
+    return from_db(connection.execute(_EARLIEST, values).scalar())
+
+
+# A lookup for each group. From a list of pairs, Postgres would make a scan of all groups, because
+# it merges subqueries unless they have OFFSET 0.
+_GROUPS = """(SELECT n - 1 AS place, kind, signature
+FROM unnest(CAST(:kinds AS text[]), CAST(:signatures AS text[]))
+WITH ORDINALITY AS each(kind, signature, n)) AS look"""
+_SLOTS = f"""SELECT look.place, kept.slot, kept.tries, kept.died
+FROM {_GROUPS} CROSS JOIN LATERAL (
+SELECT slot, tries, died FROM redrive_failure_slot AS one
+WHERE one.kind = look.kind AND one.signature = look.signature AND one.slot >= :since
+OFFSET 0) AS kept"""  # noqa: S608
+_DELTAS = f"""SELECT look.place,
+CAST(floor(extract(epoch FROM delta.at) / {SLOT_SECONDS}) AS bigint) AS slot,
+delta.tries, delta.died
+FROM redrive_failure_delta AS delta JOIN {_GROUPS} ON delta.kind = look.kind"""  # noqa: S608
+_HAS_FAILED = "WHERE delta.job_id IS NOT NULL"
+_BY_KIND = sum_by_hour(_SLOTS, f"{_DELTAS} {_HAS_FAILED}")
+_BY_GROUP = sum_by_hour(_SLOTS, f"{_DELTAS} AND delta.signature = look.signature {_HAS_FAILED}")
+
+
+def failures_by_hour(
+    connection: Connection,
+    times: dict[str, object],
+    groups: Sequence[FailureGroup],
+    by_kind: bool,
+    /,
+) -> Sequence[Any]:
+    """Return failures within an hour, with the place of their group."""
+    kinds, signatures = map(list, zip(*groups, strict=True))
+    parameters = {**times, "kinds": kinds, "signatures": signatures}
+    return connection.execute(_BY_KIND if by_kind else _BY_GROUP, parameters).all()
