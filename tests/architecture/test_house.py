@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.architecture.house import (
@@ -24,6 +26,7 @@ from tests.architecture.house import (
     count_statements,
     count_vague_names,
     count_wide_signatures,
+    documented_names,
     module,
     read_modules,
     report,
@@ -157,6 +160,11 @@ def test_wide_signatures_count_unless_they_are_public() -> None:
         module("redrive.cli.commands.dead", f"def command({nine}): ..."),
     ]
     assert texts(count_wide_signatures(modules)) == ["Operator._own: 9 parameters", "Hidden.start: 9 parameters"]
+
+
+def test_documented_signatures_are_public(tmp_path: Path) -> None:
+    (tmp_path / "app.md").write_text("# App\n\n::: redrive.worker.worker.Worker\n    options:\n\n::: redrive.App\n")
+    assert documented_names(tmp_path) == {"Worker", "App"}
 
 
 def test_the_largest_class_counts_an_overloaded_method_once() -> None:

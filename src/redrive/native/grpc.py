@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from ..core.policy import RetryPolicy, exponential_wait
@@ -115,11 +116,47 @@ def deadline_exceeded(message: str, /) -> Exception:
 
     It is an `AttemptTimeout`, and also the error of grpc.aio if that is imported.
     """
-    if "grpc.aio" not in sys.modules:
-        return AttemptTimeout(message)
-    from .grpc_deadline import DeadlineExceeded  # noqa: PLC0415  # needs grpcio
+    return _aio_deadline(message) if "grpc.aio" in sys.modules else AttemptTimeout(message)
 
-    return DeadlineExceeded(message)
+
+def _aio_deadline(message: str) -> Exception:
+    return _deadline_class()(message)
+
+
+@cache
+def _deadline_class() -> type[Exception]:
+    """Define the error at its first use, because its base class needs grpcio."""
+    from grpc import StatusCode, aio  # noqa: PLC0415
+
+    class DeadlineExceeded(AttemptTimeout, aio.AioRpcError):
+        """`AttemptTimeout` and `grpc.aio.AioRpcError` in one: `code()` is DEADLINE_EXCEEDED."""
+
+        __qualname__ = "DeadlineExceeded"
+
+        def __init__(self, message: str, /) -> None:
+            self.args = (message,)
+            self._code = StatusCode.DEADLINE_EXCEEDED
+            self._details = message
+            self._initial_metadata = aio.Metadata()
+            self._trailing_metadata = aio.Metadata()
+            self._debug_error_string = message
+
+        def __str__(self) -> str:
+            return str(self._details)
+
+        def __repr__(self) -> str:
+            return f"{type(self).__name__}({self._details!r})"
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            # Attributes that Redrive or the user added, for example notes. Not those set above.
+            added = {
+                name: value
+                for name, value in self.__dict__.items()
+                if not name.startswith("_") or name.startswith("__")
+            }
+            return _aio_deadline, self.args, added
+
+    return DeadlineExceeded
 
 
 def _duration(seconds: float) -> str:
