@@ -13,7 +13,8 @@ from ..db.tables import dead
 from ..filters import DeadLetterQuery
 from ..model import DeadLetter, DeadLetterSummary
 from ..stats.counters import counts
-from ..store.queries import in_order, queries_of
+from ..store.queries import queries_of
+from ..store.statements import in_order
 
 MAX_KINDS = 200
 """Job types that are queried one by one. With more of them, the database sorts."""
