@@ -71,7 +71,7 @@ class LedgerOpener:
         """Open the ledger without creating or upgrading it, even if `migrate` is True.
 
         Raises:
-            LedgerError: There is no ledger, or its schema is from another version.
+            LedgerError: No ledger exists, or its schema is from another version.
         """
         return self._open(create=False)
 

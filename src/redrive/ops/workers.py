@@ -101,7 +101,7 @@ class Workers:
         return sum(worker.presence == "alive" for worker in self.workers)
 
     @property
-    def nobody(self) -> str:
+    def missing_text(self) -> str:
         """The sentence that no worker is online."""
         return describe_missing(
             max((worker.seen_at for worker in self.workers), default=None), self.now

@@ -47,7 +47,7 @@ def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | 
 
 
 def revision(connection: Connection, /) -> str | None:
-    """Return the revision of the ledger in this database. None: there is no ledger.
+    """Return the revision of the ledger in this database. None: no ledger exists.
 
     Raises:
         SchemaMismatch: The tables belong to another program.

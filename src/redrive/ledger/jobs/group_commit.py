@@ -143,7 +143,7 @@ class GroupCommit:
             return self._elect(submission)
 
     def _elect(self, submission: Submission) -> float:
-        """Make the submission the leader, if the batch is full or nobody else arrives."""
+        """Make the submission the leader, if the batch is full or no other submission arrives."""
         queue = self._queue
         if self._is_writing or submission.is_taken:
             return UNTIL_WOKEN

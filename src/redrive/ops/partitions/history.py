@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A partition with every attempt at it. Immutable."""
+    """A partition with all its attempts. Immutable."""
 
     facts: PartitionView
     runs: Sequence[PartitionRun]

@@ -59,7 +59,7 @@ def pause_text(source: SourceView, now: datetime, /) -> str:
 
 
 def history_view(history: History, /) -> Group:
-    """Return a partition with every attempt at it."""
+    """Return a partition with all its attempts."""
     facts, now = history.facts, history.now
     values: dict[str, FieldValue] = {
         "status": partition_state(facts),

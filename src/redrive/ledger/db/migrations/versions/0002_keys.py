@@ -24,7 +24,7 @@ def upgrade() -> None:
         "redrive_key",
         sa.Column("domain", sa.Text, primary_key=True),
         sa.Column(
-            "user_id", sa.Text, primary_key=True, comment="of nobody in particular: '', never null"
+            "user_id", sa.Text, primary_key=True, comment="'' if it belongs to no user, never null"
         ),
         sa.Column(
             "key",
