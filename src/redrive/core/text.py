@@ -4,6 +4,8 @@ from __future__ import annotations
 
 DURATION_UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 UNREADABLE_MESSAGE = "(its message cannot be read)"
+HTTPX_LINK = "\nFor more information check: "
+"""Begin of the last line of an HTTP status error of httpx: a link to a page about the status."""
 
 
 def pluralise(count: int, noun: str, /, plural: str | None = None) -> str:
@@ -32,8 +34,8 @@ def format_duration(seconds: float | None, /) -> str:
 
 
 def safe_str(error: BaseException, /) -> str:
-    """Return the message of an error. Never raises."""
+    """Return the message of an error, without the link that httpx adds. Never raises."""
     try:
-        return str(error)
+        return str(error).partition(HTTPX_LINK)[0]
     except Exception:  # an error whose `__str__` raises is still an error
         return UNREADABLE_MESSAGE

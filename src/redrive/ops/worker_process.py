@@ -204,6 +204,8 @@ KINDS = frozenset(
 """Records that are printed beside all warnings."""
 MOST = 20
 """Lines in a window. An outage fails thousands of attempts, which must not fill a disk."""
+MOST_CALLS = 5
+"""Lines in a window of calls that failed inside a job. A line of the job follows."""
 WINDOW = 10.0
 """Seconds of a window."""
 
@@ -217,7 +219,7 @@ class FailureLines:
     def __init__(self, show: Show, clock: Callable[[], float] = monotonic, /) -> None:
         self._show, self._clock = show, clock
         self._until = 0.0
-        self._shown = self._hidden = 0
+        self._shown = self._shown_calls = self._hidden = 0
 
     def __call__(self, record: Record, /) -> None:
         """Show this record, unless the window is full."""
@@ -228,12 +230,19 @@ class FailureLines:
         now = self._clock()
         if now >= self._until:
             self.finish()
-            self._until, self._shown = now + WINDOW, 0
-        if self._shown < MOST:
-            self._shown += 1
+            self._until, self._shown, self._shown_calls = now + WINDOW, 0, 0
+        if self._has_room(is_call(record)):
             self._show(format_record(record), record.kind, fields)
         else:
             self._hidden += 1
+
+    def _has_room(self, is_of_call: bool) -> bool:
+        """Count a line. Calls have a limit of their own, so that they cannot hide the jobs."""
+        if is_of_call:
+            self._shown_calls += 1
+            return self._shown_calls <= MOST_CALLS
+        self._shown += 1
+        return self._shown <= MOST
 
     def finish(self) -> None:
         """Show how many lines were left out."""
@@ -242,6 +251,12 @@ class FailureLines:
             plural = "failure was" if hidden == 1 else "failures were"
             text = f"{hidden:,} more {plural} not printed; `redrive failures` groups all of them"
             self._show(text, "more", {"hidden": hidden})
+
+
+def is_call(record: Record, /) -> bool:
+    """Whether the record is about an attempt of a call, not of a job, a partition or an item."""
+    is_attempt = record.kind in ("retry", "giveup")
+    return is_attempt and not record.fields.keys() & {"job_id", "logical_date", "item"}
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.core.text import pluralise
+from redrive.core.text import pluralise, safe_str
 
 
 @pytest.mark.parametrize(
@@ -16,3 +16,10 @@ def test_amounts(count: int, said: str) -> None:
 
 def test_what_changes_with_it() -> None:
     assert [pluralise(count, "day is", "days are") for count in (1, 2)] == ["1 day is", "2 days are"]
+
+
+def test_the_link_of_httpx_is_cut_from_a_message() -> None:
+    message = "Server error '503 Service Unavailable' for url 'https://crm.example.com/v1'"
+    link = "https://developer.mozilla.org/en-US/docs/Web/HTTP/Status/503"
+    assert safe_str(OSError(f"{message}\nFor more information check: {link}")) == message
+    assert safe_str(OSError("first line\nsecond line")) == "first line\nsecond line"

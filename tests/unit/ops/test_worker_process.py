@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from redrive.journal import Record
-from redrive.ops.worker_process import MOST, WINDOW, FailureLines, is_logging
+from redrive.ops.worker_process import MOST, MOST_CALLS, WINDOW, FailureLines, is_logging
 
 NOW = datetime(2026, 11, 17, tzinfo=timezone.utc)
 
@@ -28,14 +28,27 @@ def test_lines_are_bounded_in_a_window_and_the_rest_is_counted() -> None:
 
     sink = FailureLines(show, lambda: now[0])
     for _ in range(MOST + 5):
-        sink(record("giveup", error="Boom", error_class="ValueError", reason="attempts"))
+        sink(record("giveup", error="Boom", error_class="ValueError", reason="attempts", job_id=7))
     assert len(lines) == MOST
     now[0] += WINDOW
-    sink(record("retry", error="Boom", error_class="ValueError", wait=5.0))
+    sink(record("retry", error="Boom", error_class="ValueError", wait=5.0, job_id=7))
     assert lines[MOST:] == [
         "5 more failures were not printed; `redrive failures` groups all of them",
-        "mail: attempt 1 of 3 failed (ValueError: Boom), again in 5 s",
+        "mail job 7: attempt 1 of 3 failed (ValueError: Boom), again in 5 s",
     ]
+
+
+def test_calls_inside_jobs_do_not_hide_the_lines_of_the_jobs() -> None:
+    lines: list[str] = []
+    sink = FailureLines(lambda line, kind, fields: lines.append(line), lambda: 0.0)
+    for job_id in range(13):
+        for _ in range(3):
+            sink(record("retry", error="503", error_class="HTTPStatusError", wait=0.5))
+        sink(record("retry", error="503", error_class="HTTPStatusError", wait=5.0, job_id=job_id))
+    assert len([line for line in lines if " job " in line]) == 13
+    assert len(lines) == 13 + MOST_CALLS
+    sink.finish()
+    assert lines[-1].startswith(f"{39 - MOST_CALLS} more failures were not printed")
 
 
 def test_successes_are_not_shown() -> None:
