@@ -63,6 +63,8 @@ class JobReport:
     now: datetime
     replaced_by: int | None = None
     """Id of the newest job that replays this one. None: not replaced, or not known."""
+    is_replaced: bool = False
+    """Whether a replay has taken its place. Its stored state is that of a discarded job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,7 @@ class JobOperations:
             tries=failed_attempts(ledger.attempts(job.id)),
             now=now,
             replaced_by=replaced_by,
+            is_replaced=job.state == "dropped" and not job.current,
         )
 
     def reveal(self, job_id: int, /, *, because: str) -> Revealed:

@@ -28,7 +28,8 @@ class Kind:
     name: str
     submitted: int
     states: Mapping[str, int]
-    """Number by shown state. `done` includes pruned jobs."""
+    """Number by shown state. `done` includes pruned jobs, and `discarded` those that a replay has
+    replaced."""
     pruned: int
     late: int
     """Settlements that came too late and had no effect."""
@@ -155,4 +156,4 @@ def _revision(source: str | None) -> str | None:
             raise
         return mismatch.found
     except LedgerError:
-        return None  # There is no ledger yet. Another problem is reported by the migration.
+        return None  # No ledger exists yet. Another problem is reported by the migration.

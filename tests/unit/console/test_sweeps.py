@@ -58,3 +58,11 @@ def test_the_api_resumes_after_a_failed_canary_only_if_it_is_accepted(app: App) 
     refused = browser.post(path, json=body)
     assert (refused.status_code, "accept_failed_canary=True" in refused.json()["detail"]) == (409, True)
     assert browser.post(path, json=body | {"accept_failed_canary": True}).json()["state"] == "running"
+
+
+def test_a_replayed_job_is_not_shown_as_discarded(app: App) -> None:
+    (letter,) = app.ledger.dead_letters()
+    (new,) = app.ledger.replay([letter.id], actor="ann", because="fixed").done.values()
+    page = client(app).get(f"/jobs/{letter.job_id}").text
+    assert "</span>replaced by a replay</span>" in page
+    assert f'<dt>Replayed as</dt><dd><a href="/jobs/{new}">job {new}</a></dd>' in page

@@ -15,6 +15,7 @@ from ..options import flag, option
 from ..render import print_json, show, top_counts
 from ..render.progress import sweep_progress
 from ..suggestions import expand_commands
+from ..unknown_names import unknown_kind
 from .confirm import ApplyOptions, show_done, show_plan, show_skipped
 
 Rate = Annotated[float | None, option("--rate", "N", "Maximum per second (default: no limit)")]
@@ -52,7 +53,8 @@ def apply_plan(ops: Operator, plan: Plan, apply: ApplyOptions, /, **limits: Any)
     if not apply.as_json:
         letters = pluralise(plan.count, "dead letter")
         summary = f"{letters} ({top_counts(plan.kinds)}; {top_counts(plan.reasons)})"
-        show_plan(plan, summary, empty="No pending dead letter matches.")
+        unknown = None if plan.count else unknown_kind(ops, plan.selection.kind)
+        show_plan(plan, summary, empty=unknown or "No pending dead letter matches.")
     if apply.confirmation.dry_run or not plan.count:
         if apply.as_json:
             print_json({"plan": plan, "done": {}, "skipped": plan.skipped})

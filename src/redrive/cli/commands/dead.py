@@ -23,7 +23,7 @@ from ...ops.render import ago, both, utc
 from ..apply.confirm import ApplyOptions, Confirmation
 from ..apply.dead_letters import Canary, Detach, MaxReplays, Rate, apply_plan
 from ..command import CommandGroup
-from ..errors import NOT_DONE, fail, refuse_option
+from ..errors import NOT_DONE, complain, fail, refuse_option
 from ..options import (
     DEAD_LETTER_STATES,
     Because,
@@ -65,6 +65,7 @@ from ..render import (
     up_to_limit,
 )
 from ..suggestions import expand_commands
+from ..unknown_names import unknown_kind
 
 app = CommandGroup(help="List, replay and discard dead letters.")
 
@@ -161,7 +162,8 @@ def list_(*, which: AnyStatusOptions, limit: Limit = 50, options: ReadOptions) -
             show(f"No dead letters. {ops.status().sentence}.")
         else:
             pending = up_to_limit(ops.dead_letters.count())
-            show(f"No dead letter matches; {pending} pending in total.")
+            unknown = unknown_kind(ops, selection.kind)
+            show(unknown or f"No dead letter matches; {pending} pending in total.")
 
 
 def _show_letters(letters: Sequence[Letter], now: datetime, total: int | None) -> None:
@@ -428,6 +430,9 @@ def export(
             for letter in letters:
                 print_json_line(letter)
                 printed.add(letter["id"])
+        unknown = None if printed else unknown_kind(ops, selection.kind)
+        if unknown is not None:
+            complain(unknown)
         missing = [str(each) for each in dict.fromkeys(ids or ()) if each not in printed]
         if missing:
             fail(NOT_DONE, f"dead letters not found: {', '.join(missing)}; {LISTS_ALL}")

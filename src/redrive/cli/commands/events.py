@@ -45,6 +45,7 @@ from ..render import (
     showing,
     state_name,
 )
+from ..unknown_names import unknown_source
 
 app = CommandGroup(help="List, show and replay events.")
 
@@ -76,8 +77,10 @@ def list_(
     with open_operator(options) as ops:
         events = ops.events.find(source=source, of_type=type_, limit=limit)
         columns = _event_columns(ops.now())
+        unknown = None if events else unknown_source(ops, source)
     cut = showing(limit) if len(events) == limit else None
-    print_rows(events, options.as_json, columns, empty="No events.", below=[cut])
+    empty = unknown or ("No event matches." if source or type_ else "No events.")
+    print_rows(events, options.as_json, columns, empty=empty, below=[cut])
 
 
 def _event_columns(now: datetime) -> list[Column[ReceivedEvent]]:

@@ -43,6 +43,7 @@ from ..render import (
 )
 from ..render.charts import pair_sums, sparkline
 from ..suggestions import complete_command, expand_commands
+from ..unknown_names import unknown_kind
 
 MAX_SEARCHED = 500
 """Groups that are searched for WORDS."""
@@ -87,6 +88,7 @@ def failures(
         now = ops.now()
         group = None if words is None else _find_group(jobs, partitions, words)
         report = None
+        unknown = None if jobs or partitions else unknown_kind(ops, kind, or_dataset=True)
         if isinstance(group, Failure):
             report = ops.overview.failure(group.kind, group.signature)
     width = console().width
@@ -104,7 +106,8 @@ def failures(
         show(Group(*([parts[0], "", parts[1]] if len(parts) == 2 else parts)))
     else:
         is_filtered = kind or since or until
-        show("No failure matches." if is_filtered else "No failures in the last 31 days.")
+        no_match = unknown or "No failure matches."
+        show(no_match if is_filtered else "No failures in the last 31 days.")
 
 
 def _find_group(

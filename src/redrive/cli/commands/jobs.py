@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Group
 
+from ...ops.dead_letters.model import DeadLetterFilter
 from ...ops.jobs import JobLine, JobReport
 from ...ops.render import ago, both
 from ..command import CommandGroup
@@ -41,6 +42,7 @@ from ..render import (
     state_name,
 )
 from ..suggestions import expand_commands
+from ..unknown_names import unknown_kind
 
 app = CommandGroup(help="List and show jobs.")
 
@@ -78,9 +80,14 @@ def list_(
     with open_operator(options) as ops:
         jobs = ops.jobs.find(state=state, kind=kind, limit=limit)
         now, status = ops.now(), ops.status()
+        total = status.total(state, kind)
+        if state == "discarded":  # The status counts jobs that a replay has replaced, too.
+            total = ops.dead_letters.count(DeadLetterFilter(kind=kind), status="discarded")
+        unknown = None if jobs else unknown_kind(ops, kind)
     hint = expand_commands("`redrive jobs show ID` shows one of them.")
-    note = showing(limit, status.total(state, kind)) if len(jobs) == limit else hint
-    empty = f"No job matches. {status.sentence}." if state or kind else "No jobs."
+    note = showing(limit, total) if len(jobs) == limit else hint
+    no_match = unknown or f"No job matches. {status.sentence}."
+    empty = no_match if state or kind else "No jobs."
     print_rows(jobs, options.as_json, _columns(now), empty=empty, below=[note])
 
 
@@ -157,7 +164,7 @@ def show_(
 def _state_lines(report: JobReport) -> list[str]:
     """Return the state, and the next step if it says more."""
     state, says = state_name(report.job.state), expand_commands(report.says)
-    if says.startswith("replaced by a replay"):
+    if report.is_replaced:
         return [says]  # The stored state is that of a discarded job.
     return [state, *([says] if says != state else [])]
 

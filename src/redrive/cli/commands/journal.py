@@ -14,6 +14,7 @@ from ...ops.render import utc
 from ..command import CommandGroup
 from ..options import Kind, ReadOptions, open_operator, option
 from ..render import first_line, print_json_line, show
+from ..unknown_names import unknown_kind
 from .partitions.render import rejection_text
 
 app = CommandGroup(help="Show log records of jobs and partitions.")
@@ -80,8 +81,11 @@ def tail(
                 time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:
             return
-    if not follow and not options.as_json and not records:
-        show("No log record matches." if kind or event else "No log records.")
+        is_empty = not options.as_json and not records
+        unknown = unknown_kind(ops, kind, or_dataset=True) if is_empty else None
+    if not follow and is_empty:
+        no_match = unknown or "No log record matches."
+        show(no_match if kind or event else "No log records.")
 
 
 def _print(record: Happening, *, as_json: bool) -> None:

@@ -122,7 +122,9 @@ def _kinds(kinds: Sequence[Kind], now: datetime, width: int) -> RenderableType:
     table = fields({})
     for kind in kinds:
         counts = [
-            f"{kind.states[state]:,} {state_name(state)}" for state in states if kind.states[state]
+            f"{kind.states[state]:,} {_column_name(state)}"
+            for state in states
+            if kind.states[state]
         ]
         is_due = kind.oldest_due is not None or kind.next_due is not None
         due = [_oldest_due(kind, now, "oldest due ")] if is_due else []
@@ -134,7 +136,7 @@ def _kinds(kinds: Sequence[Kind], now: datetime, width: int) -> RenderableType:
 def _kind_columns(states: Sequence[str], now: datetime) -> list[Column[Kind]]:
     def count_of(state: str) -> Column[Kind]:
         return Column(
-            state_name(state), lambda kind: count_or_dash(kind.states[state]), is_number=True
+            _column_name(state), lambda kind: count_or_dash(kind.states[state]), is_number=True
         )
 
     return [
@@ -143,6 +145,11 @@ def _kind_columns(states: Sequence[str], now: datetime) -> list[Column[Kind]]:
         *map(count_of, states),
         Column("oldest due", lambda kind: _oldest_due(kind, now)),
     ]
+
+
+def _column_name(state: str) -> str:
+    """Return the name of a count. The count of discarded jobs includes replaced ones."""
+    return "discarded or replayed" if state == "discarded" else state_name(state)
 
 
 def _oldest_due(kind: Kind, now: datetime, label: str = "") -> str:

@@ -60,7 +60,7 @@ def test_dead_letters_are_listed_and_filtered() -> None:
     assert printed.startswith("9 dead letters: attempts ×7, the customer's credentials have expired ×2\n")
     assert "crm.sync" in printed
     assert "HTTPStatusError: 503 for https://" in printed
-    assert call("dead", "list", "--kind", "nobody")[1] == "No dead letter matches; 9 pending in total.\n"
+    assert call("dead", "list", "--kind", "receipts.send")[1] == "No dead letter matches; 9 pending in total.\n"
     assert call("dead", "list", "--since", "1h", "--error", "httpstatus", "--reason", "attempts")[1].startswith("7 dead letters")
     assert "Showing 2 of 9; use --limit for more." in call("dead", "list", "--limit", "2")[1]
     assert "discarded" in call("dead", "list", "--status", "all")[1]
@@ -225,8 +225,8 @@ def test_a_list_that_is_cut_starts_with_the_total(busy: Ledger) -> None:
         (("dead", "list", "--ledger", "mysql://x"), 2, "a ledger's address is"),
         (("dead", "export", "99999"), 1, "dead letters not found: 99999"),
         (("dead", "export", "99999", "--json"), 1, "dead letters not found: 99999"),
-        (("dead", "replay", "--kind", "nosuch", "--because", "fixed"), 1, "No pending dead letter matches."),
-        (("dead", "replay", "--kind", "nosuch", "--because", "fixed", "--dry-run"), 1, "No pending dead letter matches."),
+        (("dead", "replay", "--kind", "receipts.send", "--because", "fixed"), 1, "No pending dead letter matches."),
+        (("dead", "replay", "--kind", "receipts.send", "--because", "fixed", "--dry-run"), 1, "No pending dead letter matches."),
     ],
 )
 def test_exit_codes_are_those_of_the_help(busy: Ledger, arguments: tuple[str, ...], status: int, said: str) -> None:

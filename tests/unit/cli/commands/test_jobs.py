@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from redrive.cli.root import app
 from redrive.ledger import Ledger, NewJob
-from tests.unit.cli.command import columns
+from tests.unit.cli.command import call, columns
 from tests.unit.cli.conftest import LONG, SECRET
 
 pytestmark = pytest.mark.usefixtures("busy")
@@ -59,7 +59,7 @@ def test_jobs_are_listed_newest_first_and_filtered() -> None:
     assert {one["kind"] for one in json.loads(run("list", "--kind", LONG, "--json").output)} == {LONG}
     assert "Showing the first 2; use --limit for more." in run("list", "--limit", "2").output
     assert "Showing 2 of 12; use --limit for more." in run("list", "--state", "queued", "--limit", "2").output
-    assert "No job matches. 32 submitted" in run("list", "--kind", "nothing").output
+    assert "No job matches. 32 submitted" in run("list", "--state", "running", "--kind", "receipts.send").output
 
 
 @pytest.mark.parametrize(
@@ -133,3 +133,11 @@ def test_a_done_job_shows_no_error_in_the_list(busy: Ledger) -> None:
     assert "503 once" not in run("list", "--kind", "mail").output
     (job,) = json.loads(run("list", "--kind", "mail", "--json").output)
     assert job["error"] == "503 once"
+
+
+def test_replaced_jobs_are_not_counted_as_discarded(busy: Ledger) -> None:
+    discarded = busy.discard([4, 5], actor="bob", because="test orders").done
+    assert len(discarded) == 2
+    assert "Showing 2 of 3; use --limit for more." in run("list", "--state", "discarded", "--limit", "2").output
+    printed = call("ledger", "status", width=200)[1]
+    assert "discarded or replayed" in printed.partition("Jobs by type")[2]
