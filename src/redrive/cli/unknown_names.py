@@ -7,7 +7,6 @@ from difflib import get_close_matches
 from itertools import islice
 
 from ..ops.operator import Operator
-from ..ops.partitions.datasets import label
 
 MAX_COMPARED = 1000
 """Known names that are compared with an unknown one."""
@@ -27,6 +26,8 @@ def unknown_kind(ops: Operator, kind: str | None, /, *, or_dataset: bool = False
     known = list(ops.jobs.counts())
     noun = "job type"
     if or_dataset:
+        from ..ops.partitions.datasets import label  # noqa: PLC0415  # few commands load it
+
         known += [label(*dataset) for dataset in ops.partitions.datasets()]
         noun = "job type or dataset"
     return unknown_name(noun, kind, known)

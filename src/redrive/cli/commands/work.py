@@ -99,8 +99,8 @@ def work(
     stops the worker immediately.
 
     Each failed attempt and each dead letter is logged as one line, at most 20 lines in 10 seconds.
-    If the app configures logging, its log handlers receive them instead. Options override the
-    environment and redrive.toml.
+    Failed calls inside jobs have their own limit of 5 lines. If the app configures logging, its log
+    handlers receive them instead. Options override the environment and redrive.toml.
 
     Examples:
         redrive work shop:app
