@@ -26,6 +26,8 @@ class Effort:
     rounds: int
     jobs: int
     """Of ours, in one measurement."""
+    jobs_of_20_ms: int
+    """Fewer: 8 threads run at most 400 in a second."""
     share: float
     """Of the peers' jobs."""
     times: int
@@ -34,8 +36,8 @@ class Effort:
     measured: Callable[..., float] = apart
 
 
-FULL = Effort(rounds=7, jobs=6000, share=1.0, times=40, settings=DURABLE)
-QUICK = Effort(rounds=1, jobs=20, share=0.02, times=1, settings=SETTINGS, measured=here)
+FULL = Effort(rounds=7, jobs=6000, jobs_of_20_ms=1200, share=1.0, times=40, settings=DURABLE)
+QUICK = Effort(rounds=1, jobs=20, jobs_of_20_ms=8, share=0.02, times=1, settings=SETTINGS, measured=here)
 
 
 def run(places: Databases, effort: Effort, progress: Progress) -> Results:
@@ -45,7 +47,10 @@ def run(places: Databases, effort: Effort, progress: Progress) -> Results:
     for name, colour in ((PLAIN, "plain"), (ASYNC, "async")):
         for database in ("postgres", "sqlite"):
             kept = results.rates.setdefault(Case(name, database), [])
-            acts.append((f"{name}, {database}", _own(places, database, colour, effort), kept))
+            acts.append((f"{name}, {database}", _own(places, database, colour, effort, effort.jobs), kept))
+            kept = results.of_20_ms.setdefault(Case(name, database), [])
+            act = _own(places, database, f"{colour}-20ms", effort, effort.jobs_of_20_ms)
+            acts.append((f"{name}, commands of 20 ms, {database}", act, kept))
     for peer in PEERS:
         if find_spec(peer.library) is None:
             results.absent[peer.name] = "not installed"
@@ -73,8 +78,8 @@ def _peer(places: Databases, peer: Peer, effort: Effort) -> float:
     return peer.rate(places.new(peer.database), effort.share)
 
 
-def _own(places: Databases, database: str, colour: str, effort: Effort) -> Callable[[], float]:
-    return lambda: effort.measured("benchmarks.commanded.own", places.new(database), colour, str(effort.jobs))
+def _own(places: Databases, database: str, command: str, effort: Effort, jobs: int) -> Callable[[], float]:
+    return lambda: effort.measured("benchmarks.commanded.own", places.new(database), command, str(jobs))
 
 
 def _latency(places: Databases, library: str, database: str, effort: Effort) -> Callable[[], float]:

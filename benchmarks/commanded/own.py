@@ -1,5 +1,9 @@
-"""Commands that do nothing, through the whole worker: python -m benchmarks.commanded.own URL COLOUR JOBS"""
+"""Commands through the whole worker: python -m benchmarks.commanded.own URL COMMAND JOBS
 
+COMMAND is `plain` or `async` (does nothing), or `plain-20ms` or `async-20ms` (sleeps for 20 ms).
+"""
+
+import asyncio
 import sys
 import time
 
@@ -7,14 +11,16 @@ from benchmarks.apart import tell
 from benchmarks.durable.drain import analyze
 from redrive import App
 
+SECONDS = 0.02
 
-def measured(url: str, colour: str, many: str) -> float:
+
+def measured(url: str, name: str, many: str) -> float:
     """In a second."""
     with App(url, migrate=True) as app:
-        return _rate(app, colour, int(many))
+        return _rate(app, name, int(many))
 
 
-def _rate(app: App, colour: str, jobs: int) -> float:
+def _rate(app: App, name: str, jobs: int) -> float:
     @app.command("noop")
     def noop() -> None:
         return None
@@ -23,7 +29,15 @@ def _rate(app: App, colour: str, jobs: int) -> float:
     async def anoop() -> None:
         return None
 
-    command = noop if colour == "plain" else anoop
+    @app.command("nap")
+    def nap() -> None:
+        time.sleep(SECONDS)
+
+    @app.command("anap")
+    async def anap() -> None:
+        await asyncio.sleep(SECONDS)
+
+    command = {"plain": noop, "async": anoop, "plain-20ms": nap, "async-20ms": anap}[name]
     for at in range(0, jobs, 1000):
         app.submit_many(command.bind() for _ in range(min(1000, jobs - at)))
     analyze(app.ledger)

@@ -19,7 +19,9 @@ def place(results: Results) -> str:
 def tables(results: Results, judgements: list[Judgement]) -> list[Table]:
     found = [table(judgements)]
     for database in ("postgres", "sqlite"):
-        found.append(_rates(results, database))
+        found.append(_rates(results.rates, database, "that do nothing"))
+        if _of(results.of_20_ms, database):
+            found.append(_rates(results.of_20_ms, database, "of 20 ms"))
         found.append(_latencies(results, database))
     if results.absent:
         found.append(Table("Not measured", ("what", "why"), list(results.absent.items())))
@@ -30,12 +32,12 @@ def _of(figures: dict[Case, list[float]], database: str) -> list[tuple[str, list
     return [(case.name, taken) for case, taken in figures.items() if case.database == database and taken]
 
 
-def _rates(results: Results, database: str) -> Table:
+def _rates(figures: dict[Case, list[float]], database: str, which: str) -> Table:
     rows = []
-    for name, taken in sorted(_of(results.rates, database), key=lambda one: -median(one[1])):
+    for name, taken in sorted(_of(figures, database), key=lambda one: -median(one[1])):
         found = Interval.of(taken)
         rows.append((_named(name), f"{found.median:,.0f} ({found.low:,.0f}–{found.high:,.0f})"))
-    return Table(f"{NAMES[database]}: commands that do nothing, through the whole worker", ("what", "commands/s"), rows)
+    return Table(f"{NAMES[database]}: commands {which}, through the whole worker", ("what", "commands/s"), rows)
 
 
 def _latencies(results: Results, database: str) -> Table:
@@ -58,7 +60,8 @@ def markdown(results: Results, judgements: list[Judgement], rounds: int) -> str:
 Written by `make bench-commands`: {place(results)}.
 Everything is durable: Postgres with `fsync`, `synchronous_commit` and `full_page_writes` on, SQLite in WAL with
 `synchronous=FULL`. There are {rounds} interleaved rounds. Each measurement has its own process, its own database and one worker.
-The commands are empty, so the figures show the overhead per command. Figures are medians. The brackets have the interval that
+Most commands are empty, so the figures show the overhead per command. The commands of 20 ms sleep for that time, so the figures
+show what the threads and the event loop of one worker allow. Figures are medians. The brackets have the interval that
 contains the true median in 95 of 100 runs. Ratios are taken round by round. A target is missed only if the whole interval
 misses it.
 

@@ -23,6 +23,8 @@ class Results:
 
     rates: dict[Case, list[float]] = field(default_factory=dict)
     """Commands in a second."""
+    of_20_ms: dict[Case, list[float]] = field(default_factory=dict)
+    """Commands of 20 ms in a second. Ours only."""
     latencies: dict[Case, list[float]] = field(default_factory=dict)
     """Milliseconds from submit to start, the median of a run."""
     absent: dict[str, str] = field(default_factory=dict)
