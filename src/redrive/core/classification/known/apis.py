@@ -12,15 +12,15 @@ from .http_status import fault_of_response, fault_of_status, status_in
 from .inspect import (
     TIMEOUT,
     Entry,
-    FaultReader,
     Inspector,
     as_int,
     fault_of_inner,
     frames_of,
     inner_error,
+    loop_counts,
     mark_spent,
     read,
-    read_entry,
+    spent_if,
 )
 
 # openai and anthropic (and what derives from them, such as the errors of litellm).
@@ -84,17 +84,11 @@ def _llm_error_codes(error: Exception) -> frozenset[str]:
     return frozenset(code for code in codes if isinstance(code, str))
 
 
-def _count_llm_retries(entry: Entry, library: str) -> FaultReader:
-    """Mark errors that an SDK retried: twice by default. A header has the number of retries."""
-
-    def read_fault(error: Exception, inspector: Inspector) -> Fault:
-        fault = read_entry(entry, error, inspector)
-        request = read(error, "request") or read(read(error, "response"), "request")
-        count = header(read(request, "headers"), "x-stainless-retry-count")
-        was_retried = count is not None and count.isdecimal() and int(count) > 0
-        return mark_spent(fault, library) if was_retried else fault
-
-    return read_fault
+def _was_retried_by_llm_sdk(error: Exception) -> bool:
+    """Return whether an SDK retried: twice by default. A header has the number of retries."""
+    request = read(error, "request") or read(read(error, "response"), "request")
+    count = header(read(request, "headers"), "x-stainless-retry-count")
+    return count is not None and count.isdecimal() and int(count) > 0
 
 
 _LLM_RETRIED: dict[str, Entry] = {
@@ -112,7 +106,7 @@ _LLM_FINAL = (
 )
 _LLM: dict[str, Entry] = {
     **{
-        f"{library}.{name}": _count_llm_retries(entry, library)
+        f"{library}.{name}": spent_if(_was_retried_by_llm_sdk, entry, library)
         for library in ("openai", "anthropic")
         for name, entry in _LLM_RETRIED.items()
     },
@@ -157,9 +151,9 @@ def _stripe_connection(error: Exception, inspector: Inspector) -> Fault:
     if inner.kind == "unknown":
         inner = PERMANENT if read(error, "should_retry") is False else TRANSIENT
     counts = [
-        as_int(frame.f_locals.get("num_retries")) or 0
+        count
         for name in ("_request_with_retries_internal", "_request_with_retries_internal_async")
-        for frame in frames_of(error, "stripe/_http_client.py", name)
+        for count in loop_counts(error, "stripe/_http_client.py", name, "num_retries")
     ]
     return mark_spent(inner, "stripe") if any(counts) else inner
 

@@ -21,11 +21,11 @@ from .inspect import (
     as_int,
     fault_of_inner,
     frames,
-    frames_of,
     inner_error,
+    loop_counts,
     mark_spent,
     read,
-    read_entry,
+    spent_if,
 )
 
 # AWS: botocore, aiobotocore, boto3 and s3transfer.
@@ -77,19 +77,13 @@ def _mapping_part(response: object, name: str) -> Mapping[str, object]:
     return part if isinstance(part, Mapping) else {}
 
 
-def _botocore_attempts(error: Exception) -> int:
-    """Return how often a request was sent. Only a local variable of botocore's loop knows."""
-    for frame in frames_of(error, "botocore/endpoint.py", "_send_request"):
-        return as_int(frame.f_locals.get("attempts")) or 1
-    return 1
+def _was_retried_by_botocore(error: Exception) -> bool:
+    attempts = loop_counts(error, "botocore/endpoint.py", "_send_request", "attempts")
+    return bool(attempts) and attempts[0] > 1
 
 
 def _count_botocore_attempts(entry: Entry) -> FaultReader:
-    def read_fault(error: Exception, inspector: Inspector) -> Fault:
-        fault = read_entry(entry, error, inspector)
-        return mark_spent(fault, "botocore") if _botocore_attempts(error) > 1 else fault
-
-    return read_fault
+    return spent_if(_was_retried_by_botocore, entry, "botocore")
 
 
 def _botocore_tls(error: Exception, inspector: Inspector) -> Fault:
@@ -185,12 +179,11 @@ def _azure_response(error: Exception, inspector: Inspector) -> Fault:
 
 
 def _count_azure_retries(entry: Entry) -> FaultReader:
-    def read_fault(error: Exception, inspector: Inspector) -> Fault:
-        fault = read_entry(entry, error, inspector)
-        was_retried = any(len(history) > 1 for history in _azure_histories(error))
-        return mark_spent(fault, "azure-core") if was_retried else fault
-
-    return read_fault
+    return spent_if(
+        lambda error: any(len(history) > 1 for history in _azure_histories(error)),
+        entry,
+        "azure-core",
+    )
 
 
 def _azure_histories(error: Exception) -> Iterator[list[object]]:

@@ -22,9 +22,10 @@ from .inspect import (
     fault_of_inner,
     frames_of,
     inner_error,
+    loop_counts,
     mark_spent,
     read,
-    read_entry,
+    spent_if,
 )
 
 # SQLSTATE (psycopg, psycopg2, asyncpg), SQLite, and SQLAlchemy around them.
@@ -224,19 +225,13 @@ def _redis_response(error: Exception, inspector: Inspector) -> Fault:
 
 
 def _count_redis_retries(entry: Entry, library: str) -> FaultReader:
-    """Mark errors that redis-py retried: three times by default, from version 6 on.
+    """Mark errors that redis-py retried: three times by default, from version 6 on."""
 
-    Only a local variable of its loop has the count.
-    """
+    def was_retried(error: Exception) -> bool:
+        failures = loop_counts(error, f"{library}/", "call_with_retry", "failures")
+        return max(failures, default=0) > 1
 
-    def read_fault(error: Exception, inspector: Inspector) -> Fault:
-        fault = read_entry(entry, error, inspector)
-        for frame in frames_of(error, f"{library}/", "call_with_retry"):
-            if (as_int(frame.f_locals.get("failures")) or 0) > 1:
-                return mark_spent(fault, library)
-        return fault
-
-    return read_fault
+    return spent_if(was_retried, entry, library)
 
 
 _REDIS_RETRIED: dict[str, Entry] = {
@@ -307,11 +302,7 @@ def _elastic_retries(error: Exception, status: int) -> bool:
 
 def _count_elastic_retries(entry: Fault) -> FaultReader:
     """Mark errors that the transport retried. The last one has the errors of earlier attempts."""
-
-    def read_fault(error: Exception, inspector: Inspector) -> Fault:
-        return mark_spent(entry, "elasticsearch") if read(error, "errors") else entry
-
-    return read_fault
+    return spent_if(lambda error: bool(read(error, "errors")), entry, "elasticsearch")
 
 
 _ELASTIC_TRANSPORT: dict[str, Entry] = {

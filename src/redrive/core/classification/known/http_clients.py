@@ -15,14 +15,14 @@ from .inspect import (
     Entry,
     FaultReader,
     Inspector,
-    as_int,
     connect_fault,
     fault_of_inner,
     frames_of,
     inner_error,
+    loop_counts,
     mark_spent,
     read,
-    read_entry,
+    spent_if,
 )
 
 # httpx and httpx2 (two libraries with the same names and no common base), and httpcore.
@@ -176,19 +176,13 @@ def _aiohttp_proxy(error: Exception, inspector: Inspector) -> Fault:
 
 
 def _count_aiohttp_retries(entry: Entry) -> FaultReader:
-    """Mark errors that aiohttp-retry retried. It makes three attempts by default.
+    """Mark errors that aiohttp-retry retried. It makes three attempts by default."""
 
-    Only a local variable of its loop has the count.
-    """
+    def was_retried(error: Exception) -> bool:
+        path, function = "aiohttp_retry/client.py", "_do_request"
+        return max(loop_counts(error, path, function, "current_attempt"), default=0) > 1
 
-    def read_fault(error: Exception, inspector: Inspector) -> Fault:
-        fault = read_entry(entry, error, inspector)
-        for frame in frames_of(error, "aiohttp_retry/client.py", "_do_request"):
-            if (as_int(frame.f_locals.get("current_attempt")) or 0) > 1:
-                return mark_spent(fault, "aiohttp-retry")
-        return fault
-
-    return read_fault
+    return spent_if(was_retried, entry, "aiohttp-retry")
 
 
 _AIOHTTP_CLASSES: dict[str, Entry] = {

@@ -138,6 +138,26 @@ def frames_of(error: BaseException | None, path: str, function: str) -> Iterator
             yield frame
 
 
+def loop_counts(error: BaseException | None, path: str, function: str, variable: str) -> list[int]:
+    """Return the counts in a local variable of a library's retry loop, the outermost first.
+
+    For libraries whose errors do not say how often they retried.
+    """
+    return [as_int(frame.f_locals.get(variable)) or 0 for frame in frames_of(error, path, function)]
+
+
+def spent_if(
+    was_retried: Callable[[Exception], bool], entry: Entry, library: str, /
+) -> FaultReader:
+    """Return a reader that classifies by the entry, and marks errors that a library retried."""
+
+    def read_fault(error: Exception, inspector: Inspector) -> Fault:
+        fault = read_entry(entry, error, inspector)
+        return mark_spent(fault, library) if was_retried(error) else fault
+
+    return read_fault
+
+
 def worst_fault(faults: list[Fault]) -> Fault:
     """Return the fault of several errors together.
 
