@@ -33,6 +33,17 @@ def format_duration(seconds: float | None, /) -> str:
     return f"{value:.3g} {name}" if value < 1000 else f"{value:,.0f} {name}"
 
 
+def join_reason(reason: str | None, message: str | None, /) -> str:
+    """Return `reason: message`. A message that begins with the reason is returned alone.
+
+    The reason may be a type, and the message may begin with its module, as `urllib.error.URLError`.
+    """
+    if not reason or not message:
+        return message or reason or ""
+    has_reason = message.startswith(reason) or message.partition(":")[0].endswith(f".{reason}")
+    return message if has_reason else f"{reason}: {message}"
+
+
 def safe_str(error: BaseException, /) -> str:
     """Return the message of an error, without the link that httpx adds. Never raises."""
     try:

@@ -257,7 +257,7 @@ def after_loss(
 
 def too_old(max_age_at: datetime, /) -> str:
     """Return why a partition past its maximum age is not retried."""
-    return f"too old: no retries after {max_age_at:%Y-%m-%d %H:%M}Z"
+    return f"too old: no retries after {max_age_at:%Y-%m-%d %H:%M} UTC"
 
 
 _RELEASE_WORDS = {

@@ -39,7 +39,7 @@ def test_what_fails_is_grouped_by_dataset_and_by_why(world: World, ann: Operator
     assert (few.name, few.why, few.many, few.terminal, few.readable, few.more) == ("crm/orders", "row_count", 4, 1, 1, False)
     assert (few.partition, few.error) == (f"crm/fine/orders/{DAY}", "too few")  # the last of them
     assert few.last_at is not None
-    assert {(one.why, one.many) for one in (away, given)} == {("TimeoutError", 1), ("given up", 1)}
+    assert {(one.why, one.many) for one in (away, given)} == {("TimeoutError", 1), ("gave up", 1)}
     assert ann.overview.rejections(dataset="crm/orders") == ann.overview.rejections()
     assert ann.overview.rejections(dataset="mail.send") == []
     assert ann.overview.rejections(since=few.last_at + timedelta(seconds=1)) == []

@@ -24,7 +24,7 @@ from tests.partition_runner import SteppedRunner, stepped_runner
 from .world import DAY, SAID, World
 
 DOWN = "ConnectionError: no answer"
-SAYS = "2 partitions failed for one reason: ConnectionError: no answer"
+SAYS = "attempts of 2 partitions failed for one reason: ConnectionError: no answer"
 
 
 def failed(world: World, *leases: PartitionLease, signature: str | None = DOWN) -> list[str]:
@@ -110,7 +110,7 @@ def test_a_worker_detects_an_outage_and_the_probe_of_another_ends_it(ledger: Led
         workers[0].run_until_idle(ledger)
         (source,) = world.register.sources()
         assert (source.paused, source.actor) == (True, "redrive")
-        assert source.because == "5 partitions failed for one reason: ConnectionError: no answer for …"
+        assert source.because == "attempts of 5 partitions failed for one reason: ConnectionError: no answer for …"
         _uncharged(world, customers, extraction.limits.policy.max_attempts)
         for _ in range(2):
             world.pass_time(1000)

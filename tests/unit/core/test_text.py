@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.core.text import pluralise, safe_str
+from redrive.core.text import join_reason, pluralise, safe_str
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,22 @@ from redrive.core.text import pluralise, safe_str
 )
 def test_amounts(count: int, said: str) -> None:
     assert pluralise(count, "partition") == said
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "said"),
+    [
+        ("row_count", "too few", "row_count: too few"),
+        ("URLError", "urllib.error.URLError: refused", "urllib.error.URLError: refused"),
+        ("TimeoutError", "TimeoutError: 30 s", "TimeoutError: 30 s"),
+        ("Error", "my.OtherError: no", "Error: my.OtherError: no"),
+        (None, "too few", "too few"),
+        ("row_count", None, "row_count"),
+        (None, None, ""),
+    ],
+)
+def test_a_reason_is_not_repeated(reason: str | None, message: str | None, said: str) -> None:
+    assert join_reason(reason, message) == said
 
 
 def test_what_changes_with_it() -> None:

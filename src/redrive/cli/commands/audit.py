@@ -127,8 +127,8 @@ def _subject(detail: Mapping[str, Any]) -> str:
             else str(detail["partition"])
         )
     if "sweep" in detail:
-        things = "letters" if "letters" in detail else "partitions"
-        count = f", {detail['count']:,} {things}" if "count" in detail else ""
+        noun = "dead letter" if "letters" in detail else "partition"
+        count = f", {pluralise(detail['count'], noun)}" if "count" in detail else ""
         return f"sweep {detail['sweep']}{count}"
     if "key" in detail:
         return str(detail["key"])

@@ -239,7 +239,10 @@ def _partition_columns(now: datetime) -> list[Column[Rejection]]:
             drop_order=1,
         ),
         Column(
-            "readable", lambda group: count_or_dash(group.readable), is_number=True, drop_order=3
+            "older run readable",
+            lambda group: count_or_dash(group.readable),
+            is_number=True,
+            drop_order=3,
         ),
         Column("last", lambda group: ago(group.last_at, now), drop_order=2),
         Column("dataset", lambda group: group.name, min_width=12),

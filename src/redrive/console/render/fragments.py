@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 
 from markupsafe import Markup, escape
 
+from ...core.text import join_reason
 from ...ops.overview.trend import Trend
 from ...ops.render import ago
 from .states import icon, state_name, tone
@@ -110,6 +111,4 @@ def sentence(text: str, /) -> Markup:
 
 def cause(reason: str | None, error: str | None, /) -> str:
     """Join a reason and an error message, which may begin with the reason."""
-    if not error or not reason:
-        return error or reason or ""
-    return error if error.startswith(reason) else f"{reason}: {error}"
+    return join_reason(reason, error)

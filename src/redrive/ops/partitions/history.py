@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ...partitions.key import Partition
-from ...partitions.model import Explanation, Marker, PartitionRun, PartitionView
+from ...partitions.model import Explanation, Marker, PartitionRun, PartitionView, SourceView
 from ...partitions.queries import PartitionQueries
+from ...partitions.store.rows import POLICY
 from ..project.target import Operated, ledger_of
 from .datasets import terms_of
 from .raw_data import RawState, raw_states
@@ -51,6 +52,13 @@ class Explained:
     """Why the raw data of the current run cannot be read. None: no problem, or not checked."""
     unchecked: str | None = None
     """Why the raw data of the current run was not checked. None: it was, or there is none."""
+    paused_source: SourceView | None = None
+    """Its source, if that is paused."""
+
+    @property
+    def is_in_outage(self) -> bool:
+        """Whether its source is paused after an outage, and resumes by itself."""
+        return self.paused_source is not None and self.paused_source.actor == POLICY
 
 
 def history(app: Operated, partition: Partition, /) -> History | None:
@@ -85,4 +93,8 @@ def explain(app: Operated, partition: Partition, /) -> Explained:
         assumed=terms is None,
         lost=raw_state.problem,
         unchecked=raw_state.unchecked,
+        paused_source=next(
+            (each for each in queries.sources() if each.paused and each.source == partition.source),
+            None,
+        ),
     )

@@ -40,8 +40,8 @@ class Rejection:
 
     @property
     def why(self) -> str:
-        """The reason, or `given up`."""
-        return self.reason or "given up"
+        """The reason, or `gave up`."""
+        return self.reason or "gave up"
 
     @property
     def name(self) -> str:

@@ -16,7 +16,14 @@ from ..key import Partition
 from ..model import Explanation, Marker, PartitionRun, PartitionView
 from ..retry_schedule import DatasetLimits, Policy
 from ..store.queries import find_damage, load_view
-from ..store.rows import SOURCE_COLUMNS, PartitionWork, SourceRow, read_markers, read_work
+from ..store.rows import (
+    POLICY,
+    SOURCE_COLUMNS,
+    PartitionWork,
+    SourceRow,
+    read_markers,
+    read_work,
+)
 from ..store.sweeps import ACTS, PartitionSweep, load_unfinished
 from . import source_health
 from .rate_limits import load_rate_limits
@@ -139,7 +146,11 @@ def _limits_reached(
     reasons = []
     if row is not None and source_health.probe_allowance(row, now) is not None:
         until = f"until {_at(row.paused_until)}" if row.paused_until else "until it is unpaused"
-        reasons.append(f"source {name} is paused by {row.actor} {until}: {row.because}")
+        pause = f"by {row.actor} {until}"
+        if row.actor == POLICY:
+            probe = f"a successful probe (next: {_at(row.paused_until)})"
+            pause = f"after an outage, resumes by itself after {probe}"
+        reasons.append(f"source {name} is paused {pause}: {row.because}")
     if limits is None:
         reasons.append(f"limits of {dataset} not checked, because only the app defines them")
         return reasons
@@ -190,4 +201,4 @@ def _budget(view: PartitionView, grant: Marker | None, limits: DatasetLimits | N
 
 
 def _at(at: datetime | None) -> str:
-    return "-" if at is None else f"{at:%Y-%m-%d %H:%M:%S}Z"
+    return "-" if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"

@@ -328,7 +328,7 @@ class SourceOutage(NamedTuple):
         """Explanation for an operator."""
         if self.customers is None:
             partitions = len({partition_id for partition_id, _ in self.attempts})
-            return f"{partitions} partitions failed for one reason: {self.signature}"
+            return f"attempts of {partitions} partitions failed for one reason: {self.signature}"
         refused = pluralise(self.customers, "customer was", "customers were")
         return f"{refused} refused: {self.signature}"
 

@@ -244,12 +244,13 @@ class _UniqueCheck(RowCheck):
         values = [row.get(column) for column in self._columns]
         text = json.dumps(values, sort_keys=True, default=repr)
         if self._duplicates.add(text.encode("utf-8", "surrogatepass")) and not self._example:
-            self._example = f"; first row {self._rows}: {text[1:-1]:.100}"
+            names = ", ".join(self._columns)
+            self._example = f"; first in row {self._rows}: {names} = {text[1:-1]:.100}"
 
     def finding(self) -> Finding:
         count = self._duplicates.count()
-        verb = "repeats" if count == 1 else "repeat"
-        problem = f"{count:,} of {pluralise(self._rows, 'row')} {verb} an earlier one"
+        duplicates = "is a duplicate" if count == 1 else "are duplicates"
+        problem = f"{count:,} of {pluralise(self._rows, 'row')} {duplicates}"
         return Finding(not count, count, 0, f"{problem}{self._example}" if count else "")
 
     def close(self) -> None:
@@ -456,7 +457,7 @@ class Schema:
             if not any(test(value) for test in tests):
                 if name not in row:
                     return f"{name} is missing"
-                return f"{name} is {type(value).__name__}, and {self._labels[name]} is wanted"
+                return f"{name}: expected {self._labels[name]}, not {type(value).__name__}"
         if not self._extra:
             for name in row:
                 if name not in self._tests:

@@ -47,8 +47,8 @@ class LineEncoder:
         """Return the line of a row."""
         if not isinstance(row, Mapping):
             raise TypeError(
-                f"{self.name}: row {self.rows + 1} is a {type(row).__name__}, "
-                "and a row is a mapping of columns to values"
+                f"{self.name}: row {self.rows + 1} is not a mapping of columns to values, "
+                f"but {type(row).__name__}"
             )
         try:
             line = _encode(row if type(row) is dict else dict(row)).encode() + b"\n"

@@ -26,7 +26,8 @@ def log_verdict(
         "reason": verdict.reason,
     }
     if verdict.message is not None:
-        fields["error"] = verdict.message.partition("\n")[0]
+        # An error that was raised is there already. The message would repeat its type.
+        fields.setdefault("error", verdict.message.partition("\n")[0])
     if effect.outcome == "accepted":
         emit("success" if result.attempt.lease.attempts == 0 else "recovered", fields)
     elif effect.outcome != "rejected":

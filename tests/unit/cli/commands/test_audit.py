@@ -16,3 +16,10 @@ def test_audit_list_says_that_automatic_entries_are_hidden(ledger: Ledger) -> No
     assert "hidden" not in call("audit", "list", "--limit", "1")[1]  # the newest entry is shown
     _, printed = call("audit", "list", "--all")
     assert ("hidden" in printed, "kind.park mail (TimeoutError)" in printed) == (False, True)
+
+
+def test_audit_list_counts_one_partition_and_several(ledger: Ledger) -> None:
+    ledger.record(actor="ann", action="partition.retry", because="x", what={"sweep": 1, "count": 1})
+    ledger.record(actor="ann", action="partition.retry", because="x", what={"sweep": 2, "count": 1200})
+    printed = call("audit", "list", width=160)[1]
+    assert ("sweep 1, 1 partition " in printed, "sweep 2, 1,200 partitions" in printed) == (True, True)

@@ -52,7 +52,7 @@ def test_many_partitions_of_one_source_are_an_outage() -> None:
     assert found is not None
     assert (found.source, found.signature) == ("crm", DOWN)
     assert {partition for partition, _ in found.attempts} == {1, 2, 3}
-    assert found.reason == f"3 partitions failed for one reason: {DOWN}"
+    assert found.reason == f"attempts of 3 partitions failed for one reason: {DOWN}"
     assert seen.fail(4) is None, "a new outage needs new evidence"
 
 

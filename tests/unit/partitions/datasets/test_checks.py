@@ -41,7 +41,7 @@ def test_not_null() -> None:
 
 def test_unique() -> None:
     assert found(unique("id", "name"), ROWS) == Finding(True, 0, 0, "")
-    assert found(unique("id"), ROWS) == Finding(False, 1, 0, "1 of 3 rows repeats an earlier one; first row 3: 2")
+    assert found(unique("id"), ROWS) == Finding(False, 1, 0, "1 of 3 rows is a duplicate; first in row 3: id = 2")
     assert not found(unique("a"), [{"a": {"x": 1, "y": 2}}, {"a": {"y": 2, "x": 1}}]).ok
     assert found(unique("a"), [{"a": 1}, {"a": "1"}, {"a": True}]).ok
 
@@ -58,7 +58,7 @@ def test_schema() -> None:
     check = schema({"id": int, "name": str | None})
     assert found(check, ROWS) == Finding(True, 0, 0, "")
     bad = found(schema({"id": str, "x": Any}), ROWS)
-    assert bad == Finding(False, 3, 0, "3 of 3 rows do not fit; row 1: id is int, and str is wanted")
+    assert bad == Finding(False, 3, 0, "3 of 3 rows do not fit; row 1: id: expected str, not int")
     assert found(schema({"id": int, "gone": int}), ROWS).detail.endswith("row 1: gone is missing")
     assert found(schema({"id": int}, extra=False), ROWS).detail.endswith("row 1: name is not in the schema")
 

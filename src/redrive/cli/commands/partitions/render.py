@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ....core.text import format_duration, pluralise
+from ....core.text import format_duration, join_reason, pluralise
 from ....ops.partitions.history import Explained, History, Marker, PartitionRun, PartitionView
 from ....ops.partitions.operations import SourceView
 from ....ops.render import ago, both, utc
@@ -22,6 +22,8 @@ STATE_NAMES = {
     "terminal": "gave up",
 }
 """States whose printed name differs from the stored one. JSON has the stored name."""
+MARKER_NAMES = {"terminal": "gave up"}
+"""Markers whose printed name differs from the stored one."""
 UNKNOWN_PREFIX = "limits of "
 """Begins an explanation that names nothing that keeps the partition from running."""
 MAX_CHECKS = 6
@@ -41,10 +43,7 @@ def partition_state(facts: PartitionView, /, *, is_short: bool = False) -> str:
 
 def rejection_text(reason: str | None, message: str | None, /) -> str:
     """Return the reason and the first line of the message, which may begin with the reason."""
-    text = first_line((message or "").strip()) or ""
-    if reason and text.startswith(reason):
-        return text
-    return ": ".join(part for part in (reason, text) if part)
+    return join_reason(reason, first_line((message or "").strip()))
 
 
 def pause_text(source: SourceView, now: datetime, /) -> str:
@@ -69,7 +68,8 @@ def history_view(history: History, /) -> Group:
     if facts.next_at is not None:
         values["next"] = f"{both(facts.next_at, now)}, lane {facts.lane}: {facts.strategy}"
     for marker in history.markers:
-        values[marker.kind] = _marker(marker, now)  # at most one of each kind
+        # There is at most one of each kind.
+        values[MARKER_NAMES.get(marker.kind, marker.kind)] = _marker(marker, now)
     parts: list[RenderableType] = []
     for run in history.runs:
         parts += ["", _run_title(run, facts.current_run_id, now), indent(_run_fields(run))]
@@ -84,10 +84,11 @@ def _marker(marker: Marker, now: datetime) -> str:
     if is_grant and marker.cause == "unpause" and not marker.attempts:
         detail = "unpaused, exempt from max_age, "
     elif is_grant:
-        attempts = "the policy's number of attempts"
+        attempts = "as many new attempts as the policy allows"
         if marker.amount is not None:
-            attempts = pluralise(marker.amount, "attempt")
-        detail = f"{attempts} from {marker.attempts} on, "
+            attempts = pluralise(marker.amount, "new attempt")
+        before = pluralise(marker.attempts, "earlier attempt")
+        detail = f"{attempts}, after {before}, "
     return f"{detail}by {marker.actor}, {both(marker.at, now)}: {marker.because}"
 
 
@@ -115,9 +116,9 @@ def _run_fields(run: PartitionRun) -> RenderableType:
         values["ended" if verdict is None else "note"] = Text(note, style="yellow")
     if verdict is not None:
         rows = "" if verdict.record_count is None else f", {pluralise(verdict.record_count, 'row')}"
-        validator = f"{verdict.validator} {verdict.version}".strip()
-        time = f"{utc(run.verdict_at)} UTC"
-        values["verdict"] = f"{verdict.decision} by {validator}, {time}{rows}"
+        version = f", version {verdict.version}" if verdict.version else ""
+        validator = f"by validator {verdict.validator}{version}"
+        values["verdict"] = f"{verdict.decision} {utc(run.verdict_at)} UTC {validator}{rows}"
         if verdict.decision == "rejected":
             values["because"] = Text(rejection_text(verdict.reason, verdict.message), style="red")
         values["check"] = _checks(verdict.checks)
@@ -160,20 +161,19 @@ def explanation_view(explained: Explained, /) -> Group:
     queue = None
     if explanation.position is not None:
         queue = f"{explanation.position:,} of {explanation.queued:,} in lane {lane}"
-    attempts, budget = None, explanation.budget or None
+    attempts = explanation.budget or None
     if explained.assumed and facts is not None:
         counts = f"{facts.attempt_count} validated, {facts.dispatch_count} started"
         attempts = f"{counts}; pass --ledger module:app for the policy's limit"
-        budget = None
     return detail_view(
         str(explained.partition),
         {
             "status": _explained_state(explained),
             "newer run" if is_current else "last": _last_rejection(explained),
             "running" if is_running else "not running": _reasons(explained),
+            "next attempt": _late_attempt(explained),
             "queue": queue,
             "attempts": attempts,
-            "budget": budget,
             "next": [dim(complete_command(command)) for command in _next_commands(explained)],
         },
     )
@@ -210,13 +210,28 @@ def _last_rejection(explained: Explained) -> Text | None:
 
 
 def _reasons(explained: Explained) -> list[str]:
-    explanation = explained.explanation
-    facts, reasons = explanation.facts, list(explanation.why)
-    next_at = None if facts is None or facts.running else facts.next_at
-    if next_at is not None and next_at <= explanation.now:
-        is_hindered = any(not reason.startswith(UNKNOWN_PREFIX) for reason in reasons)
-        reasons.insert(0, "due" if is_hindered else "due; starts when a worker is free")
+    reasons = list(explained.explanation.why)
+    if _is_due(explained) and not _is_hindered(explained):
+        reasons.insert(0, "due; starts when a worker is free")
     return [reason[0].upper() + reason[1:] for reason in reasons]
+
+
+def _late_attempt(explained: Explained) -> str | None:
+    """Return since when a partition is due that cannot start."""
+    facts, now = explained.explanation.facts, explained.explanation.now
+    if facts is None or not _is_due(explained) or not _is_hindered(explained):
+        return None
+    return f"due since {both(facts.next_at, now)}"
+
+
+def _is_due(explained: Explained) -> bool:
+    facts = explained.explanation.facts
+    next_at = None if facts is None or facts.running else facts.next_at
+    return next_at is not None and next_at <= explained.explanation.now
+
+
+def _is_hindered(explained: Explained) -> bool:
+    return any(not reason.startswith(UNKNOWN_PREFIX) for reason in explained.explanation.why)
 
 
 def _next_commands(explained: Explained) -> list[str]:
@@ -225,7 +240,13 @@ def _next_commands(explained: Explained) -> list[str]:
         return _commands_for_unknown(explained)
     key = quote_argument(str(partition))
     history = f"redrive state history {key}"
-    if facts.running:
+    source = explained.paused_source
+    if source is not None and facts.current_run_id is None and facts.terminal is None:
+        # A retry would wait for the source, too. After an outage it resumes by itself.
+        name = quote_argument(source.source)
+        unpause = f'redrive state unpause {name} --whole-source --because "..."'
+        return [history] if explained.is_in_outage else [history, unpause]
+    if facts.running or _is_due(explained):
         return [history]
     if facts.terminal is not None:
         verb = "clear-terminal"

@@ -9,6 +9,7 @@ from datetime import date
 import pytest
 from rich.cells import cell_len
 
+from redrive.partitions.store.rows import POLICY
 from tests.conformance.partitions.world import DAY, World
 from tests.unit.cli.command import call, on_terminal
 from tests.unit.cli.lake import BAD, audited
@@ -72,7 +73,29 @@ def test_the_overview_counts_partitions_by_dataset(lake: World) -> None:
     assert "source crm, by jane, until it is unpaused (moves house)" in printed
     lake.pass_time(7200)
     explained = call("state", "explain", BAD, width=140)[1]
-    assert re.search(r"not running  Due\n +Source crm is paused by jane until it is unpaused", explained)
+    assert re.search(r"not running   Source crm is paused by jane until it is unpaused", explained)
+    assert re.search(r"next attempt  due since .* ago, 20\d\d-.* UTC", explained)
+    assert 'redrive state unpause crm --whole-source --because "..."' in explained
+    assert "redrive state retry" not in explained
+
+
+@pytest.mark.req("O-1")
+def test_in_an_outage_no_retry_is_suggested(lake: World) -> None:
+    lake.control.pause_source("crm", actor=POLICY, because="attempts of 5 partitions failed for one reason: URLError")
+    lake.pass_time(7200)
+    explained = call("state", "explain", BAD, width=160)[1]
+    assert "Source crm is paused after an outage, resumes by itself after a successful probe" in explained
+    assert f"redrive state history {BAD}" in explained
+    assert ("state retry" in explained, "unpause" in explained) == (False, False)
+
+
+@pytest.mark.req("O-4")
+def test_errors_of_partitions_that_wait_for_a_retry_are_not_failures(lake: World) -> None:
+    printed = call("backfill", "status", "1", width=160)[1]
+    failed = json.loads(call("backfill", "status", "1", "--json")[1])["progress"]["failed"]
+    assert f"failed {failed}" in printed
+    (errors,) = [line for line in printed.splitlines() if line.strip().startswith("last errors")]
+    assert f"{5 - failed} of these wait for a retry" in errors, errors
 
 
 @pytest.mark.req("O-1")
@@ -97,7 +120,7 @@ def test_partitions_are_listed_and_filtered() -> None:
 @pytest.mark.req("O-1")
 def test_a_partition_is_explained(lake: World) -> None:
     printed = call("state", "explain", BAD, width=140)[1]
-    assert re.search(r"not running  Scheduled for 20\d\d-\d\d-\d\d \d\d:\d\d:\d\dZ: ", printed)
+    assert re.search(r"not running  Scheduled for 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC: ", printed)
     assert "rejected" in printed
     assert "row_count: too few" in printed
     lake.pass_time(7200)
@@ -220,7 +243,7 @@ def test_partitions_are_marked_cleared_paused_and_rolled_back(lake: World) -> No
     status, printed = call("state", "mark-terminal", BAD, f"crm/c0/orders/{DAY}", "--because", "gone for good")
     assert (status, printed) == (1, f"1 partition marked as given up\nSkipped crm/c0/orders/{DAY}: accepted already\n")
     assert call("state", "clear-terminal", BAD, "--grant", "2", "--because", "back")[1] == "1 partition cleared\n"
-    assert "2 attempts from 1 on, by" in call("state", "history", BAD, width=140)[1]
+    assert "2 new attempts, after 1 earlier attempt, by" in call("state", "history", BAD, width=140)[1]
     assert call("state", "pause", BAD, "--because", "looked at")[1] == "1 partition paused\n"
     assert "Not running  Paused" in call("state", "explain", BAD)[1].replace("not running", "Not running")
     assert call("state", "unpause", BAD, "--because", "looked at")[1] == "1 partition unpaused\n"
