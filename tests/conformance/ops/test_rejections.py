@@ -11,6 +11,7 @@ from redrive.ledger import Ledger, NewJob
 from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from redrive.ops.operator import Operator
 from redrive.ops.partitions import rejections
+from redrive.ops.partitions.selection import selected
 from tests.conformance.partitions.world import DAY, SAID, World
 
 
@@ -151,5 +152,20 @@ def test_the_overview_names_partitions_that_gave_up(world: World, ann: Operator)
     world.ledger.maintenance.heartbeat("w1", {"kinds": []})
     world.reject(world.one(), final=True)
     world.control.maintain()
-    decision = "No new problems; 1 given-up partition waiting for a decision. 1 worker online; nothing running"
+    decision = "No new problems; 1 given-up partition. 1 worker online; nothing running"
     assert ann.overview.summary().says == decision
+
+
+def test_the_doctor_reports_no_partition_that_an_operator_gave_up(world: World, ann: Operator) -> None:
+    def given_up() -> list[int]:
+        return [finding.count for finding in ann.health.check().findings if finding.name == "partitions given up"]
+
+    world.backfill(["acme", "globex"])
+    world.reject(*world.claim(), final=True)
+    world.control.maintain()
+    assert given_up() == [2]
+    chosen = ann.partitions.chosen("mark_terminal", selected(["crm/globex/orders/*"]))
+    assert (chosen.count, chosen.changes) == (1, 1)
+    assert ann.partitions.steer(chosen, because="the customer left").count == 1
+    assert given_up() == [1]
+    assert ann.partitions.chosen("mark_terminal", selected(["crm/globex/orders/*"])).changes == 0

@@ -194,10 +194,22 @@ def test_paused_and_terminal_partitions_are_skipped(world: World) -> None:
     assert world.facts(world.key("a")).paused == "ann: a test"
     assert world.facts(world.key("b")).shade == "terminal"
     assert world.control.unpause([ids["a"]], **SAID).count == 1
-    assert world.control.clear_terminal([ids["b"], ids["c"]], **SAID).skipped == {str(world.key("c")): "not terminal"}
+    assert world.control.clear_terminal([ids["b"], ids["c"]], **SAID).skipped == {str(world.key("c")): "it did not give up"}
     assert {lease.partition.customer_id for lease in world.claim()} == {"a", "b"}
     with pytest.raises(ValueError, match="who"):
         world.control.pause([ids["a"]], actor="", because="x")
+
+
+def test_an_operator_acknowledges_a_partition_that_gave_up(world: World) -> None:
+    world.reject(world.one(), final=True)
+    known = world.facts()
+    assert known.terminal is not None
+    assert not known.terminal.startswith("manual")
+    assert world.control.mark_terminal([known.id], **SAID).count == 1
+    assert (world.facts().shade, world.facts().terminal) == ("terminal", "manual: a test")
+    assert world.control.mark_terminal([known.id], **SAID).skipped == {str(world.key()): "marked as given up already"}
+    assert world.control.clear_terminal([known.id], **SAID).count == 1
+    assert world.facts().terminal is None
 
 
 def test_a_partition_marked_while_running_may_be_accepted(world: World) -> None:

@@ -103,7 +103,9 @@ def test_commands_that_are_printed_run_on_the_same_ledger(busy: Ledger) -> None:
         if words[0] in ENDLESS:
             continue
         status, said = call(*words)
-        asks = "confirmation: no terminal" in said or "unknown source 'crm'" in said  # as typed at a terminal, and with a dataset
+        asks = (
+            "confirmation: no interactive shell" in said or "unknown source 'crm'" in said
+        )  # as typed at a terminal, and with a dataset
         if (status in (2, 70) and not asks) or "Usage:" in said:
             wrong.append(f"redrive {line} prints `{command}`, which ends with {status}: {said}")
     assert not wrong, "\n".join(wrong)

@@ -62,7 +62,7 @@ def test_output_in_a_pipe_has_no_colours_and_no_trailing_spaces(url: str) -> Non
     assert not any(line.endswith(" ") for line in done.stdout.splitlines())
     assert "\x1b[" not in done.stdout
     refused = run("dead", "replay", "--kind", "crm.sync", "--because", "x", REDRIVE_LEDGER=url)
-    assert (refused.returncode, "confirmation: no terminal" in refused.stderr) == (2, True)
+    assert (refused.returncode, "confirmation: no interactive shell" in refused.stderr) == (2, True)
     line = f"'{sys.executable}' -c '{PROGRAM}' dead list --status all | head -1"
     piped = subprocess.run(line, shell=True, env=os.environ | {"REDRIVE_LEDGER": url}, capture_output=True, text=True)
     assert (piped.returncode, piped.stderr) == (0, "")

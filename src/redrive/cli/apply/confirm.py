@@ -68,7 +68,7 @@ class Confirmation:
             return
         if not sys.stdin.isatty():
             options = f"pass --yes --max {plan.count} to {plan.act} {plan.count:,}"
-            fail(BAD_INPUT, f"confirmation: no terminal; {options}. Nothing was done")
+            fail(BAD_INPUT, f"confirmation: no interactive shell; {options}. Nothing was done")
         question = f"Type {plan.count} to {plan.act} {'it' if plan.count == 1 else 'them'}"
         question += " permanently" if plan.act == "discard" else ""
         question += f" (ledger {ledger})" if ledger else ""

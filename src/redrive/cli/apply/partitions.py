@@ -11,8 +11,8 @@ from rich.text import Text
 
 from ...core.text import pluralise
 from ...ops.operator import Operator
-from ...ops.partitions.selection import words_of
-from ...ops.plans.plan import Plan
+from ...ops.partitions.selection import SKIP_NAMES, describe_skips, words_of
+from ...ops.plans.plan import PartitionPlan, Plan
 from ...ops.plans.stored import LIFE, StoredPlan, save_plan
 from ...ops.sweeps import Sweep
 from ..errors import INTERRUPTED, NOT_DONE, complain
@@ -134,6 +134,7 @@ def plan_data(plan: Plan, /) -> dict[str, Any]:
         "left_alone": details.left,
         "running_now": plan.skipped,
         "readable": details.readable,
+        "unreadable": details.unreadable,
         "without_raw": details.without_raw,
         "selection": words_of(details.selection),
         "missing_raw": details.missing_raw,
@@ -159,7 +160,6 @@ def plan_view(plan: Plan, /, *, without_raw: bool = False) -> RenderableType:
     more_runs = plan.count - details.without_raw - MAX_LISTED
     if len(validates) > MAX_LISTED:
         validates = [*validates[:MAX_LISTED], f"… {more_runs:,} more"]
-    readable = f"{details.readable:,} of these have an accepted run, which stays current"
     view = fields(
         {
             **_scope(plan),
@@ -167,13 +167,23 @@ def plan_view(plan: Plan, /, *, without_raw: bool = False) -> RenderableType:
             "running now": shorten(running, MAX_LISTED),
             "validates": validates,
             "by reason": top_counts(plan.reasons) if plan.reasons else None,
-            "readable": readable if details.readable else None,
+            "accepted": _accepted_runs(details),
             "no raw data": _missing_raw(plan, without_raw),
         }
     )
     if plan.count:
         return view
     return Group(view, f"No partition to {plan.act}." if details.left else "No partition matches.")
+
+
+def _accepted_runs(details: PartitionPlan) -> Sequence[RenderableType]:
+    """Return how many partitions have an accepted run, and which of these cannot be read."""
+    if not details.readable:
+        return []
+    verb = "has" if details.readable == 1 else "have"
+    summary = f"{details.readable:,} of these {verb} an accepted run, which stays current"
+    lost = [f"{name}: not readable, {problem}" for name, problem in details.unreadable.items()]
+    return [summary, *(Text(line, style="red") for line in shorten(lost, MAX_LISTED))]
 
 
 def _scope(plan: Plan) -> dict[str, FieldValue]:
@@ -232,7 +242,8 @@ def _skipped_counts(act: str, counts: Mapping[str, int]) -> str:
         "never accepted": " (use retry)",
     }
     return ", ".join(
-        f"{count:,} {reason}{hints.get(reason, '')}" for reason, count in counts.items()
+        f"{count:,} {SKIP_NAMES.get(reason, reason)}{hints.get(reason, '')}"
+        for reason, count in counts.items()
     )
 
 
@@ -248,7 +259,7 @@ def _show_started(ops: Operator, sweep: Sweep) -> None:
     if sweep.skipped:
         report = ops.backfills.progress(sweep.id)
         skips = {} if report is None else report.progress.skips
-        counts = ", ".join(f"{count:,} {reason}" for reason, count in skips.items())
+        counts = describe_skips(skips)
         show(f"{sweep.skipped:,} skipped: {counts or 'no longer as planned'}", style="yellow")
     if sweep.state == "halted":
         show(f"Halted: {sweep.reason}", style="yellow")

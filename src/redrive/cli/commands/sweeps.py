@@ -353,7 +353,7 @@ def resume(
     Exit codes:
         0: done; with --detach, running
         1: already ended, stopped again, or not confirmed
-        2: invalid option, or no terminal for the confirmation
+        2: invalid option, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
         130: interrupted; workers continue the sweep
     """

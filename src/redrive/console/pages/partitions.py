@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 
 from ...ops.partitions.calendar import Calendar
 from ...ops.partitions.datasets import label
-from ...ops.partitions.selection import STANDINGS, Selection, selected
+from ...ops.partitions.selection import SKIP_NAMES, STANDINGS, Selection, selected
 from ...ops.plans.plan import Plan
 from ..queries import CalendarQuery, PartitionQuery
 from ..render.command import PLACEHOLDER, command
@@ -36,7 +36,7 @@ STEERING_ACTS = {
     "pause": ("Pause", "paused"),
     "unpause": ("Unpause", "no longer paused"),
     "mark_terminal": ("Give up", "given up"),
-    "clear_terminal": ("Allow retries", "retried again"),
+    "clear_terminal": ("Allow retries", "allowed to retry"),
 }
 """Actions on one partition, with their label and their result."""
 
@@ -206,6 +206,7 @@ def _render_plan(view: View, plan: Plan, error: str | None = None, status: int =
         status=status,
         plan=plan,
         details=plan.partitions,
+        skipped=_skipped_counts(plan),
         filter=read_filter(view.fields),
         keys=view.field("keys"),
         clear_terminal=view.field("clear_terminal") == "1",
@@ -213,6 +214,11 @@ def _render_plan(view: View, plan: Plan, error: str | None = None, status: int =
         error=error,
         command_line=_command_line(view, plan),
     )
+
+
+def _skipped_counts(plan: Plan) -> dict[str, int]:
+    left = {} if plan.partitions is None else plan.partitions.left
+    return {SKIP_NAMES.get(reason, reason): count for reason, count in left.items()}
 
 
 def _command_line(view: View, plan: Plan) -> str:

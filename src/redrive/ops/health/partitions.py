@@ -17,6 +17,7 @@ from ...ledger.db.partition_tables import partition, work
 from ...partitions.key import Partition
 from ...partitions.queries import PartitionQueries
 from ...partitions.raw.layout import MANIFEST, encode_part
+from ...partitions.store.overview import count_marked_by_operator
 from ..partitions.datasets import label
 from ..partitions.overview import paused_by
 from ..partitions.raw_data import find_damage, look_at_all
@@ -91,8 +92,13 @@ def _expired_leases(ledger: Ledger) -> Iterator[Finding]:
 
 def _given_up(ledger: Ledger) -> Iterator[Finding]:
     states = PartitionQueries(ledger).counts()
-    counts = {label(*dataset): shades.get("terminal", 0) for dataset, shades in states.items()}
-    counts = {name: count for name, count in counts.items() if count}
+    with ledger.reading() as connection:
+        decided = count_marked_by_operator(connection) if states else {}
+    counts = {
+        label(*dataset): shades.get("terminal", 0) - decided.get(dataset, 0)
+        for dataset, shades in states.items()
+    }
+    counts = {name: count for name, count in counts.items() if count > 0}
     if counts:
         largest = sorted(counts.items(), key=lambda pair: -pair[1])
         names = _first([f"{count:,} {name}" for name, count in largest])

@@ -107,10 +107,10 @@ class Overview:
                 return online
             dead = sum(kind.dead for kind in self.kinds)
             given_up = sum(line.terminal for line in self.datasets)
-            waiting = [pluralise(dead, "dead letter")] if dead else []
-            waiting += [pluralise(given_up, "given-up partition")] if given_up else []
-            if waiting:  # `redrive doctor` reports them as a problem.
-                return f"No new problems; {' and '.join(waiting)} waiting for a decision. {online}"
+            known = [f"{pluralise(dead, 'dead letter')} waiting for a decision"] if dead else []
+            known += [pluralise(given_up, "given-up partition")] if given_up else []
+            if known:  # `redrive doctor` reports those that wait for a decision as a problem.
+                return f"No new problems; {' and '.join(known)}. {online}"
             return f"No problems found. {online}"
         return describe_missing(self.seen_at, self.now)
 

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from ...core.seconds import whole_number
 from ...errors import NotAllowed, StorageError
+from ...partitions.control.markers import MANUAL
 from ...partitions.control.plane import ControlPlane
 from ...partitions.control.verdicts import VerdictWriter
 from ...partitions.datasets.definition import Extraction
@@ -115,7 +116,7 @@ def _is_changed(act: Steer, facts: PartitionView) -> bool:
         return (facts.paused is None) == (act == "pause")
     if act == "clear_terminal":
         return facts.terminal is not None
-    return facts.status != "success" and facts.terminal is None
+    return facts.status != "success" and not (facts.terminal or "").startswith(f"{MANUAL}:")
 
 
 def _earlier_run(

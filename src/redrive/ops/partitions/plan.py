@@ -27,7 +27,7 @@ from ..plans.plan import PartitionPlan, Plan, PlanOptions
 from ..project.target import Operated, ledger_of
 from ..sweeps import SweepOptions
 from .datasets import check_selection, label, terms_of, zone_of
-from .raw_data import MAX_STORE_CHECKS, missing_raw
+from .raw_data import MAX_STORE_CHECKS, missing_raw, raw_states
 from .selection import acted_on, not_future
 
 PickingAct: TypeAlias = Literal["retry", "reprocess", "revalidate"]
@@ -50,7 +50,7 @@ def plan_selection(
     picked = PartitionQueries(ledger).freeze(act, selection, clear_terminal=options.clear_terminal)
     running = _running(ledger, selection) if picked.skipped.get("running now") else {}
     missing = _preview_missing_raw(app, act, picked.ids)
-    return from_picked(
+    plan = from_picked(
         replace(picked, without_raw=len(missing)),
         selection,
         options,
@@ -58,6 +58,11 @@ def plan_selection(
         skipped=running,
         missing={str(partition): reason for partition, reason in [*missing.values()][:MAX_LISTED]},
     )
+    assert plan.partitions is not None
+    # A revalidation lists its missing raw data already.
+    has_runs = picked.readable > 0 and act != "revalidate"
+    unreadable = _unreadable_runs(app, picked) if has_runs else {}
+    return replace(plan, partitions=replace(plan.partitions, unreadable=unreadable))
 
 
 def from_picked(
@@ -227,6 +232,18 @@ def _preview_missing_raw(
         return missing_raw(app, act, ids)
     except NotAllowed:
         return missing_raw(ledger_of(app), act, ids)
+
+
+def _unreadable_runs(app: Operated, picked: FrozenSelection) -> dict[str, str]:
+    """Return accepted partitions whose raw data cannot be read, with the reason."""
+    if len(picked.ids) > MAX_STORE_CHECKS:
+        return {}
+    selection, queries = Selection(ids=picked.ids), PartitionQueries(ledger_of(app))
+    views = queries.find(selection, limit=MAX_STORE_CHECKS)
+    pairs = zip(views, raw_states(app, views), strict=True)
+    problems = [(str(view.partition), raw.problem) for view, raw in pairs]
+    lost = [(name, problem) for name, problem in problems if problem is not None]
+    return dict(lost[:MAX_LISTED])
 
 
 def _skipped_without_raw(app: Operated, plan: Plan, options: SweepOptions) -> dict[int, str]:

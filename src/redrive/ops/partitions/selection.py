@@ -24,6 +24,8 @@ __all__ = [
     "short",
     "words_of",
 ]
+SKIP_NAMES = {"terminal": "gave up"}
+"""Reasons of skipped partitions whose printed name differs from the stored one."""
 Standing: TypeAlias = Literal["pending", "success", "failed", "refresh_failed", "terminal"]
 STANDINGS: Mapping[Standing, tuple[DisplayStatus, ...]] = {
     "pending": ("pending",),
@@ -201,3 +203,10 @@ def _combine(form: Selection, options: Selection) -> Selection:
 
 def _plain(value: object) -> str:
     return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def describe_skips(counts: Mapping[str, int], /) -> str:
+    """Return skipped partitions by reason, such as `2 gave up, 1 running now`."""
+    return ", ".join(
+        f"{count:,} {SKIP_NAMES.get(reason, reason)}" for reason, count in counts.items()
+    )

@@ -44,7 +44,10 @@ class PartitionPlan:
     left: Mapping[str, int] = field(default_factory=dict)
     """Number of partitions that are skipped, by reason."""
     readable: int = 0
-    """Number of partitions with an accepted run, which stays readable."""
+    """Number of partitions with an accepted run, which stays current."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """The first 100 of these whose raw data cannot be read, with the reason. Only if the store is
+    known and the plan has at most 1,000 partitions."""
     without_raw: int = 0
     """Number of partitions without raw data. A revalidation skips them, and a retry by default."""
     missing_raw: Mapping[str, str] = field(default_factory=dict)

@@ -26,6 +26,8 @@ from ..store.rows import (
 from ..store.statements import chunks
 from .retry_limits import CLEARED, UNPAUSED
 
+MANUAL = "manual"
+"""Cause of a marker that an operator set."""
 MAX_AUDITED = 100
 """Partitions that an audit entry names."""
 Verb: TypeAlias = Literal["mark_terminal", "clear_terminal", "pause", "unpause"]
@@ -48,15 +50,18 @@ class MarkerChange:
     def mark_terminal(
         self, row: PartitionRow, work: PartitionWork | None, markers: Markers
     ) -> str | None:
-        """Let a partition give up until it is cleared. A running run may still be accepted."""
+        """Let a partition give up until it is cleared. A running run may still be accepted.
+
+        A partition that gave up by itself then counts as given up by the operator.
+        """
         if row.status == "success":
             return "accepted already"
-        if "terminal" in markers:
-            return "terminal already"
+        if "terminal" in markers and markers["terminal"].cause == MANUAL:
+            return "marked as given up already"
         self._dequeue(work)
         if row.last_verdict == "rejected" and not (work and work.is_leased):
             row = row._replace(status="failed")
-        self.changes.give_up(row, "manual", self.actor, self.because, self.now)
+        self.changes.give_up(row, MANUAL, self.actor, self.because, self.now)
         return None
 
     def clear_terminal(
@@ -64,7 +69,7 @@ class MarkerChange:
     ) -> str | None:
         """Queue a partition that gave up, with new attempts. The old ones stay counted."""
         if "terminal" not in markers:
-            return "not terminal"
+            return "it did not give up"
         self.changes.delete_marker(row.id, "terminal")
         self._set("grant", CLEARED, row, self.grant)
         if work is None and "paused" not in markers:

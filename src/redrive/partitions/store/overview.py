@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from ...ledger.db.compiled import sql_int, sql_text
-from ...ledger.db.partition_tables import TROUBLE, partition, rollup, run, source, work
+from ...ledger.db.partition_tables import TROUBLE, marker, partition, rollup, run, source, work
 from ..key import Partition
 from ..model import DISPLAY_STATUSES, LANE_NAMES, LaneName
 from .rows import PARTITION_COLUMNS, SOURCE_COLUMNS, PartitionRow, SourceRow
@@ -126,6 +126,19 @@ def _dataset_query(most: int) -> Select[Any]:
     limited = rejected.correlate(of).limit(sql_int(most)).subquery()
     lately = select(func.count()).select_from(limited).scalar_subquery()
     return select(of, lately).order_by(of.c.source, of.c.query_name)
+
+
+def count_marked_by_operator(connection: Connection, /) -> dict[tuple[str, str], int]:
+    """Count partitions that gave up by an operator's decision, by dataset. Reads all markers."""
+    own = and_(marker.c.kind == sql_text("terminal"), marker.c.cause == sql_text("manual"))
+    is_given_up = _AT.shade == sql_int(DISPLAY_STATUSES.index("terminal"))
+    query = (
+        select(_AT.source, _AT.query_name, func.count())
+        .join(marker, marker.c.partition_id == _AT.id)
+        .where(own, TROUBLE, is_given_up)
+        .group_by(_AT.source, _AT.query_name)
+    )
+    return {(row[0], row[1]): row[2] for row in connection.execute(query)}
 
 
 # ---- failing partitions ----

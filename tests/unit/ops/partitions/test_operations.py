@@ -279,9 +279,15 @@ def test_a_removed_raw_file_is_reported_before_it_is_read(lake: Lake, box: Sandb
     some = lake.ann.partitions.inspect(lake.ann.partitions.selection(key, f"crm/zeta/orders/{DAY}"))
     states = {one.partition.customer_id: state for one, state in zip(some, lake.ann.partitions.raw_states(some), strict=True)}
     assert (states["acme"].problem, states["zeta"]) == (found.lost, RawState())
+    again = lake.ann.partitions.reprocess(lake.orders, DAY)
+    assert again.partitions is not None
+    assert (again.partitions.readable, again.partitions.unreadable) == (2, {key: found.lost})
+    printed = plain(plan_view(again))
+    assert "2 of these have an accepted run, which stays current" in printed
+    assert f"{key}: not readable, " in printed
     plan = lake.ann.partitions.revalidate(lake.orders, DAY)
     assert plan.partitions is not None
-    assert list(plan.partitions.missing_raw) == [key]
+    assert (list(plan.partitions.missing_raw), plan.partitions.unreadable) == ([key], {})
     done = lake.ann.apply(plan, because="odd")
     assert (done.sweep.made, done.sweep.skipped) == (1, 1)
 

@@ -136,7 +136,7 @@ def apply(
     Exit codes:
         0: started
         1: refused, or not confirmed
-        2: invalid option, unknown plan or customer, or no terminal for the confirmation
+        2: invalid option, unknown plan or customer, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
         4: the plan has expired, or is for another ledger
     """  # noqa: E501

@@ -21,7 +21,7 @@ from .selection import GivenUpOptions, PartitionArgument, PartitionOptions
 WholeSource = Annotated[bool, flag("--whole-source", "Whole source, future partitions included")]
 OUTCOMES = {
     "mark_terminal": "marked as given up",
-    "clear_terminal": "cleared",
+    "clear_terminal": "allowed to retry",
     "pause": "paused",
     "unpause": "unpaused",
 }
@@ -75,15 +75,18 @@ def mark_terminal(
 ) -> None:
     """Stop retrying partitions.
 
-    They are not retried until they are cleared. Running attempts continue.
+    They count as given up ("terminal") by your decision, so `redrive doctor` does not report them.
+    This also acknowledges partitions that gave up by themselves. They are not retried until
+    `redrive state clear-terminal`. Running attempts continue.
 
     Examples:
         redrive state mark-terminal crm/acme/orders/2026-06-01 --because "source has no data"
+        redrive state mark-terminal crm --customer-id acme --because "customer left"
 
     Exit codes:
         0: all changed
         1: some or none changed
-        2: invalid option, no selection, or no terminal for the confirmation
+        2: invalid option, no selection, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
     """
     _change_markers("mark_terminal", which, because, confirmation, options)
@@ -99,7 +102,8 @@ def clear_terminal(
 ) -> None:
     """Retry partitions that gave up.
 
-    They are retried now, with new attempts: the policy's number, or --grant. Earlier attempts stay
+    These are the partitions in the state "gave up" ("terminal" in JSON). They are retried now, with
+    new attempts: the policy's number, or --grant. Earlier attempts stay
     counted.
 
     Examples:
@@ -109,7 +113,7 @@ def clear_terminal(
     Exit codes:
         0: all changed
         1: some or none changed
-        2: invalid option, no selection, or no terminal for the confirmation
+        2: invalid option, no selection, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
     """
     _change_markers("clear_terminal", which, because, confirmation, options, grant)
@@ -140,7 +144,7 @@ def pause(
     Exit codes:
         0: all changed
         1: some or none changed
-        2: invalid option, no selection, or no terminal for the confirmation
+        2: invalid option, no selection, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
     """
     if not whole_source:
@@ -182,7 +186,7 @@ def unpause(
     Exit codes:
         0: all changed
         1: some or none changed
-        2: invalid option, no selection, or no terminal for the confirmation
+        2: invalid option, no selection, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
     """
     if not whole_source:

@@ -94,7 +94,7 @@ def apply(
     Exit codes:
         0: done
         1: refused, not confirmed, or some were skipped
-        2: invalid option, unknown plan, or no terminal for the confirmation
+        2: invalid option, unknown plan, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
         4: the plan has expired, or the partitions changed; nothing was done
         130: interrupted

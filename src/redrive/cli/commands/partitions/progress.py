@@ -8,6 +8,7 @@ from rich.text import Text
 from ....core.text import format_duration, pluralise
 from ....ops.operator import Operator
 from ....ops.partitions.backfill import BackfillReport
+from ....ops.partitions.selection import describe_skips
 from ....ops.render import both
 from ....ops.sweeps import Sweep
 from ...render import detail_view, top_counts
@@ -43,7 +44,6 @@ def _line(report: BackfillReport) -> str:
 
 def _report(report: BackfillReport) -> Group:
     sweep, progress, now = report.sweep, report.progress, report.now
-    skips = [f"{count:,} {reason}" for reason, count in progress.skips.items()]
     rate = "" if sweep.rate is None else f", at most {sweep.rate:g}/s"
     halt_on = None
     if progress.halt_on is not None:
@@ -58,7 +58,7 @@ def _report(report: BackfillReport) -> Group:
                 Text(f"source {source.source}, {pause_text(source, now)}", style="yellow")
                 for source in report.paused
             ],
-            "skipped": ", ".join(skips) or None,
+            "skipped": describe_skips(progress.skips) or None,
             "last errors": _last_errors(report),
             "share": f"{progress.share:.0%} while other work is queued{rate}",
             "canary": f"the first {sweep.canary:,}" if sweep.canary else None,

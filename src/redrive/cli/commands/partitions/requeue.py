@@ -73,7 +73,7 @@ def retry(
     Exit codes:
         0: all queued
         1: some or none queued, or a safety limit applied
-        2: invalid option, no selection, no reason, or no terminal for the confirmation
+        2: invalid option, no selection, no reason, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
         4: the partitions changed since the plan; nothing was done
         130: interrupted; workers continue
@@ -107,7 +107,7 @@ def reprocess(
     Exit codes:
         0: all queued
         1: some or none queued, or a safety limit applied
-        2: invalid option, no selection, no reason, or no terminal for the confirmation
+        2: invalid option, no selection, no reason, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
         4: the partitions changed since the plan; nothing was done
         130: interrupted; workers continue
@@ -137,7 +137,7 @@ def revalidate(
     Exit codes:
         0: all queued
         1: some or none queued, or a safety limit applied
-        2: invalid option, no selection, no reason, or no terminal for the confirmation
+        2: invalid option, no selection, no reason, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
         4: the partitions changed since the plan; nothing was done
         130: interrupted; workers continue

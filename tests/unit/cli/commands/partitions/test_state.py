@@ -193,7 +193,7 @@ def test_failed_partitions_are_retried(lake: World) -> None:
     status, printed = call("state", "retry", "crm/orders", "--because", "the CRM is back", "--actor", "ann", width=160)
     assert status == 1, "one was skipped"
     assert "would retry  4 partitions of crm/orders" in printed  # the one whose refresh failed too
-    assert "3 accepted already (use reprocess), 1 terminal (add --clear-terminal), 1 running now" in printed
+    assert "3 accepted already (use reprocess), 1 gave up (add --clear-terminal), 1 running now" in printed
     assert f"running now  crm/c7/orders/{DAY}, by w1" in printed
     assert "no raw data  1 of these is skipped unless you add --without-raw" in printed
     assert ": no extraction has ended" in printed
@@ -213,7 +213,7 @@ def test_failed_partitions_are_retried(lake: World) -> None:
 def test_a_reprocess_names_the_command_for_partitions_that_gave_up() -> None:
     status, printed = call("state", "reprocess", f"crm/c6/orders/{DAY}", "--because", "x", width=160)
     assert (status, "No partition to reprocess." in printed) == (1, True)
-    assert "skipped          1 terminal (use clear-terminal for it)" in printed
+    assert "skipped          1 gave up (use clear-terminal for it)" in printed
     assert "1 never accepted (use retry)" in call("state", "reprocess", BAD, "--because", "x", width=160)[1]
 
 
@@ -242,7 +242,7 @@ def test_a_plan_for_many_partitions_is_confirmed(lake: World) -> None:
 def test_partitions_are_marked_cleared_paused_and_rolled_back(lake: World) -> None:
     status, printed = call("state", "mark-terminal", BAD, f"crm/c0/orders/{DAY}", "--because", "gone for good")
     assert (status, printed) == (1, f"1 partition marked as given up\nSkipped crm/c0/orders/{DAY}: accepted already\n")
-    assert call("state", "clear-terminal", BAD, "--grant", "2", "--because", "back")[1] == "1 partition cleared\n"
+    assert call("state", "clear-terminal", BAD, "--grant", "2", "--because", "back")[1] == "1 partition allowed to retry\n"
     assert "2 new attempts, after 1 earlier attempt, by" in call("state", "history", BAD, width=140)[1]
     assert call("state", "pause", BAD, "--because", "looked at")[1] == "1 partition paused\n"
     assert "Not running  Paused" in call("state", "explain", BAD)[1].replace("not running", "Not running")
