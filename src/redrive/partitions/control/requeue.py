@@ -43,6 +43,8 @@ from ..store.sweeps import (
 from . import sweeps
 from .retry_limits import attempt_budget, stored_age_limit
 
+MAX_SEARCHED_ENTRIES = 1000
+"""Newest entries of the audit log that are searched for a plan that was applied before."""
 STEP_SIZE = 1000
 """Partitions in one transaction, so that claims never wait for long."""
 
@@ -92,9 +94,15 @@ def begin_requeue(
     drift = {} if options.accept_drift else find_drift(session.core, planned)
     if drift:
         changed = ", ".join(f"{count} {change}" for change, count in sorted(drift.items()))
+        sweep_id = _find_applied(session, planned)
+        if sweep_id is not None:
+            raise Drift(
+                f"the plan was already applied as sweep {sweep_id}, see "
+                f"`redrive backfill status {sweep_id}`; partitions since then: {changed}. To "
+                "change them again, make a new plan. Nothing was changed"
+            )
         raise Drift(
             f"partitions changed since the plan: {changed}. "
-            "It may have been applied already (`redrive sweeps list`). "
             "Make a new plan, or skip these partitions with --accept-drift skip "
             "(in code: accept_drift=True)"
         )
@@ -138,6 +146,19 @@ def begin_requeue(
     action = f"partition.{planned.act}"
     audit.write(session, actor=actor, action=action, because=because, what=details)
     return sweep
+
+
+def _find_applied(session: Session, planned: FrozenSelection) -> int | None:
+    """Return the sweep that this plan became before, by the newest entries of the audit log."""
+    newest, _ = audit.head(session.core)
+    after, action = max(0, newest - MAX_SEARCHED_ENTRIES), f"partition.{planned.act}"
+    found = audit.entries(
+        session.core, after=after, action=action, newest=True, limit=MAX_SEARCHED_ENTRIES
+    )
+    for entry in found:
+        if entry.what.get("digest") == planned.digest:
+            return int(entry.what["sweep"])
+    return None
 
 
 def requeue_next(session: Session, sweep_id: int, draw: Callable[[], float], /) -> RequeueStep:

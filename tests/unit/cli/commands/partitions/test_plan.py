@@ -34,7 +34,11 @@ def test_a_plan_is_saved_and_applied_by_another_person(lake: World, tmp_path: Pa
     assert (status, "1 partition queued" in printed) == (0, True)
     status, printed = call("plan", "apply", str(file), "--because", "second", "--actor", "ben")
     assert (status, "partitions changed since the plan: 1 pending meanwhile" in printed) == (4, True)
+    assert "already applied" not in printed
     assert [entry.because for entry in audited(lake, "partition.retry")] == ["first"]
+    status, printed = call("plan", "apply", kept["id"], "--because", "twice", "--actor", "ben", width=1000)
+    (first,) = audited(lake, "partition.retry")
+    assert (status, f"the plan was already applied as sweep {first.what['sweep']}, see" in printed) == (4, True)
     status, printed = call("plan", "apply", str(file), "--because", "second", "--accept-drift", "skip", "--json")
     assert (status, json.loads(printed)["sweep"]["total"]) == (0, 2)
     said = json.loads(file.read_text())
