@@ -97,7 +97,7 @@ def _columns(now: datetime) -> list[Column[JobLine]]:
         Column("job type", lambda job: job.kind, min_width=14),
         Column("state", lambda job: state_name(job.state)),
         Column("attempts", lambda job: str(job.attempts), is_number=True, drop_order=3),
-        Column("when", lambda job: _when(job, now)),
+        Column("time", lambda job: _when(job, now)),
         Column(
             "job key",
             lambda job: job.key,
@@ -119,7 +119,7 @@ def _when(job: JobLine, now: datetime) -> str:
     if job.ended_at is not None:
         return f"ended {ago(job.ended_at, now)}"
     if job.state == "running":
-        return f"since {ago(job.started_at, now)}"
+        return f"started {ago(job.started_at, now)}"
     return f"due {ago(job.due_at, now)}"
 
 

@@ -238,7 +238,7 @@ def _outcome_columns(now: datetime) -> list[Column[Outcome]]:
         Column("dead letter", lambda row: str(row.letter_id), is_number=True),
         Column("outcome", name),
         Column("job", lambda row: str(row.job_id or "–"), is_number=True),
-        Column("when", lambda row: ago(row.at, now)),
+        Column("time", lambda row: ago(row.at, now)),
         Column("error", lambda row: row.note or "", min_width=8),
     ]
 

@@ -141,3 +141,9 @@ def test_replaced_jobs_are_not_counted_as_discarded(busy: Ledger) -> None:
     assert "Showing 2 of 3; use --limit for more." in run("list", "--state", "discarded", "--limit", "2").output
     printed = call("ledger", "status", width=200)[1]
     assert "discarded or replayed" in printed.partition("Jobs by type")[2]
+
+
+def test_the_list_uses_the_words_of_the_console() -> None:
+    printed = run("list", "--state", "running").output
+    assert " time " in printed.splitlines()[0]
+    assert " started " in printed
