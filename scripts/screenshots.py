@@ -18,7 +18,7 @@ from playwright.sync_api import BrowserContext, sync_playwright
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from redrive.console.render.navigation import NAVIGATION  # noqa: E402
+from redrive.console.view import NAVIGATION  # noqa: E402
 from tests.conformance.partitions.world import DAY, World  # noqa: E402
 from tests.console.sample_shop import add_problems, shop  # noqa: E402
 from tests.console.serving import let_in, serve_console  # noqa: E402

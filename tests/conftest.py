@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from redrive.journal.redaction.values import forget_values
+from redrive.journal.redaction.secrets import forget_values
 
 pytest_plugins = ["tests.order", "tests.servers.fixtures", "tests.requirements"]
 

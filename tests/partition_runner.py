@@ -9,7 +9,7 @@ from typing import Any
 
 from redrive.core.event_loop_thread import EventLoopThread
 from redrive.ledger import Ledger
-from redrive.partitions.datasets.definition import Extraction
+from redrive.partitions.datasets.dataset import Extraction
 from redrive.partitions.work.runner import PartitionRunner
 from redrive.worker.work_source import SourceExecutors
 

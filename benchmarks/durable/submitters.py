@@ -68,7 +68,7 @@ class SamePostgres:
         import psycopg
 
         from redrive.ledger import open_ledger
-        from redrive.ledger.store.postgres.arrays import bytes_array, text_array
+        from redrive.ledger.db.compiled import bytes_array, text_array
         from redrive.ledger.store.postgres.submit import SUBMIT_PLAIN
 
         open_ledger(url, migrate=True).close()

@@ -10,7 +10,7 @@ import sys
 import time
 import urllib.request
 
-from redrive.console.render.navigation import NAVIGATION
+from redrive.console.view import NAVIGATION
 
 FULL = "REDRIVE_FULL" in os.environ
 TIMEOUT_SECONDS = 60.0 if FULL else 270.0

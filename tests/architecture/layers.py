@@ -92,8 +92,8 @@ IMPURE = frozenset(
 ALLOWED_IN_CORE = {
     ("redrive.core.clock", "time"): "the one place where time comes from",
     ("redrive.core.clock", "asyncio"): "to sleep in async code",
-    ("redrive.core.codec.scalars", "pathlib"): "the type alone: a path is stored as text",
-    ("redrive.core.codec.scalars", "uuid"): "the type alone: none is drawn",
+    ("redrive.core.codec.values", "pathlib"): "the type alone: a path is stored as text",
+    ("redrive.core.codec.values", "uuid"): "the type alone: none is drawn",
     ("redrive.core.event_loop_thread", "asyncio"): "the event loop itself",
     ("redrive.core.event_loop_thread", "threading"): "the thread of the event loop",
     ("redrive.core.lock", "os"): "register_at_fork: a child must not inherit a lock that is held",

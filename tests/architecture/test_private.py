@@ -10,7 +10,7 @@ from tests.architecture.private import reached
 MODULES = modules()
 ALLOWED = {
     ("redrive.core.lock", "_at_fork_reinit"): "of the standard library, which has no other way",
-    ("redrive.storage.s3.session", "_retry_connection"): "of aiohttp, which has no public switch; a test counts requests",
+    ("redrive.storage.s3.client", "_retry_connection"): "of aiohttp, which has no public switch; a test counts requests",
     ("redrive.storage.s3.client", "_call_s3"): "of s3fs, whose async methods all begin so; the plain ones leave threads behind",
     (
         "redrive.http.network",

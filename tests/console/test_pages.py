@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Page, expect
 
-from redrive.console.render.navigation import NAVIGATION
+from redrive.console.view import NAVIGATION
 from tests.console.page_checks import low_contrast_texts, overflow_pixels, unlabelled_controls
 from tests.console.sample_shop import NASTY, SECRET
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from redrive.cli.render.details import STATE_NAMES
-from redrive.console.render.states import NAMES
+from redrive.console.render.fragments import NAMES
 
 GLOSSARY = Path(__file__).parents[2] / "docs" / "concepts" / "glossary.md"
 

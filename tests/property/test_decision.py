@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive import Fault
-from redrive.core.decision import MAX_RETRY_AFTER_SECONDS, MAX_WAIT_SECONDS, decide
-from redrive.core.fault import KINDS
+from redrive.core.fault import KINDS, MAX_RETRY_AFTER_SECONDS, MAX_WAIT_SECONDS, decide
 
 FAULTS = st.builds(Fault, st.sampled_from(KINDS), st.none() | st.floats(-1e6, 1e300), st.booleans())
 COUNTS = st.integers(1, 100_000)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.batch.poller.shared_poller import MAX_JITTER, Pace
-from redrive.batch.poller.waiters import Waiters
+from redrive.batch.shared_poller import MAX_JITTER, Pace, Waiters
 
 pytestmark = pytest.mark.req("G-10")
 IDS = st.sampled_from("abc")

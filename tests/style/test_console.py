@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from redrive.console.render.navigation import NAVIGATION
-from redrive.console.render.states import ICONS, state_name
+from redrive.console.render.fragments import ICONS, state_name
+from redrive.console.view import NAVIGATION
 from tests.style.prose import MAX_JOINED, WORD, measure, template
 
 CONSOLE = Path(__file__).parents[2] / "src" / "redrive" / "console"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..core.decision import MAX_RETRY_AFTER_SECONDS
+from ..core.fault import MAX_RETRY_AFTER_SECONDS
 from ..core.text import format_duration
 from .layer import MAX_COMPUTED_WAITS, Layer
 from .worst_case import WorstCase, time_limit

@@ -13,13 +13,12 @@ from ..core.budget import UNLIMITED, Budget
 from ..core.classification.classify import classify, meaning
 from ..core.classification.known.cloud import AWS_CODES
 from ..core.classification.known.grpc import CODES as GRPC_CODES
-from ..core.classification.known.http_status import fault_of_status
-from ..core.decision import MAX_WAIT_SECONDS
-from ..core.fault import KINDS, RETRYABLE, Kind
+from ..core.classification.known.http_responses import fault_of_status
+from ..core.fault import KINDS, MAX_WAIT_SECONDS, RETRYABLE, Kind
 from ..core.policy import SERVICE, RetryPolicy
 from ..core.seconds import positive
 from ..engine.retry import Retry
-from ..engine.rules import error_rules
+from ..engine.settings import error_rules
 from .grpc_channel import ChannelOptions, channel_retries
 from .grpc_codes import ALL_CODES, CodeRule
 

@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..messages.event import Event
     from ..messages.handlers import EventHandler, TxEventHandler
-    from ..messages.source import Source
-    from ..partitions.datasets.definition import Extract
-    from ..partitions.datasets.registry import Dataset, Datasets
+    from ..messages.inbox import Source
+    from ..partitions.datasets.dataset import Dataset, Datasets, Extract
     from ..partitions.model import Check
     from ..storage.store import Store
     from ..worker.job_type import JobType

@@ -11,10 +11,8 @@ from ..core.lock import LOCK
 if TYPE_CHECKING:
     from ..commands.registry import CommandRegistry
     from ..ledger.ledger import Ledger
-    from ..messages.inbox import Inbox
-    from ..messages.source import Source
-    from ..partitions.datasets.definition import Extraction
-    from ..partitions.datasets.registry import Datasets
+    from ..messages.inbox import Inbox, Source
+    from ..partitions.datasets.dataset import Datasets, Extraction
     from ..storage.registry import Registry as StoreRegistry
     from ..worker.job_type import JobType
 
@@ -39,7 +37,7 @@ class Registrations:
         self._include = tuple(include)
         self.sources: Sequence[Source] = ()
         if sources:
-            from ..messages.source import check_sources  # noqa: PLC0415  # needs SQLAlchemy
+            from ..messages.inbox import check_sources  # noqa: PLC0415  # needs SQLAlchemy
 
             self.sources = check_sources(sources)
         self._commands: CommandRegistry | None = None
@@ -76,7 +74,7 @@ class Registrations:
         """The datasets."""
         datasets = self._datasets
         if datasets is None:
-            from ..partitions.datasets.registry import Datasets  # noqa: PLC0415  # needs SQLAlchemy
+            from ..partitions.datasets.dataset import Datasets  # noqa: PLC0415  # needs SQLAlchemy
 
             with LOCK:
                 if self._datasets is None:  # Not `or`: datasets without members are false.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ..commands.schedule import CommandScheduleTask
+from ..commands.registry import CommandScheduleTask
 from ..core.outage import Parking
 from ..core.seconds import Seconds
 from ..ledger.ledger import Ledger
 from ..settings import settings
 from ..worker.job_type import JobType
-from ..worker.maintenance import KEEP_FOREVER
-from ..worker.tasks import AuditAnchorTask, BackgroundTask, SweepTask
+from ..worker.maintenance import KEEP_FOREVER, AuditAnchorTask, BackgroundTask, SweepTask
 from ..worker.work_source import WorkSource
 from ..worker.worker import Worker, retention_seconds
 from .registrations import Registrations
@@ -76,7 +75,7 @@ class WorkerSetup:
                 tasks += source.chores(inbox)
         retention = retention_seconds(self.keep)
         if retention != KEEP_FOREVER:
-            from ..messages.retention import EventRetention  # noqa: PLC0415  # needs an inbox
+            from ..messages.inbox import EventRetention  # noqa: PLC0415  # needs an inbox
 
             tasks.append(EventRetention(inbox, retention))
         return tasks

@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from .buffer.flusher import BufferStats as BufferStats
     from .buffer.send_buffer import SendBuffer as SendBuffer
     from .call import progress as progress
-    from .poller.shared_poller import SharedPoller as SharedPoller
     from .progress_bar import bar as bar
     from .report import ItemStatus as ItemStatus
     from .report import Report as Report
     from .sender import retrying as retrying
     from .settings import Settings as Settings
+    from .shared_poller import SharedPoller as SharedPoller
     from .store.protocol import Items as Items
     from .store.protocol import ManyItems as ManyItems
     from .store.protocol import SparingItems as SparingItems
@@ -28,7 +28,7 @@ _HOMES = {
     "Report": "report",
     "SendBuffer": "buffer.send_buffer",
     "Settings": "settings",
-    "SharedPoller": "poller.shared_poller",
+    "SharedPoller": "shared_poller",
     "SparingItems": "store.protocol",
     "TableItems": "store.table",
     "bar": "progress_bar",

@@ -21,12 +21,10 @@ from ..journal.redaction import redact_text
 from ..journal.sinks.logging import DEBUG, INFO
 from ..ledger.failpoint import crash_point
 from . import decision
-from .decision import BatchState
-from .interrupted import attach_report
+from .decision import BatchState, Split, is_rejected_as_whole
 from .report import ItemStatus, Report, check_report, invalid_report_message
 from .settings import BatchTerms
-from .spill import SpillCommand, spill, spill_async
-from .split import Split, is_rejected_as_whole
+from .spill import SpillCommand, attach_report, spill, spill_async
 from .store.protocol import (
     AcknowledgingItems,
     Items,

@@ -1,23 +1,97 @@
-"""The console as one ASGI application: middleware, pages, REST API and static files."""
+"""The console as one ASGI application: middleware, pages, REST API and static files.
+
+Live updates tell open pages that the ledger has changed. One task polls for all pages, and none
+polls while no page is open.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+
 from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.concurrency import run_in_threadpool
 from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
 from ..ops.project.target import Operated
 from ..ops.sign_in.sessions import RevokedSessions
 from .api import ROUTERS as API_ROUTERS
-from .live import LiveUpdates
 from .pages import ROUTERS as PAGE_ROUTERS
+from .pages.login import LoginThrottle
 from .render.errors import add_error_handlers
 from .render.templates import CONSOLE_FOLDER
 from .security.credentials import AccessControl
-from .security.login_throttle import LoginThrottle
 from .security.middleware import SecurityMiddleware
 from .view import CurrentView
+
+MIN_POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 8.0
+"""Time between two polls. Each poll without a change doubles it."""
+MAX_LISTENERS = 500
+"""Pages that may listen at the same time. Each keeps a connection."""
+KEEP_ALIVE_SECONDS = 15.0
+"""Time after which an idle stream sends a comment, so that proxies keep the connection."""
+
+
+class LiveUpdates:
+    """The open pages, and the task that polls for them. Belongs to one event loop at a time."""
+
+    def __init__(self, read_version: Callable[[], str]) -> None:
+        """Poll with a function that returns another text after every change of the ledger."""
+        self._read_version = read_version
+        self._listeners: set[asyncio.Queue[str]] = set()
+        self._new: set[asyncio.Queue[str]] = set()
+        """Listeners since the last poll. They may have missed a change before it."""
+        self._task: asyncio.Task[None] | None = None
+        self.polls = 0
+        """Number of polls."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more pages can listen."""
+        return len(self._listeners) >= MAX_LISTENERS
+
+    async def stream(self) -> AsyncGenerator[str, None]:
+        """Yield server-sent events: `change` with the current version, and comments in between."""
+        listener: asyncio.Queue[str] = asyncio.Queue(1)
+        self._listeners.add(listener)
+        self._new.add(listener)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._poll())
+        try:
+            yield "retry: 3000\n\n"
+            while True:
+                try:
+                    version = await asyncio.wait_for(listener.get(), KEEP_ALIVE_SECONDS)
+                    yield f"event: change\ndata: {version}\n\n"
+                except TimeoutError:
+                    yield ": here\n\n"
+        finally:
+            self._listeners.discard(listener)
+            self._new.discard(listener)
+            if not self._listeners and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    async def _poll(self) -> None:
+        before: str | None = None
+        wait = MIN_POLL_SECONDS
+        while True:
+            new, self._new = self._new, set()
+            try:
+                version = await run_in_threadpool(self._read_version)
+            except Exception:  # the ledger is unreachable; its return is a change
+                version = "away"
+            self.polls += 1
+            has_changed = before is not None and version != before
+            wait = MIN_POLL_SECONDS if version != before else min(2 * wait, MAX_POLL_SECONDS)
+            for listener in self._listeners if has_changed else new & self._listeners:
+                if listener.full():
+                    listener.get_nowait()  # the newer version replaces an unread one
+                listener.put_nowait(version)
+            before = version
+            await asyncio.sleep(wait)
 
 
 def create_application(target: Operated, access: AccessControl, /) -> SecurityMiddleware:

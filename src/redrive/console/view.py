@@ -1,10 +1,13 @@
-"""The view of one request: its identity, its operator, its query or form, and its responses."""
+"""The view of one request: its identity, its operator, its query or form, and its responses.
+
+And the pages of the menu, in the order in which an incident needs them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote_plus
 
 from fastapi import Depends, Path, Request
@@ -16,10 +19,57 @@ from ..ops.operator import Operator
 from ..ops.plans.plan import is_confirmed
 from ..ops.project.target import Operated
 from .queries import ListQueryT
-from .render.navigation import NAVIGATION
 from .render.templates import TEMPLATES
 from .security.credentials import AccessControl, Identity
 from .security.middleware import console_path
+
+
+class MenuEntry(NamedTuple):
+    """A page in the menu. Immutable."""
+
+    path: str
+    title: str
+    shortcut: str
+    """The key that opens the page after `g`."""
+
+
+NAVIGATION: tuple[tuple[str, tuple[MenuEntry, ...]], ...] = (
+    (
+        "Status",
+        (
+            MenuEntry("/", "Overview", "o"),
+            MenuEntry("/failures", "Failures", "f"),
+            MenuEntry("/journal", "Log records", "t"),
+        ),
+    ),
+    (
+        "Actions",
+        (
+            MenuEntry("/dead", "Dead letters", "d"),
+            MenuEntry("/sweeps", "Bulk operations", "s"),
+            MenuEntry("/keys", "Idempotency records", "k"),
+        ),
+    ),
+    (
+        "Work",
+        (
+            MenuEntry("/jobs", "Jobs", "j"),
+            MenuEntry("/events", "Events", "e"),
+            MenuEntry("/batches", "Batches", "b"),
+            MenuEntry("/partitions", "Partitions", "p"),
+            MenuEntry("/schedules", "Schedules", "c"),
+            MenuEntry("/workers", "Workers", "w"),
+        ),
+    ),
+    (
+        "Records",
+        (
+            MenuEntry("/audit", "Audit log", "a"),
+            MenuEntry("/layers", "Retry layers", "l"),
+            MenuEntry("/erase", "Data erasure", "x"),
+        ),
+    ),
+)
 
 THEME_COOKIE = "redrive_theme"
 FLASH, FLASH_SIGNATURE = "said", "ok"

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Literal, TypeAlias
 
-from .lock import LOCK
+from .lock import LOCK, SharedByName
 from .seconds import Seconds, number, positive, whole_number
-from .shared_by_name import SharedByName
 
 State: TypeAlias = Literal["closed", "open", "probing"]
 SLOTS = 10

@@ -6,9 +6,8 @@ import math
 from typing import Self
 
 from .fault import Kind
-from .lock import GIL, LOCK
+from .lock import GIL, LOCK, SharedByName
 from .seconds import number
-from .shared_by_name import SharedByName
 
 
 class Budget:

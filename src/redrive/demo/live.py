@@ -21,7 +21,7 @@ from rich.text import Text
 from redrive.ops import DeadLetterFilter, Operator
 
 from . import shop, traffic
-from .services import SERVICES
+from .shop import SERVICES
 
 FIRST_ORDERS = 40
 """Orders placed before the console is announced, so that every page has content."""

@@ -12,7 +12,7 @@ from redrive.batch import Items, ItemStatus, Report, retrying
 from redrive.ops import Operator
 
 from . import shop
-from .services import SERVICES, report_items
+from .shop import SERVICES, report_items
 
 USERS = ("ann", "bob", "cat", "dan", "eve", "fay", "gil", "hal")
 STREETS = (

@@ -16,10 +16,10 @@ from ..core.context import (
     clock_around,
     job_around,
     key_around,
+    merge_ids,
     scope_around,
     within,
 )
-from ..core.correlation_ids import merge_ids
 from ..core.key import Key, KeyLike
 from ..core.seconds import Seconds
 from ..core.seconds import seconds as duration

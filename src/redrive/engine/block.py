@@ -17,8 +17,8 @@ from ..core.context import (
 )
 from ..core.key import Key, KeyLike
 from .attempt import Attempt
-from .call import start_run, timeout_message
 from .nesting import GIVE_UPS
+from .run import start_run, timeout_message
 from .settings import RetrySettings
 from .timer import AttemptTimer, cancelled_inside, pending_cancellations
 

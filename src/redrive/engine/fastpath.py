@@ -22,9 +22,15 @@ from ..journal.bus import SUBSCRIPTIONS
 from ..journal.sinks import logging as logging_sink
 from ..journal.sinks.logging import INFO
 from . import loop
-from .call import CallLimits, call_limits, ensure_not_awaitable, timeout_message
 from .nesting import GIVE_UPS
-from .run import RetryRun, random_draw
+from .run import (
+    CallLimits,
+    RetryRun,
+    call_limits,
+    ensure_not_awaitable,
+    random_draw,
+    timeout_message,
+)
 from .settings import RetrySettings
 
 # Names of the module, because each variable that a wrapper closes over costs time at every call.

@@ -24,8 +24,10 @@ from ..core.context import (
     own_slot,
     scope_around,
 )
-from .call import (
+from .nesting import GIVE_UPS
+from .run import (
     CallLimits,
+    RetryRun,
     call_limits,
     ensure_not_awaitable,
     is_awaitable,
@@ -33,8 +35,6 @@ from .call import (
     start_run,
     timeout_message,
 )
-from .nesting import GIVE_UPS
-from .run import RetryRun
 from .settings import RetrySettings
 
 SyncLoop: TypeAlias = Callable[[RetryRun | None, tuple[Any, ...], dict[str, Any]], Any]

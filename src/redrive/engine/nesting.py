@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ..core.context import LAYER, OUTER, Scope
-from ..core.decision import SPENT, Reason
+from ..core.fault import SPENT, Reason
 from ..core.key import KeyLike
 from ..core.lock import LOCK
 

@@ -15,9 +15,9 @@ from ..core.fault import Rules
 from ..core.key import Key, KeyOf
 from ..core.policy import RetryPolicy
 from ..core.seconds import Seconds
-from .call import is_awaitable
 from .fastpath import wrap_async, wrap_sync
 from .grpc_streams import replayable
+from .run import is_awaitable
 from .settings import Options, RetrySettings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
-from ..core.decision import Reason
+from ..core.fault import Reason
 from ..core.key import KeyLike
 from ..core.text import UNREADABLE_MESSAGE
 from ..journal.bus import emit, is_wanted

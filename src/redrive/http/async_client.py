@@ -16,11 +16,9 @@ from ..engine.fastpath import wrap_async
 from ..engine.retry import Retry
 from .base_client import READINESS_ERRORS, AsyncBodyOptions, BaseClient, QueryOptions, not_ready
 from .bounded_body import read_body_async
-from .call_state import CURRENT_CALL, reset
-from .connections import HttpxConnections
-from .network import seconds_left, subtract_margin
+from .call_state import CURRENT_CALL, RetryLoops, reset
+from .network import HttpxConnections, seconds_left, subtract_margin
 from .request import CallOptions, HttpCall, RequestDefaults
-from .retrying import RetryLoops
 
 T = TypeVar("T")
 

@@ -15,10 +15,9 @@ from ..engine.nesting import outcome
 from ..engine.retry import DEFAULT, Retry, RetryLike
 from ..errors import AttemptTimeout, NotReady
 from .bounded_body import DEFAULT_MAX_BYTES
-from .call_state import timeout_error
-from .connections import HttpxClient, HttpxConnections, system_certificates
+from .call_state import RetryLoops, resolve_retry, timeout_error
+from .network import HttpxClient, HttpxConnections, system_certificates
 from .request import CallOptions, HttpCall, RequestDefaults
-from .retrying import RetryLoops, resolve_retry
 
 TIMEOUT_ERROR = timeout_error(httpx2)
 NO_OPTIONS = CallOptions()

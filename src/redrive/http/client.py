@@ -16,10 +16,9 @@ from ..engine.fastpath import wrap_sync
 from ..engine.retry import Retry
 from .base_client import READINESS_ERRORS, BaseClient, BodyOptions, QueryOptions, not_ready
 from .bounded_body import read_body
-from .connections import HttpxConnections
-from .network import seconds_left
+from .call_state import RetryLoops
+from .network import HttpxConnections, seconds_left
 from .request import CallOptions, HttpCall, RequestDefaults
-from .retrying import RetryLoops
 from .streams import deadline_streams
 
 T = TypeVar("T")

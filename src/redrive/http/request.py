@@ -14,13 +14,16 @@ import httpx2
 
 from ..core.codec import raised_by
 from ..core.key import KeyLike
-from ..journal.redaction.addresses import redact_address
-from ..journal.redaction.values import keep_address_secret, keep_options_secret, keep_secret
+from ..journal.redaction.secrets import (
+    keep_address_secret,
+    keep_options_secret,
+    keep_secret,
+    redact_address,
+)
 from . import headers as header
 from .bounded_body import check_max_body
 from .call_state import CallState
-from .connections import HttpxConnections
-from .idempotency import (
+from .headers import (
     IDEMPOTENT_METHODS,
     check_generates_keys,
     check_idempotent,
@@ -28,7 +31,7 @@ from .idempotency import (
     key_header,
     may_repeat,
 )
-from .network import phase_timeouts
+from .network import HttpxConnections, phase_timeouts
 from .typed_json import JsonMismatch, json_reader
 
 _ABSOLUTE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|//|\\\\")

@@ -16,8 +16,8 @@ from ..engine.nesting import outcome
 from ..engine.retry import Retry, RetryLike
 from ..errors import Rejected
 from . import headers as header
-from .call_state import CURRENT_CALL, CallState, reset, timeout_error
-from .idempotency import (
+from .call_state import CURRENT_CALL, CallState, RetryLoops, reset, resolve_retry, timeout_error
+from .headers import (
     IDEMPOTENT_METHODS,
     check_generates_keys,
     check_idempotent,
@@ -26,7 +26,6 @@ from .idempotency import (
     may_repeat,
 )
 from .network import bind_to_deadline, phase_timeouts, seconds_left, subtract_margin
-from .retrying import RetryLoops, resolve_retry
 from .streams import (
     buffer_failed_response,
     buffer_failed_response_async,

@@ -26,9 +26,19 @@ from ..ledger.failpoint import crash_point
 from ..ledger.ledger import Ledger
 from ..ledger.validation import check_payload
 from . import maintenance
-from .decision import KeyRow, decide, retry_at
 from .lease_renewer import LeaseRenewer
-from .record import BeginResult, BeginTerms, KeyId, KeyRecord, KeyResult, LeasedKey, Status
+from .record import (
+    BeginResult,
+    BeginTerms,
+    KeyId,
+    KeyRecord,
+    KeyResult,
+    KeyRow,
+    LeasedKey,
+    Status,
+    decide,
+    retry_at,
+)
 from .store import key_store_for
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.context import Scope, clock_around, end_of, scope_around
 from ..core.fault import Rules
-from ..engine.rules import error_rules
+from ..engine.settings import error_rules
 from ..errors import Blocked, BreakerOpen, KeyBusy, KeyConflict, KeyFailed, LeaseLost
 from ..journal.bus import emit, is_wanted
 from ..journal.redaction import redact_text

@@ -10,7 +10,7 @@ from .bus import dropped, flush, subscribe
 if TYPE_CHECKING:
     from .record import Record as Record
     from .record import Sink as Sink
-    from .redaction.names import hide as hide
+    from .redaction.secrets import hide as hide
     from .sinks.otel import otel as otel
     from .sinks.prometheus import prometheus as prometheus
     from .sinks.ring import Ring as Ring
@@ -21,7 +21,7 @@ _HOMES = {
     "Record": "record",
     "Ring": "sinks.ring",
     "Sink": "record",
-    "hide": "redaction.names",
+    "hide": "redaction.secrets",
     "otel": "sinks.otel",
     "prometheus": "sinks.prometheus",
     "ring": "sinks.ring",

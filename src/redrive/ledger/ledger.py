@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property, partial
@@ -16,12 +16,12 @@ from ..core.lazy import deferred
 from ..core.seconds import Seconds, dated_duration, seconds
 from ..errors import LeaseLost
 from . import validation
+from .db import secret_names
 from .db.address import Address
 from .db.caller_transaction import Transaction
 from .db.connections import Connections
 from .failpoint import crash_point
 from .jobs.group_commit import GroupCommit, submit_deduplicated, write_jobs
-from .maintenance import LedgerMaintenance
 from .model import Entry, Lease, NewJob, Settlement, Submitted, Turn, new_token
 from .notify import LocalNotifier, Wake
 from .reader import LedgerReader
@@ -30,12 +30,12 @@ from .store.protocol import ClaimOptions
 if TYPE_CHECKING:
     from . import audit
     from .db import schema
-    from .jobs import dead_letters, lease_recovery, retention, sweeps
+    from .jobs import dead_letters, lease_recovery, retention, sweeps, workers
     from .jobs.dead_letters import BulkResult
     from .jobs.sweeps import Sweeps
     from .stats import counters
 else:  # see reader.py
-    audit, schema, dead_letters, lease_recovery, retention, sweeps, counters = deferred(
+    audit, schema, dead_letters, lease_recovery, retention, sweeps, workers, counters = deferred(
         __package__,
         "audit",
         "db.schema",
@@ -43,12 +43,59 @@ else:  # see reader.py
         "jobs.lease_recovery",
         "jobs.retention",
         "jobs.sweeps",
+        "jobs.workers",
         "stats.counters",
     )
 
 LEASE_SECONDS = 60.0
 DAY = 86_400.0
 MAX_BATCH = 1000
+MAX_UNBLOCKED = 1000
+
+
+class LedgerMaintenance:
+    """Heartbeats, counters and blocked jobs, for workers.
+
+    Threads and forked children may share one.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._write = connections.write
+
+    def heartbeat(self, worker: str, info: Mapping[str, Any] | None = None, /) -> datetime:
+        """Write the heartbeat of a worker. A worker with a fresh heartbeat has not crashed.
+
+        Returns:
+            The time of the ledger's clock.
+        """
+        with self._write.use() as session:
+            return workers.heartbeat(session, worker, info)
+
+    def deregister_worker(self, worker: str, /) -> None:
+        """Write that a worker has stopped."""
+        with self._write.use() as session:
+            workers.deregister(session, worker)
+
+    def unblock(self, *, limit: int = MAX_UNBLOCKED) -> BulkResult:
+        """Replay blocked dead letters whose time has come."""
+        with self._write.use() as session:
+            return dead_letters.unblock(session, limit)
+
+    def fold_counters(self) -> int:
+        """Sum up rows of changed counters (on Postgres), and return how many."""
+        with self._write.use() as session:
+            return counters.fold(session)
+
+    def count_late(self, settlements: Sequence[Settlement], /) -> None:
+        """Count settlements that were rejected inside a caller's transaction."""
+        with self._write.use() as session, session.transaction("settle"):
+            for settlement in settlements:
+                counters.add(session, {settlement.kind: {"late": 1}})
+
+    def hide(self, names: Collection[str], /) -> None:
+        """Store names of secret fields. Every program that opens the ledger redacts them."""
+        with self._write.use() as session:
+            secret_names.remember(session, names)
 
 
 class Ledger(LedgerReader):

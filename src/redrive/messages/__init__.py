@@ -8,12 +8,12 @@ from ..core.lazy import lazily
 from .event import Event
 
 if TYPE_CHECKING:
+    from .inbox import Source
     from .redis.stream import RedisStream
-    from .source import Source
 
 __all__ = ["Event", "RedisStream", "Source"]
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would accept every misspelt name
     # Loaded at first use: an Event needs no database.
-    __getattr__ = lazily(__name__, {"RedisStream": "redis.stream", "Source": "source"})
+    __getattr__ = lazily(__name__, {"RedisStream": "redis.stream", "Source": "inbox"})

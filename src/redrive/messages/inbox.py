@@ -1,20 +1,29 @@
-"""Inbox: stores each event once, together with the jobs of its handlers."""
+"""Inbox: stores each event once, together with the jobs of its handlers.
+
+`Source` is the protocol of a source of events that workers read. `EventRetention` deletes old
+events. The jobs of their handlers have all that they need.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, Protocol, runtime_checkable
+
+from sqlalchemy import Connection, delete, select
 
 from ..journal.bus import emit
 from ..ledger import validation
 from ..ledger.aio import AsyncLedger
 from ..ledger.db.compiled import BatchRunner
+from ..ledger.db.tables import event as event_table
 from ..ledger.events import IncomingEvent
 from ..ledger.jobs.group_commit import submit_deduplicated
 from ..ledger.ledger import Ledger
 from ..ledger.model import NewJob
 from ..worker.job_type import JobType
+from ..worker.maintenance import BackgroundTask
 from .event import Event
 from .handlers import Handlers
 from .queries import entries_of_events
@@ -147,3 +156,86 @@ class Inbox:
             if origin == event.origin or (entry_id is not None and entry_id == event.source_id):
                 places.add(place)
         return places
+
+
+BATCH_SIZE = 1000
+
+
+class EventRetention:
+    """A worker task that removes old events. Any number of workers may run it at the same time."""
+
+    name = "forget events"
+    every = 3600.0
+
+    def __init__(self, inbox: Inbox, keep: float) -> None:
+        """Create the task. `keep`: seconds for which events are stored."""
+        self._inbox = inbox
+        self._keep = timedelta(seconds=keep)
+
+    def do(self, now: datetime, /) -> None:
+        """Remove all events that are older than `keep`, in batches."""
+        write = self._inbox.ledger.connections.write
+        while True:
+            with write.use() as session, session.transaction("receive") as connection:
+                if _delete_batch(connection, now - self._keep) < BATCH_SIZE:
+                    return
+
+
+def _delete_batch(connection: Connection, before: datetime) -> int:
+    """Delete events that were received before a time, and return their number.
+
+    Ids grow with time, so only the first ones are read.
+    """
+    oldest = select(event_table.c.id).order_by(event_table.c.id).limit(BATCH_SIZE)
+    is_old = (event_table.c.id.in_(oldest.scalar_subquery()), event_table.c.received_at < before)
+    return connection.execute(delete(event_table).where(*is_old)).rowcount
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A source of events that workers read. An entry is acknowledged after it was stored."""
+
+    @property
+    def name(self) -> str:
+        """Name of the source in events and dead letters."""
+
+    def chores(self, inbox: Inbox, /) -> Sequence[BackgroundTask]:
+        """Return the tasks by which a worker reads the source.
+
+        Args:
+            inbox: Where events are stored.
+
+        Returns:
+            The tasks.
+        """
+
+    def kinds(self, inbox: Inbox, /) -> Sequence[JobType]:
+        """Return the job types that run entries which could not be decoded.
+
+        Args:
+            inbox: Where events are stored.
+
+        Returns:
+            The job types.
+        """
+
+
+def check_sources(sources: Any, /) -> tuple[Source, ...]:
+    """Validate the option `sources=` of an app.
+
+    Raises:
+        TypeError: It is not a list of sources.
+        ValueError: Two sources have one name.
+    """
+    if isinstance(sources, Source) or not isinstance(sources, Sequence):
+        raise TypeError(f"sources= must be a list; pass [{sources!r}]")
+    for source in sources:
+        if not isinstance(source, Source):
+            raise TypeError(
+                "a source must be a RedisStream, or an object with the same name, chores and "
+                f"kinds: {source!r}"
+            )
+    names = [source.name for source in sources]
+    if len(set(names)) < len(names):
+        raise ValueError(f"two sources have the same name; rename one: {', '.join(sorted(names))}")
+    return tuple(sources)

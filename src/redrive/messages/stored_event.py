@@ -10,8 +10,7 @@ from json.encoder import encode_basestring_ascii as quote
 from typing import Any, NamedTuple, TypeAlias
 
 from ..core.codec import codec, from_bytes, misfit, to_bytes
-from ..core.context import ids_around
-from ..core.correlation_ids import MAX_ID_CHARS, shorten_id
+from ..core.context import MAX_ID_CHARS, ids_around, shorten_id
 from ..core.key import Key
 from ..ledger import validation
 from ..ledger.events import SOURCE, SOURCE_ID, HandlerJob, IncomingEvent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from ..core.classification.retry_after import retry_after
+from ..core.classification.known.http_responses import retry_after
 from ..core.policy import RetryPolicy
 from .mapping import ClientMapping, Mapped, policy_wait_range
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..core.fault import Rules
 from ..core.policy import RetryPolicy, exponential_wait
 from ..engine.nesting import GIVE_UPS, Outcome, mark
-from ..engine.rules import Classifier, error_rules
+from ..engine.settings import Classifier, error_rules
 from .mapping import ClientMapping, Mapped
 
 LAYER_NAME = "google-api-core"

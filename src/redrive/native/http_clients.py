@@ -7,8 +7,7 @@ import time
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from ..core.classification.known.http_status import STATUS_KINDS
-from ..core.classification.retry_after import retry_after
+from ..core.classification.known.http_responses import STATUS_KINDS, retry_after
 from ..core.fault import RETRYABLE
 from ..core.policy import RetryPolicy, exponential_wait
 from .mapping import ClientMapping, Mapped, policy_wait_range

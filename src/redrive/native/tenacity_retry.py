@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..core.decision import Reason
-from ..core.fault import Rules
+from ..core.fault import Reason, Rules
 from ..core.policy import RetryPolicy
 from ..engine.nesting import GIVE_UPS, Outcome, mark
-from ..engine.rules import Classifier, error_rules
+from ..engine.settings import Classifier, error_rules
 from .mapping import ClientMapping, Mapped, policy_wait_range
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from .datasets.checks import row_count as row_count
     from .datasets.checks import schema as schema
     from .datasets.checks import unique as unique
-    from .datasets.definition import Extract as Extract
-    from .datasets.registry import Dataset as Dataset
+    from .datasets.dataset import Dataset as Dataset
+    from .datasets.dataset import Extract as Extract
     from .key import Day as Day
     from .key import Partition as Partition
     from .model import Check as Check
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Check": "model",
-    "Dataset": "datasets.registry",
+    "Dataset": "datasets.dataset",
     "Day": "key",
-    "Extract": "datasets.definition",
+    "Extract": "datasets.dataset",
     "File": "raw.files",
     "Finding": "model",
     "Gap": "reader",

@@ -11,24 +11,24 @@ if TYPE_CHECKING:
     from .backend import FileInfo as FileInfo
     from .backend import How as How
     from .body import Body as Body
-    from .config import BackendConfig as BackendConfig
-    from .config import RegistryConfig as RegistryConfig
-    from .config import StoreProfile as StoreProfile
+    from .registry import BackendConfig as BackendConfig
     from .registry import Registry as Registry
+    from .registry import RegistryConfig as RegistryConfig
+    from .registry import StoreProfile as StoreProfile
     from .store import Store as Store
     from .store import transfer as transfer
 
 _MODULES = {
     "Backend": "backend",
-    "BackendConfig": "config",
+    "BackendConfig": "registry",
     "Body": "body",
     "Capabilities": "backend",
     "FileInfo": "backend",
     "How": "backend",
     "Registry": "registry",
-    "RegistryConfig": "config",
+    "RegistryConfig": "registry",
     "Store": "store",
-    "StoreProfile": "config",
+    "StoreProfile": "registry",
     "transfer": "store",
 }
 __all__ = [*_MODULES]  # noqa: PLE0604  # the names are listed once, above

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from ..app import App
-from ..commands.schedule import next_run
+from ..commands.registry import next_run
 from ..core.context import IDS, SIMULATION, ActiveScope, Simulation, simulate
 from ..ledger.db.address import Address
 from ..ledger.validation import MAX_PAYLOAD_BYTES

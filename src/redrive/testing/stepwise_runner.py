@@ -16,7 +16,7 @@ from ..ledger.ledger import Ledger
 from ..partitions.control.plane import ControlPlane
 from ..partitions.control.source_health import OutageDetector, only_customer_check
 from ..partitions.control.verdicts import VerdictWriter
-from ..partitions.datasets.definition import Extraction
+from ..partitions.datasets.dataset import Extraction
 from ..partitions.key import Partition
 from ..partitions.model import Release, Verdict
 from ..partitions.store.sweeps import ACTS
@@ -27,7 +27,7 @@ from ..partitions.work.attempt import (
     extract_on_loop,
     verdict_or_release,
 )
-from ..partitions.work.events import log_expired, log_release, log_verdict
+from ..partitions.work.runner import log_expired, log_release, log_verdict
 from ..partitions.work.tasks import ScheduleTask
 
 LEASE_SECONDS = 8.0

@@ -11,8 +11,8 @@ from datetime import datetime
 from time import monotonic
 
 from ..ledger.events import IncomingEvent, StartQuota, StoreResult
+from ..ledger.jobs import lease_recovery
 from ..ledger.jobs import limits as limited
-from ..ledger.jobs import refunds
 from ..ledger.ledger import Ledger
 from ..ledger.model import Lease, Settlement, Turn, lease_key, new_token
 from ..ledger.store.protocol import ClaimOptions
@@ -344,7 +344,7 @@ class LostClaims:
         if not self._until_by_token or now < self._next_release:
             return False
         with self._ledger.connections.write.use() as session:
-            released = refunds.release_undelivered(
+            released = lease_recovery.release_undelivered(
                 session, self._worker, self._until_by_token.keys()
             )
         self._until_by_token = {

@@ -1,22 +1,26 @@
 """Maintenance: what a worker does for the ledger and for all workers beside its jobs.
 
 It sends heartbeats, renews leases, recovers jobs of dead workers, refreshes the parked job types,
-and prunes old rows. Each task has a timer of its own.
+and prunes old rows. Each task has a timer of its own. Background tasks, such as schedules and
+readers of streams, run in threads of their own.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ..core.clock import SYSTEM
 from ..journal.bus import emit
+from ..ledger import audit
 from ..ledger.db.clock import now_on
-from ..ledger.jobs import parking, refunds, retention, workers
+from ..ledger.jobs import lease_recovery, parking, retention, workers
 from ..ledger.jobs.clock_setback import (
     CLOCK_TOLERANCE_SECONDS,
     JOB_LEASE_SECONDS,
@@ -25,12 +29,126 @@ from ..ledger.jobs.clock_setback import (
 )
 from ..ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from ..ledger.jobs.parking import ParkedKind
+from ..ledger.jobs.sweeps import DEAD_LETTER_ACTS
 from ..ledger.ledger import Ledger
 from ..ledger.model import Lease, Settlement
 from ..ledger.stats import failures
+from .arrivals import ArrivalQueue
 from .capacity import InFlight
 from .clocks import ClockReading, Clocks, step
 from .process import is_gone
+
+SWEEP_IDLE_SECONDS = 1.0
+"""Time between two looks for running sweeps."""
+MAX_SWEEP_STEPS = 20
+"""Steps of one sweep before the next one has its turn."""
+ANCHOR_SECONDS = 300.0
+"""Time between two looks at the audit log."""
+ANCHOR_FILE_MODE = 0o600
+
+
+class BackgroundTask(Protocol):
+    """A periodic task. Each has a thread of its own in the worker.
+
+    Several workers run the same task at once, so it must be safe then.
+    """
+
+    @property
+    def name(self) -> str:
+        """For log records and thread names."""
+
+    @property
+    def every(self) -> float:
+        """Seconds from the end of one run to the start of the next."""
+
+    def do(self, now: datetime, /) -> None:
+        """Run once. An error is logged, and the task runs again after a growing pause.
+
+        Args:
+            now: By the ledger's clock.
+        """
+
+
+@runtime_checkable
+class ProducesEvents(Protocol):
+    """A task that reads events for the worker to store."""
+
+    def attach(self, arrivals: ArrivalQueue, /) -> None:
+        """Set the queue for the events, before the first run."""
+
+    def end(self) -> None:
+        """Handle events that were queued and not stored. No run follows."""
+
+
+class SweepTask:
+    """Executes the steps of running sweeps over dead letters.
+
+    Any number of workers may do it at once.
+    """
+
+    name = "sweeps"
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.every = SWEEP_IDLE_SECONDS
+        """Seconds until the next run: short enough to keep the rate of the fastest sweep."""
+
+    def do(self, _now: datetime, /) -> None:
+        """Execute the next steps of each sweep."""
+        sweeps = self._ledger.sweeps.list(state="running", acts=DEAD_LETTER_ACTS)
+        self.every = min([SWEEP_IDLE_SECONDS, *(self._execute_steps(sweep.id) for sweep in sweeps)])
+
+    def _execute_steps(self, sweep_id: int) -> float:
+        """Execute steps of one sweep. Return the seconds until its next step."""
+        for _ in range(MAX_SWEEP_STEPS):
+            step = self._ledger.sweeps.step(sweep_id)
+            if step.sweep.state != "running":
+                return SWEEP_IDLE_SECONDS
+            if step.wait:
+                return step.wait
+        return 0.0
+
+
+class AuditAnchorTask:
+    """Emits the head of the audit log whenever it has changed.
+
+    Any number of workers may do it at once.
+
+    A hash chain shows that an entry was changed. A chain that was rewritten, cut or emptied as a
+    whole is noticed only by comparing it with an anchor kept elsewhere, such as in the logs, in a
+    metric or in a file.
+    """
+
+    name = "audit anchors"
+    every = ANCHOR_SECONDS
+
+    def __init__(self, ledger: Ledger, file: str | None = None) -> None:
+        self._ledger = ledger
+        self._file = file
+        self._last_head: tuple[int, str] | None = None
+
+    def do(self, now: datetime, /) -> None:
+        """Emit an anchor if the audit log has changed."""
+        with self._ledger.reading() as connection:
+            head = audit.head(connection)
+        if head == self._last_head or (self._last_head is None and head[0] == 0):
+            return
+        anchor = f"{head[0]}:{head[1]}"
+        emit("audit_anchor", {"entries": head[0], "anchor": anchor})
+        if self._file is not None:
+            _append_line(self._file, f"{anchor} {now.isoformat(timespec='seconds')}\n")
+        self._last_head = head
+
+
+def _append_line(file: str, line: str) -> None:
+    """Append a line in one write, so that several workers may share a file."""
+    Path(file).parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, ANCHOR_FILE_MODE)
+    try:
+        os.write(handle, line.encode())
+    finally:
+        os.close(handle)
+
 
 RECOVER_SECONDS = 1.0
 REFRESH_PARKED_SECONDS = 1.0
@@ -237,7 +355,7 @@ class Maintenance:
     def revoke_crashes(self, leases: list[Lease] | list[Settlement], /) -> None:
         """Correct lost leases that count as crashes of this worker, which is alive."""
         with self._ledger.connections.write.use() as session:
-            refunds.revoke_crashes(session, self._name, leases)
+            lease_recovery.revoke_crashes(session, self._name, leases)
 
     def _expire_leases_of_dead_workers(self) -> None:
         """Recover the jobs of dead workers of this machine without waiting for their leases to

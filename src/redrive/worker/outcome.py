@@ -13,10 +13,9 @@ from types import CodeType
 from typing import NamedTuple
 
 from ..core.classification.classify import classify
-from ..core.classification.retry_after import seconds_until
+from ..core.classification.known.http_responses import seconds_until
 from ..core.classification.signature import signature, signature_of
-from ..core.decision import MAX_WAIT_SECONDS
-from ..core.fault import PERMANENT, UNKNOWN, Fault
+from ..core.fault import MAX_WAIT_SECONDS, PERMANENT, UNKNOWN, Fault
 from ..core.job_reasons import DeadReason, JobReason
 from ..core.outage import Verdict, verdict_of
 from ..core.seconds import seconds

@@ -13,8 +13,8 @@ from typing import cast
 
 from ..core.outage import WINDOW, DetectedOutage, End, Parking, Recent, Verdict, is_charged
 from ..journal.bus import emit
+from ..ledger.jobs import lease_recovery as pardon
 from ..ledger.jobs import parking as kinds
-from ..ledger.jobs import refunds as pardon
 from ..ledger.jobs.parking import ParkedKind
 from ..ledger.ledger import Ledger
 from ..ledger.model import Lease

@@ -25,10 +25,9 @@ from ..journal.redaction import redact_text
 from ..ledger.ledger import DAY, Ledger
 from .dispatcher import Dispatcher
 from .job_type import JobType
-from .maintenance import KEEP_FOREVER
+from .maintenance import KEEP_FOREVER, BackgroundTask, ProducesEvents
 from .process import process_identity
 from .status import Status, WorkerOptions
-from .tasks import BackgroundTask, ProducesEvents
 from .work_source import WorkSource
 
 LEASE_SECONDS = 7.0

@@ -15,7 +15,7 @@ from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.queries import PartitionQueries
 from redrive.partitions.raw.files import load_raw
-from redrive.partitions.raw.layout import MANIFEST, run_folder
+from redrive.partitions.raw.manifest import MANIFEST, run_folder
 from redrive.partitions.reader import Reader, Reading
 from redrive.storage import Store
 from tests.acceptance.crash.oracle import connection, rows

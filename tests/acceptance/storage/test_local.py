@@ -19,7 +19,7 @@ import pytest
 from redrive.errors import AlreadyExists, NotFound, PathInvalid, StorageError
 from redrive.storage import Store
 from redrive.storage.local import Local
-from redrive.testing.storage.samples import sample_bytes
+from redrive.testing.storage import sample_bytes
 
 START = "import resource, sys, time\nfrom redrive.storage import Store\nfrom redrive.storage.local import Local\n"
 

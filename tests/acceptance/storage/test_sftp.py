@@ -21,7 +21,7 @@ from redrive.errors import Denied, NotFound, StorageError, Unavailable
 from redrive.storage import Store
 from redrive.storage.sftp import Sftp, operations
 from redrive.testing import instant
-from redrive.testing.storage.samples import sample_bytes
+from redrive.testing.storage import sample_bytes
 from tests.servers.relay import Relay, Step
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.05, backoff_max=0.1, jitter=0.0)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from redrive import App
-from redrive.commands.schedule import CommandScheduleTask
+from redrive.commands.registry import CommandScheduleTask
 from redrive.core.key import Key
 
 UTC = timezone.utc

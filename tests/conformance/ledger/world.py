@@ -10,9 +10,9 @@ from typing import Any
 import sqlalchemy
 
 from redrive.ledger import Ledger, NewJob
+from redrive.ledger.db.clock import UtcTimestamp
 from redrive.ledger.db.session import Session
 from redrive.ledger.db.tables import METADATA
-from redrive.ledger.db.types import UtcTimestamp
 from redrive.ledger.model import Lease, Tally
 
 KIND = "mail"

@@ -18,9 +18,9 @@ from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
 from redrive.messages import RedisStream
 from redrive.messages.redis.consumer_group import ConsumerGroup
-from redrive.messages.redis.dead_letter_publisher import DeadLetterPublisher
 from redrive.messages.redis.entry import EntryFields
 from redrive.messages.redis.reader import StreamReader
+from redrive.messages.redis.stream import DeadLetterPublisher
 from redrive.ops import DeadLetterFilter, Operator
 
 NOW = SYSTEM.now()

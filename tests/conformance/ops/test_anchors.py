@@ -15,7 +15,7 @@ from redrive.ledger import Ledger, audit
 from redrive.ledger.db.tables import audit as entries
 from redrive.ops.health.doctor import diagnose
 from redrive.ops.metrics.collect import LedgerGauges
-from redrive.worker.tasks import AuditAnchorTask
+from redrive.worker.maintenance import AuditAnchorTask
 
 SOON = 60
 

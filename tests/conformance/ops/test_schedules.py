@@ -8,7 +8,7 @@ import pytest
 
 from redrive import App
 from redrive.commands.cron import Cron
-from redrive.commands.schedule import CommandScheduleTask, next_run
+from redrive.commands.registry import CommandScheduleTask, next_run
 from redrive.ops.operator import Operator
 from redrive.partitions.work.tasks import ScheduleTask
 from tests.conformance.ledger.world import pass_time

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from redrive import App
-from redrive.journal.redaction import is_secret, names
+from redrive.journal.redaction import is_secret, secrets
 from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ops.overview.operations import change_token
 from tests.unit.cli.command import run
@@ -16,7 +16,7 @@ from tests.unit.cli.command import run
 
 @pytest.fixture(autouse=True)
 def unhidden(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(names, "_added_names", frozenset())
+    monkeypatch.setattr(secrets, "_added_names", frozenset())
     is_secret.cache_clear()
     yield
     is_secret.cache_clear()
@@ -28,7 +28,7 @@ def test_a_cli_with_only_the_address_hides_the_names_of_the_app(url: str, ledger
         app.ledger.submit(NewJob("pay", "k:a:b:c:v1", json.dumps({"iban": "DE-77-S3cret", "shoeSize": 42, "order": 1}).encode()))
         leases = app.ledger.claim({"pay": 1}, worker="w")
         app.ledger.settle([lease.dead("permanent", error="refused iban=DE-77-S3cret") for lease in leases])
-    names._added_names = frozenset()
+    secrets._added_names = frozenset()
     is_secret.cache_clear()
     shown = [run("dead", *words, "--ledger", url).stdout for words in (["show", "1"], ["show", "1", "--json"], ["export"])]
     assert all("DE-77-S3cret" not in text for text in shown)
@@ -55,7 +55,7 @@ def test_a_writer_in_the_way_does_not_hold_up_the_app(url: str, ledger: Ledger) 
 def test_a_running_console_learns_new_names(url: str, ledger: Ledger) -> None:
     with App(url, secrets=["iban"]) as app:
         assert app.ledger.counts() == {}
-    names._added_names = frozenset()
+    secrets._added_names = frozenset()
     is_secret.cache_clear()
     assert not is_secret("iban")
     change_token(ledger)

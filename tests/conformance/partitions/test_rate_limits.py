@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from redrive.ledger import Ledger
+from redrive.partitions.control.limits import MIN_WAIT_SECONDS, RateLimits, TokenBucket
 from redrive.partitions.control.plane import ControlPlane
-from redrive.partitions.control.rate_limits import MIN_WAIT_SECONDS, RateLimits, TokenBucket
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.retry_schedule import DatasetLimits
 

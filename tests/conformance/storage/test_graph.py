@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from redrive.storage import Store
-from redrive.storage.graph import Graph, monitor
+from redrive.storage.graph import Graph, transfer
 from redrive.testing.storage import StorageConformance
 from tests.conformance.storage.seeking import SeekableReads
 from tests.servers.graph import graph_server
@@ -34,5 +34,5 @@ class TestGraph(StorageConformance, SeekableReads):
 
     @pytest.fixture
     def store(self, backend: Graph, monkeypatch: pytest.MonkeyPatch) -> Store:
-        monkeypatch.setattr(monitor, "FIRST_POLL_SECONDS", 0.01)
+        monkeypatch.setattr(transfer, "FIRST_POLL_SECONDS", 0.01)
         return Store(backend, root_path=uuid.uuid4().hex[:8])

@@ -21,7 +21,7 @@ from redrive.core.outage import End, Parking
 from redrive.errors import LedgerUnavailable
 from redrive.ledger import Lease, Ledger, NewJob, open_ledger
 from redrive.ledger.db.tables import job as job_table
-from redrive.ledger.jobs import parking, refunds
+from redrive.ledger.jobs import lease_recovery, parking
 from redrive.worker.parking import ParkedTypes
 from redrive.worker.worker import Worker
 
@@ -136,14 +136,14 @@ def test_attempts_are_given_back_at_a_later_look_if_the_first_write_fails(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = submit(ledger, "mail", 6)
-    give_back, failures = refunds.refund_attempts, ["database is locked"]
+    give_back, failures = lease_recovery.refund_attempts, ["database is locked"]
 
     def fail_once(*arguments: Any, **options: Any) -> Any:
         if failures:
             raise LedgerUnavailable(failures.pop())
         return give_back(*arguments, **options)
 
-    monkeypatch.setattr(refunds, "refund_attempts", fail_once)
+    monkeypatch.setattr(lease_recovery, "refund_attempts", fail_once)
     with Worker(ledger, [kind("mail", Service(), policy=SLOW)], parking=Parking(first=60)):
         until(lambda: all(ledger.attempts(one) for one in ids))
         with ledger.connections.write.use() as session:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from redrive.ledger import Ledger
-from redrive.worker.tasks import SWEEP_IDLE_SECONDS, SweepTask
+from redrive.worker.maintenance import SWEEP_IDLE_SECONDS, SweepTask
 from tests.conformance.ledger.test_dead_letters import die
 from tests.conformance.ledger.world import pass_time
 

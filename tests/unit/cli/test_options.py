@@ -19,7 +19,7 @@ from redrive.cli.options import (
     state_parser,
 )
 from redrive.cli.render.details import state_name
-from redrive.console.render.states import state_name as console_name
+from redrive.console.render.fragments import state_name as console_name
 from redrive.ops.partitions.selection import STANDINGS
 from tests.conformance.partitions.world import DAY
 from tests.unit.cli.command import call

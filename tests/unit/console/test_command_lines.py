@@ -15,7 +15,7 @@ import typer
 from fastapi.testclient import TestClient
 
 from redrive.cli.root import app as command_line
-from redrive.console.render.navigation import NAVIGATION
+from redrive.console.view import NAVIGATION
 from tests.conformance.partitions.world import DAY, World
 from tests.console.sample_shop import add_problems, shop
 from tests.unit.console.browser import client

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from redrive import App, Event
 from redrive.console import asgi
-from redrive.console.render.navigation import NAVIGATION
+from redrive.console.view import NAVIGATION
 from redrive.ledger import NewJob
 from redrive.ledger.validation import MAX_PAYLOAD_BYTES
 from redrive.partitions.control.plane import ControlPlane

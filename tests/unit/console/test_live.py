@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from redrive.console import live as module
-from redrive.console.live import LiveUpdates
+from redrive.console import application as module
+from redrive.console.application import LiveUpdates
 
 
 class FakeLedger:

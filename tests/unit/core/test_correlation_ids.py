@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive import correlate
-from redrive.core.context import IDS
-from redrive.core.correlation_ids import MAX_ID_CHARS, MAX_IDS, shorten_id
+from redrive.core.context import IDS, MAX_ID_CHARS, MAX_IDS, shorten_id
 from redrive.http.headers import current_request_id
 
 HUGE = "r" * 70_000

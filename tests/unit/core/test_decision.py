@@ -8,8 +8,15 @@ from typing import get_args
 import pytest
 
 from redrive import Fault
-from redrive.core.decision import MAX_RETRY_AFTER_IN_JOB_SECONDS, MAX_RETRY_AFTER_SECONDS, MAX_WAIT_SECONDS, SPENT, Reason, decide
-from redrive.core.fault import Kind
+from redrive.core.fault import (
+    MAX_RETRY_AFTER_IN_JOB_SECONDS,
+    MAX_RETRY_AFTER_SECONDS,
+    MAX_WAIT_SECONDS,
+    SPENT,
+    Kind,
+    Reason,
+    decide,
+)
 
 BUSY = Fault("transient")
 

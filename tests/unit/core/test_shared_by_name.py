@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from redrive import Breaker, Budget
+from redrive.core.lock import SharedByName
 from redrive.core.seconds import Seconds, seconds
-from redrive.core.shared_by_name import SharedByName
 
 
 class Pool:

@@ -8,7 +8,7 @@ import pytest
 
 from redrive import Breaker, Key, deadline, errors, outcome
 from redrive.core.context import key_around
-from redrive.engine.call import check_may_start, reject_result, start_run, timeout_message
+from redrive.engine.run import check_may_start, reject_result, start_run, timeout_message
 from redrive.engine.settings import RetrySettings
 from redrive.testing import FakeClock
 

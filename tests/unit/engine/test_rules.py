@@ -8,7 +8,7 @@ import pytest
 
 from redrive import Fault, RetryPolicy, classify, errors, retry
 from redrive.core.fault import PERMANENT, TRANSIENT, UNKNOWN
-from redrive.engine.rules import MAX_KNOWN_TYPES, error_rules
+from redrive.engine.settings import MAX_KNOWN_TYPES, error_rules
 
 pytestmark = pytest.mark.req("C-1")
 ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)

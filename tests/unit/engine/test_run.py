@@ -13,7 +13,7 @@ import pytest
 
 from redrive import Budget, Fault, RetryPolicy, errors, outcome, retry
 from redrive.core.context import ActiveScope
-from redrive.core.decision import MAX_WAIT_SECONDS
+from redrive.core.fault import MAX_WAIT_SECONDS
 from redrive.testing import FakeClock, instant
 from tests.unit.engine.down import STEADY, Unspeakable, down
 
@@ -28,7 +28,7 @@ class Answer(Exception):
 
 
 def by_answer(error: Exception) -> Fault | None:
-    from redrive.core.classification.retry_after import retry_after
+    from redrive.core.classification.known.http_responses import retry_after
 
     if not isinstance(error, Answer):
         return None

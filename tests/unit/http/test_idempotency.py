@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from redrive import Key, retry
-from redrive.http.idempotency import derive_key, key_header
+from redrive.http.headers import derive_key, key_header
 from redrive.idempotency.asgi import key_in_header
 
 

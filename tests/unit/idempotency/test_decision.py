@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from redrive.idempotency.decision import KeyRow, decide, retry_at
+from redrive.idempotency.record import KeyRow, decide, retry_at
 
 HASH = b"1" * 32
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.ledger import validation
-from redrive.ledger.store.postgres import arrays
+from redrive.ledger.db import compiled
 from redrive.ledger.timestamps import from_db, to_micros
 
 TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
@@ -49,8 +49,8 @@ def test_arrays_survive_the_round_trip(postgres: str) -> None:
             found = connection.execute(
                 "SELECT %s::text[], %s::bytea[], %s::bigint[], %s::float8[], %s::timestamptz[], %s::boolean[]",
                 (
-                    arrays.text_array(texts), arrays.bytes_array(blobs), arrays.int_array(numbers), arrays.int_array(floats),
-                    arrays.timestamp_array(moments), arrays.int_array(truths),
+                    compiled.text_array(texts), compiled.bytes_array(blobs), compiled.int_array(numbers),
+                    compiled.int_array(floats), compiled.timestamp_array(moments), compiled.int_array(truths),
                 ),
             ).fetchone()  # fmt: skip
             assert found == (texts, blobs, numbers, floats, moments, truths)

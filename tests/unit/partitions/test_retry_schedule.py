@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.errors import Again, Blocked, Denied, Stop, Unavailable
-from redrive.partitions.control.retry_limits import age_limit, is_requested
+from redrive.partitions.control.limits import age_limit, is_requested
 from redrive.partitions.control.source_health import requeued_in
 from redrive.partitions.model import ReleaseCause
 from redrive.partitions.retry_schedule import (

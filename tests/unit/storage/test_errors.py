@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from redrive.errors import Denied, StorageError, Unavailable
 from redrive.storage.azure.client import from_azure
 from redrive.storage.errors import from_os
-from redrive.storage.s3.errors import from_s3
-from redrive.storage.sftp.errors import from_ssh
+from redrive.storage.s3.client import from_s3
+from redrive.storage.sftp.connection import from_ssh
 
 
 def s3(path: str, error: Exception) -> Exception:

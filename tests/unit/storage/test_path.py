@@ -19,7 +19,7 @@ from redrive.storage.path import (
     path_problem,
     valid_paths,
 )
-from redrive.testing.storage.samples import INVALID_PATHS, VALID_PATHS
+from redrive.testing.storage import INVALID_PATHS, VALID_PATHS
 
 
 @pytest.mark.parametrize("path", VALID_PATHS, ids=ascii)

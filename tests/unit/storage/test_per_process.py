@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from redrive.storage.per_process import ForkSafeLock, PerProcess
+from redrive.storage.deadline import ForkSafeLock, PerProcess
 
 
 def succeeds_in_child(check: Callable[[], bool]) -> bool:

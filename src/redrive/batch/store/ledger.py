@@ -17,10 +17,9 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from ...journal.redaction import redact_text
 from ...ledger import validation
-from ...ledger.db.clock import now_micros
+from ...ledger.db.clock import UtcTimestamp, now_micros
 from ...ledger.db.session import Session
 from ...ledger.db.tables import item
-from ...ledger.db.types import UtcTimestamp
 from ...ledger.timestamps import from_db
 
 if TYPE_CHECKING:

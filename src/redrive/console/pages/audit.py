@@ -11,7 +11,7 @@ from ...core.text import pluralise
 from ...errors import Drift
 from ...ops.user_data import Erasure
 from ..queries import AuditQuery
-from ..render.command import PLACEHOLDER, command
+from ..render.fragments import PLACEHOLDER, command
 from ..view import CurrentView
 
 router = APIRouter()

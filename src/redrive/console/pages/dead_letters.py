@@ -8,8 +8,8 @@ from ...ops.dead_letters.model import GROUPED, REPLAY_NOTES, Revealed
 from ...ops.defaults import MAX_REPLAYS
 from ...ops.plans.plan import Plan
 from ..queries import DeadLetterListQuery, DeadLetterQuery
-from ..render.command import PLACEHOLDER, command
 from ..render.errors import require
+from ..render.fragments import PLACEHOLDER, command
 from ..view import CurrentView, RowId, View, read_number
 from .sweeps import confirm_plan
 

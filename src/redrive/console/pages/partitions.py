@@ -13,7 +13,7 @@ from ...ops.partitions.datasets import label
 from ...ops.partitions.selection import SKIP_NAMES, STANDINGS, Selection, selected
 from ...ops.plans.plan import Plan
 from ..queries import CalendarQuery, PartitionQuery
-from ..render.command import PLACEHOLDER, command
+from ..render.fragments import PLACEHOLDER, command
 from ..render.heat_map import (
     LANE_CSS,
     STATUS_CSS,

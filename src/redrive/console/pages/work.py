@@ -12,8 +12,8 @@ from ...ops.dead_letters.model import Revealed
 from ...ops.events import event_of
 from ...ops.ledger import STATES
 from ..queries import BatchItemQuery, EventQuery, JobQuery, KeyQuery, KeyStatus
-from ..render.command import PLACEHOLDER, command
 from ..render.errors import require
+from ..render.fragments import PLACEHOLDER, command
 from ..view import CurrentView, RowId
 
 router = APIRouter()

@@ -1,21 +1,120 @@
 """Small pieces of HTML that a page repeats: states, times, counts, trends. Everything is escaped.
 
 They are functions instead of macros. A page of fifty rows needs hundreds of them, and a macro costs
-ten times as much.
+ten times as much. The name of a state is always shown, because colour alone is not accessible.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from typing import Any
 
 from markupsafe import Markup, escape
 
 from ...core.text import join_reason
 from ...ops.overview.trend import Trend
 from ...ops.render import ago
-from .states import icon, state_name, tone
+
+PLACEHOLDER = "..."
+"""The value of an option that the reader fills in."""
+
+
+def command(*words: object, **options: Any) -> str:
+    """Return a command such as `redrive dead replay 7 --because "..."`, quoted for a shell.
+
+    Words that begin with a dash follow `--`: the id of an event comes from its sender and must not
+    become an option.
+
+    Args:
+        words: The subcommand and its arguments.
+        options: Options by name, with `_` for `-`. True is a flag. None and False are left out.
+    """
+    texts = [_one_line(word) for word in words]
+    split = next((at for at, text in enumerate(texts) if text.startswith("-")), len(texts))
+    parts = ["redrive", *map(shlex.quote, texts[:split])]
+    for name, value in options.items():
+        flag = f"--{name.rstrip('_').replace('_', '-')}"
+        if value is True:
+            parts.append(flag)
+        elif value == PLACEHOLDER:
+            parts.append(f'{flag} "{PLACEHOLDER}"')
+        elif value is not None and value is not False:
+            parts.append(f"{flag} {shlex.quote(_one_line(value))}")
+    if texts[split:]:
+        parts += ["--", *map(shlex.quote, texts[split:])]
+    return " ".join(parts)
+
+
+def _one_line(value: object) -> str:
+    """Return the value as a person writes it: 50 instead of 50.0, without control characters."""
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+STATES_BY_TONE = {
+    "good": {"✓": "done replayed completed healthy acknowledged success accepted", "●": "alive"},
+    "info": {"↺": "replaying", "▸": "running processing leased", "◆": "decided"},
+    "calm": {
+        "○": "queued waiting idle open ended",
+        "–": "discarded cancelled gone",
+        "↩": "returned",
+        "+": "submitted",
+    },
+    "warn": {
+        "↻": "retry_wait",
+        "‖": "blocked parked paused",
+        "–": "skipped",
+        "!": "warning late",
+        "◪": "refresh_failed",
+    },
+    "bad": {
+        "✕": "dlq pending failed critical giveup dead rejected",
+        "!": "halted lost abandoned silent",
+        "■": "terminal",
+    },
+}
+ICONS = {
+    state: (icon, tone)
+    for tone, icons in STATES_BY_TONE.items()
+    for icon, states in icons.items()
+    for state in states.split()
+}
+"""Icon and tone by state."""
+UNKNOWN = ("·", "calm")
+NAMES = {
+    "alive": "online",
+    "dlq": "dead",
+    "ended": "stopped",
+    "giveup": "given up",
+    "leased": "running",
+    "lost": "lease lost",
+    "parked": "paused (outage)",
+    "refresh_failed": "newer run rejected",
+    "retry_wait": "retry scheduled",
+    "silent": "offline",
+    "success": "accepted",
+    "terminal": "gave up",
+}
+"""Names that differ from the stored state."""
+
+
+def icon(state: str, /) -> str:
+    """Return the icon in front of the name."""
+    return ICONS.get(state, UNKNOWN)[0]
+
+
+def state_name(state: str, /) -> str:
+    """Return the name that pages show."""
+    return NAMES.get(state, state)
+
+
+def tone(state: str, /) -> str:
+    """Return good, info, calm, warn or bad."""
+    return ICONS.get(state, UNKNOWN)[1]
+
 
 NEVER = Markup('<span class="dim">–</span>')
 NONE = Markup('<span class="dim none">–</span>')

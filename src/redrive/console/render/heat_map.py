@@ -11,7 +11,7 @@ from typing import Any
 
 from ...core.text import pluralise
 from ...ops.partitions.calendar import WORST, Calendar, Row
-from .states import state_name
+from .fragments import state_name
 
 STATUS_CSS = {
     "success": "s",

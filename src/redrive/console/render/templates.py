@@ -15,8 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ...core.text import format_duration, pluralise
 from ...ops.render import ago, utc
 from . import fragments
-from .command import command
-from .states import icon, state_name, tone
+from .fragments import command, icon, state_name, tone
 
 MAX_DETAIL_CHARS = 80
 """Characters of a value in the audit log."""

@@ -8,9 +8,8 @@ so threads may share one.
 
 from __future__ import annotations
 
-from .codec import codec
+from .codec import codec, from_bytes, outline, to_bytes
 from .misfit import Misfit, misfit, raised_by
-from .scalars import Codec
-from .text import from_bytes, outline, to_bytes
+from .values import Codec
 
 __all__ = ["Codec", "Misfit", "codec", "from_bytes", "misfit", "outline", "raised_by", "to_bytes"]

@@ -1,16 +1,21 @@
-"""codec: returns the codec of an annotation. Arguments: the codecs of a function's parameters."""
+"""codec: returns the codec of an annotation. Arguments: the codecs of a function's parameters.
+
+`to_bytes` and `from_bytes` are the JSON of stored values: strict, compact, in UTF-8.
+"""
 
 from __future__ import annotations
 
 import inspect
+import json
+import math
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from . import containers, records, scalars
+from . import records, values
 from .misfit import misfit, shown_name, within
-from .scalars import Codec
+from .values import Codec
 
 
 def codec(annotation: Any, /) -> Codec:
@@ -31,7 +36,7 @@ class _Builder:
             raise _not_storable(annotation) from None
         if codec is not None:
             return codec
-        deferral = containers.Deferral()
+        deferral = values.Deferral()
         self._codecs[annotation] = deferral
         deferral.codec = self._build(annotation)
         self._codecs[annotation] = deferral.codec
@@ -39,8 +44,8 @@ class _Builder:
 
     def _build(self, annotation: Any) -> Codec:
         if annotation in (Any, object, Ellipsis):
-            return scalars.ANY
-        scalar = scalars.codec_of(annotation)
+            return values.ANY
+        scalar = values.codec_of(annotation)
         if scalar is not None:
             return scalar
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -60,21 +65,21 @@ class _Builder:
         if origin is typing.Annotated:
             return self.of(arguments[0])
         if origin is typing.Literal:
-            return scalars.Literal(arguments)
+            return values.Literal(arguments)
         if origin in (typing.Union, types.UnionType):
-            return containers.union([(member, self.of(member)) for member in arguments])
+            return values.union([(member, self.of(member)) for member in arguments])
         if origin is tuple and not (len(arguments) == 2 and arguments[1] is Ellipsis):
-            return containers.FixedTuple(tuple(self.of(item) for item in arguments))
+            return values.FixedTuple(tuple(self.of(item) for item in arguments))
         if origin in SEQUENCE_TYPES:
-            return containers.Sequence(SEQUENCE_TYPES[origin], self.of(arguments[0]))
+            return values.Sequence(SEQUENCE_TYPES[origin], self.of(arguments[0]))
         if origin in _MAPPINGS:
-            key = scalars.key_codec(arguments[0])
+            key = values.key_codec(arguments[0])
             if key is None:
                 raise TypeError(
                     f"{_name(annotation)} cannot be stored; "
                     "keys of a mapping must be text, numbers, enums, dates or UUIDs"
                 )
-            return containers.Mapping(key, self.of(arguments[1]))
+            return values.Mapping(key, self.of(arguments[1]))
         record = records.codec_of(annotation, self.of)
         if record is not None:
             return record
@@ -240,3 +245,81 @@ def _annotation_of(hint: Any, parameter: inspect.Parameter) -> Any:
     if parameter.kind is parameter.VAR_KEYWORD:
         return dict.__class_getitem__((str, hint))
     return hint
+
+
+MAX_OUTLINED_NAMES = 20
+"""Names of a stored object in an error message."""
+
+
+def to_bytes(data: Any, /) -> bytes:
+    """Return JSON in UTF-8. NaN, infinities and lone surrogates are rejected."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError as problem:
+        half = text[problem.start]
+    # The message names the place, not the text, which may be a secret.
+    place = _place_of(data, half) or "it"
+    raise ValueError(f"{place} has half a surrogate pair, {half!r}, which cannot be stored")
+
+
+def _place_of(data: Any, half: str) -> str | None:
+    """Return the path of the first text that contains this. Empty: the data itself."""
+    if isinstance(data, str):
+        return "" if half in data else None
+    if isinstance(data, dict):
+        for name, value in data.items():
+            inner = _place_of(value, half)
+            if inner is not None:
+                return f"{name}{'.' if inner[:1] not in ('', '[') else ''}{inner}"
+            if half in str(name):
+                return "a name"
+    elif isinstance(data, (list, tuple)):
+        for index, value in enumerate(data):
+            inner = _place_of(value, half)
+            if inner is not None:
+                return f"[{index}]{'.' if inner[:1] not in ('', '[') else ''}{inner}"
+    return None
+
+
+def outline(stored: bytes, /) -> str:
+    """Return the names and types of stored JSON for an error message, without the values."""
+    try:
+        data = from_bytes(stored)
+    except (ValueError, RecursionError):
+        return f"{len(stored)} bytes that are not JSON"
+    if not isinstance(data, dict):
+        return _kind(data)
+    items = list(data.items())[:MAX_OUTLINED_NAMES]
+    names = ", ".join(f"{shown_name(name)} ({_kind(value)})" for name, value in items)
+    more = ", …" if len(data) > MAX_OUTLINED_NAMES else ""
+    return f"an object of {names or 'nothing'}{more}"
+
+
+def _kind(data: Any) -> str:
+    return "null" if data is None else type(data).__name__
+
+
+def _reject_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large for a float")
+    return number
+
+
+_raw_decode = json.JSONDecoder(parse_constant=_reject_constant, parse_float=_finite).raw_decode
+
+
+def from_bytes(stored: bytes | str, /) -> Any:
+    """Return the stored value. NaN, infinities and numbers beyond a float are rejected."""
+    if (
+        isinstance(stored, str) and stored[:1] in "{["
+    ):  # the checks of `loads` take as long as parsing
+        value, end = _raw_decode(stored)
+        if end == len(stored):
+            return value
+    return json.loads(stored, parse_constant=_reject_constant, parse_float=_finite)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Set
 from typing import Any, NamedTuple, TypeAlias
 
 from .misfit import misfit, unfit, within
-from .scalars import Codec
+from .values import Codec
 
 CodecOf: TypeAlias = Callable[[Any], Codec]
 

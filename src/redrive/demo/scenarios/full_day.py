@@ -12,7 +12,7 @@ from redrive.ops import DeadLetterFilter, Operator
 from redrive.partitions.queries import PartitionQueries
 
 from .. import shop, traffic
-from ..services import SERVICES
+from ..shop import SERVICES
 from .scenario import Display, Figures, Scenario, wait_until
 
 ORDERS = 40

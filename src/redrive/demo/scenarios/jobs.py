@@ -24,7 +24,7 @@ from redrive.ledger import Lease, Ledger, NewJob, open_ledger
 from redrive.ops import DeadLetterFilter, Operator
 from redrive.testing import FaultServer
 
-from ..services import report_items
+from ..shop import report_items
 from .calls import fetch
 from .scenario import Display, Figures, Scenario, wait_until
 

@@ -34,8 +34,17 @@ from sqlalchemy.dialects.postgresql import insert
 
 from ...ledger.db.compiled import Runner, compile_postgres, sql_int, sql_text
 from ...ledger.db.tables import key as table
-from ..decision import MAX_FENCE_JITTER, STORED_COLUMNS, KeyRow, Row, extra_retention
-from ..record import BeginTerms, KeyId, KeyResult, LeasedKey
+from ..record import (
+    MAX_FENCE_JITTER,
+    STORED_COLUMNS,
+    BeginTerms,
+    KeyId,
+    KeyResult,
+    KeyRow,
+    LeasedKey,
+    Row,
+    extra_retention,
+)
 
 PROCESSING = sql_text("processing")
 # Not now(), which is the start of the transaction: a caller's transaction may have begun long ago.

@@ -17,8 +17,17 @@ from ...ledger.db.clock import now_micros
 from ...ledger.db.compiled import Runner, compile_sqlite, sql_text
 from ...ledger.db.tables import key as table
 from ...ledger.timestamps import MICROSECONDS
-from ..decision import MAX_FENCE_JITTER, STORED_COLUMNS, KeyRow, Row, extra_retention
-from ..record import BeginTerms, KeyId, KeyResult, LeasedKey
+from ..record import (
+    MAX_FENCE_JITTER,
+    STORED_COLUMNS,
+    BeginTerms,
+    KeyId,
+    KeyResult,
+    KeyRow,
+    LeasedKey,
+    Row,
+    extra_retention,
+)
 
 PROCESSING = sql_text("processing")
 KEY_PARAMETERS = ("in_domain", "of_user", "at_key")

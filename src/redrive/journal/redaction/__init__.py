@@ -7,8 +7,7 @@ little is a nuisance, a record that says too much is an incident.
 
 from __future__ import annotations
 
-from .names import hide, is_secret
-from .patterns import HIDDEN
-from .redactor import redact, redact_text
+from .redactor import HIDDEN, redact, redact_text
+from .secrets import hide, is_secret
 
 __all__ = ["HIDDEN", "hide", "is_secret", "redact", "redact_text"]

@@ -8,8 +8,12 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from ...errors import LedgerError
-from ...journal.redaction.addresses import is_ambiguous, redact_address, strip_address_secrets
-from ...journal.redaction.values import keep_address_secret
+from ...journal.redaction.secrets import (
+    is_ambiguous,
+    keep_address_secret,
+    redact_address,
+    strip_address_secrets,
+)
 
 FORMS = "sqlite:///path/to/file.db, sqlite:// (in memory) or postgresql://user@host/database"
 ESCAPES = (

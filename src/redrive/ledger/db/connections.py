@@ -1,11 +1,20 @@
-"""Connections: the pools of a ledger, and the choice between SQLite and Postgres."""
+"""Connections: the pools of a ledger, and the choice between SQLite and Postgres.
+
+SQLite keeps the locks of a file in the memory of its process. A forked child has a copy of that
+memory, but not the locks. It would wait forever for a writer of its parent, or read without the
+lock that keeps the write-ahead log from being reset. So all connections to SQLite are closed before
+a fork. Parent and child open their own at the next use.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from importlib.util import find_spec
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine
@@ -19,10 +28,55 @@ from . import schema, secret_names, sqlite
 from .address import Address
 from .caller_transaction import SqlAlchemyRunner, check_same_database, runner_of
 from .compiled import BatchRunner
-from .fork import close_before_fork
 from .pool import Pool
 from .session import Session
 from .silence_watch import Watch
+
+if TYPE_CHECKING:
+    from .pool import Pool
+
+PATIENCE_SECONDS = 5.0
+"""How long to wait for transactions of other threads. Ours take milliseconds, a caller's may
+not."""
+POLL_SECONDS = 0.0005
+
+
+_POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
+
+
+def close_before_fork(pool: Pool, /) -> None:
+    """Close the connections of this pool whenever the process forks."""
+    _POOLS.add(pool)
+
+
+def before(
+    pools: Sequence[Pool],
+    /,
+    *,
+    patience: float = PATIENCE_SECONDS,
+    clock: Callable[[], float] = monotonic,
+) -> None:
+    """Wait until no other thread uses a connection, then close all."""
+    for pool in pools:
+        pool.pause()
+    end = clock() + patience
+    while any(pool.is_used_by_others() for pool in pools) and clock() < end:
+        sleep(POLL_SECONDS)
+    for pool in pools:
+        pool.close_idle(max(POLL_SECONDS, end - clock()))
+
+
+def _before() -> None:
+    before(list(_POOLS))
+
+
+def _after_in_parent() -> None:
+    for pool in list(_POOLS):
+        pool.resume()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after_in_parent)
 
 if TYPE_CHECKING:
     from ..store.postgres import store as postgres_store

@@ -26,8 +26,8 @@ from sqlalchemy import (
     true,
 )
 
+from .clock import UtcTimestamp
 from .tables import BUSY, BYTES, METADATA, NUMBER, partial_index
-from .types import UtcTimestamp
 
 ZERO = text("0")
 

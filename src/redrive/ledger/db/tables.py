@@ -29,7 +29,7 @@ from sqlalchemy import (
     true,
 )
 
-from .types import UtcTimestamp
+from .clock import UtcTimestamp
 
 HEAD = "0014"
 """The revision that this code is written for."""

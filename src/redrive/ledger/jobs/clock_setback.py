@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select, update
 
 from ..audit import REDRIVE_ACTOR
-from ..db.clock import has_one_clock, now_on
+from ..db.clock import earlier, has_one_clock, now_on
 from ..db.compiled import sql_int
 from ..db.partition_tables import run, source, work
 from ..db.session import Session
 from ..db.tables import attempt, job, kind, sweep, worker
-from ..db.types import earlier
 from ..model import LEASED, READY
 from .workers import lease_of
 

@@ -18,8 +18,8 @@ from ..db.compiled import sql_int
 from ..db.session import Session
 from ..db.tables import CHANNEL, dead, job
 from ..model import DEAD, DONE, DROPPED, STATES
+from ..stats.counters import add, add_failures
 from ..stats.failure_groups import no_longer_pending
-from ..store.counters import add, add_failures
 from ..validation import to_json
 
 EDITED_HEADER = "redrive-edited"

@@ -18,7 +18,7 @@ from ..db.session import NO_LIMIT, Session
 from ..db.sqlite import overwrite_deleted
 from ..db.tables import attempt, dead, event, failure, failure_delta, job, key
 from ..model import DEAD, DONE, LEASED, PRUNED, READY
-from ..store.counters import add
+from ..stats.counters import add
 from . import dead_letters
 from .user_mentions import (
     KEY_PARTS,

@@ -9,8 +9,7 @@ from sqlalchemy import select, update
 
 from .. import audit
 from ..db.clock import now_on
-from ..db.dialect import upsert
-from ..db.session import Session
+from ..db.session import Session, upsert
 from ..db.tables import kind
 from ..validation import storable_text
 

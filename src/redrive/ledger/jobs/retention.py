@@ -17,7 +17,7 @@ from ..db.compiled import sql_int
 from ..db.session import Session
 from ..db.tables import attempt, job
 from ..model import DONE, PRUNED
-from ..store.counters import add
+from ..stats.counters import add
 
 STATEMENT_SECONDS = 300
 """Limit for one statement on Postgres, because a worker's heartbeat waits for it."""

@@ -36,7 +36,7 @@ from ..db.session import Session
 from ..db.tables import attempt, job, sweep, sweep_item
 from ..model import DEAD, DONE, DROPPED, FAILED, LEASED, PRUNED, READY
 from .dead_letters import BulkResult, discard_in, replay_in
-from .refunds import REFUNDED_REASONS
+from .lease_recovery import REFUNDED_REASONS
 
 Act: TypeAlias = Literal["replay", "discard"]
 DEAD_LETTER_ACTS: tuple[Act, ...] = ("replay", "discard")

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, case, delete, literal, select, update
 
 from ..db.clock import now_on, now_sql
-from ..db.dialect import upsert
-from ..db.session import Session
+from ..db.session import Session, upsert
 from ..db.tables import worker
 
 DEFAULT_LEASE_SECONDS = 7.0

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from ..db.compiled import sql_int
-from ..db.dialect import PerKind, from_json
+from ..db.session import PerKind, from_json
 from ..db.tables import CURRENT, TRIED, attempt, dead, job
 from ..filters import DeadLetterQuery
 from ..model import (

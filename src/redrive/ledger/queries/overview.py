@@ -27,12 +27,10 @@ from sqlalchemy import (
     union_all,
 )
 
-from ..db.clock import now_on
+from ..db.clock import UtcTimestamp, now_on
 from ..db.compiled import sql_int, sql_text
-from ..db.dialect import PerKind, from_json
-from ..db.session import Session
+from ..db.session import PerKind, Session, from_json
 from ..db.tables import TRIED, dead, item, job, key, kind, sweep
-from ..db.types import UtcTimestamp
 from ..jobs.parking import parked_kinds
 from ..model import (
     DEAD,

@@ -1,11 +1,12 @@
-"""Counters of jobs by job type and state: read, checked and corrected.
+"""Counters of jobs by job type and state: changed, read, checked and corrected.
 
-Every change is written in the transaction of the rows that it counts, so they always balance.
+They change in the transaction of the rows that they count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, select, union_all
@@ -17,7 +18,37 @@ from ..db.compiled import sql_int
 from ..db.session import Session
 from ..db.tables import BUCKETS, dead, job, tally, tally_delta
 from ..model import DEAD, LEASED, PRUNED, READY, Tally
-from ..store.counters import add, add_failures
+from ..timestamps import to_micros
+
+if TYPE_CHECKING:
+    from ..store.postgres import counters as on_postgres
+    from ..store.sqlite import counters as on_sqlite
+    from .failure_groups import FailureDelta, FailureGroup
+else:  # each compiles its statements when it is imported
+    on_postgres, on_sqlite = deferred(
+        "redrive.ledger.store", "postgres.counters", "sqlite.counters"
+    )
+
+
+def add(session: Session, changes: Mapping[str, Mapping[str, int]], /) -> None:
+    """Add to the counters of job types, in the open transaction."""
+    (on_sqlite if session.sqlite else on_postgres).add_all(session.raw, changes)
+
+
+def add_failures(
+    session: Session, changes: Mapping[FailureGroup, FailureDelta], now: datetime, /
+) -> None:
+    """Add to the counters of failures, in the open transaction."""
+    if session.sqlite:
+        on_sqlite.add_failures(session.raw, changes, to_micros(now))
+    else:
+        on_postgres.add_failures(session.raw, changes)
+
+
+def fold(session: Session, /) -> int:
+    """Sum up the rows of changed counters (on Postgres), and return how many."""
+    return 0 if session.sqlite else on_postgres.fold(session) + on_postgres.fold_failures(session)
+
 
 if TYPE_CHECKING:
     from .. import audit

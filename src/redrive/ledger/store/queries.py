@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sqlalchemy import Connection, Select
 
 from ...core.lazy import deferred
-from ..db.dialect import on_sqlite
+from ..db.session import on_sqlite
 from ..stats.failure_groups import FailureGroup
 
 if TYPE_CHECKING:

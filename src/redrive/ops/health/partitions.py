@@ -16,7 +16,7 @@ from ...errors import StorageError
 from ...ledger.db.partition_tables import partition, work
 from ...partitions.key import Partition
 from ...partitions.queries import PartitionQueries
-from ...partitions.raw.layout import MANIFEST, encode_part
+from ...partitions.raw.manifest import MANIFEST, encode_part
 from ...partitions.store.overview import count_marked_by_operator
 from ..partitions.datasets import label
 from ..partitions.overview import paused_by
@@ -26,7 +26,7 @@ from .finding import Finding
 
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger
-    from ...partitions.datasets.definition import Extraction
+    from ...partitions.datasets.dataset import Extraction
     from ...storage.store import Store
     from ..project.target import Operated
 

@@ -10,8 +10,7 @@ from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 from ...commands.cron import Cron
-from ...partitions.datasets.definition import Extraction
-from ...partitions.datasets.registry import Dataset
+from ...partitions.datasets.dataset import Dataset, Extraction
 from ...partitions.model import Selection
 from ...partitions.queries import PartitionQueries
 from ...partitions.retry_schedule import DatasetLimits

@@ -11,7 +11,7 @@ from ...errors import NotAllowed, StorageError
 from ...partitions.control.markers import MANUAL
 from ...partitions.control.plane import ControlPlane
 from ...partitions.control.verdicts import VerdictWriter
-from ...partitions.datasets.definition import Extraction
+from ...partitions.datasets.dataset import Extraction
 from ...partitions.key import Partition
 from ...partitions.model import Act, PartitionRun, PartitionView, Selection
 from ...partitions.queries import PartitionQueries

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ...errors import Damaged, NotAllowed, StorageError
 from ...partitions.raw.files import load_raw
-from ...partitions.raw.layout import MANIFEST, manifest_path, runs_folder
+from ...partitions.raw.manifest import MANIFEST, manifest_path, runs_folder
 from ...partitions.store.queries import runs_to_revalidate
 from ...partitions.store.rows import read_partitions
 from ...partitions.store.statements import chunks
 from ..project.target import extractions, ledger_of
 
 if TYPE_CHECKING:
-    from ...partitions.datasets.definition import Extraction
+    from ...partitions.datasets.dataset import Extraction
     from ...partitions.key import Partition
     from ...partitions.model import DisplayStatus, PartitionView, Selection
     from ...partitions.queries import PartitionQueries

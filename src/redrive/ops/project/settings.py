@@ -7,7 +7,7 @@ from typing import Any
 
 from ...app.ledger_opener import DEFAULT
 from ...journal.redaction import redact_text
-from ...journal.redaction.addresses import redact_address
+from ...journal.redaction.secrets import redact_address
 from ...settings import KEYS, SECRET, Configuration, settings
 from ..sign_in.hashes import is_hashed
 from .user_code import Unreadable

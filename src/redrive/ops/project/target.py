@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ...app.ledger_opener import DEFAULT, VARIABLE
 from ...errors import LedgerError
 from ...journal.redaction import redact_text
-from ...journal.redaction.addresses import redact_address, strip_address_secrets
-from ...journal.redaction.values import keep_address_secret
+from ...journal.redaction.secrets import keep_address_secret, redact_address, strip_address_secrets
 from ...ledger.db.address import parse
 from ...ledger.open import open_ledger
 from .settings import known
@@ -23,7 +22,7 @@ from .user_code import Unreadable, import_object, names_object, search_current_f
 if TYPE_CHECKING:
     from ...app import App
     from ...ledger.ledger import Ledger
-    from ...partitions.datasets.definition import Extraction
+    from ...partitions.datasets.dataset import Extraction
 
 Operated: TypeAlias = "App | Ledger"
 """An app knows more than its ledger: its commands, handlers and datasets."""

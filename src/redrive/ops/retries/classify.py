@@ -15,7 +15,7 @@ from ... import errors
 from ...analysis.grpc_codes import ALL_CODES
 from ...core.classification.classify import classify, deciding_name, meaning
 from ...core.classification.known.grpc import CODES
-from ...core.classification.known.http_status import fault_of_status
+from ...core.classification.known.http_responses import fault_of_status
 from ...core.classification.known.registry import FAMILIES, KNOWN
 from ...core.fault import Fault
 from ...core.policy import RetryPolicy

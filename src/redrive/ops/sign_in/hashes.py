@@ -14,8 +14,8 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from ...journal.redaction.values import keep_secret as keep_secret  # noqa: PLC0414  # the console has it from here
-from ...journal.redaction.values import redact_values
+from ...journal.redaction.secrets import keep_secret as keep_secret  # noqa: PLC0414  # the console has it from here
+from ...journal.redaction.secrets import redact_values
 
 HIDDEN = "***"
 SHORTEST_PASSWORD, SHORTEST_TOKEN = 8, 16

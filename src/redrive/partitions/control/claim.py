@@ -42,8 +42,7 @@ from ..store.rows import (
 from ..store.sweeps import DEFAULT_SHARE, PartitionSweep, load_running
 from . import source_health, sweeps
 from .fair_share import FairShare, WorkStream
-from .rate_limits import MIN_WAIT_SECONDS, load_rate_limits
-from .retry_limits import attempt_budget, stored_age_limit
+from .limits import MIN_WAIT_SECONDS, attempt_budget, load_rate_limits, stored_age_limit
 from .sweeps import Grid
 
 MAX_AUDITED = 100

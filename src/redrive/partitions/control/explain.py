@@ -26,8 +26,7 @@ from ..store.rows import (
 )
 from ..store.sweeps import ACTS, PartitionSweep, load_unfinished
 from . import source_health
-from .rate_limits import load_rate_limits
-from .retry_limits import attempt_budget
+from .limits import attempt_budget, load_rate_limits
 from .sweeps import load_grid
 
 MAX_COUNTED = 100_000

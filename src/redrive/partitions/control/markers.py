@@ -24,7 +24,7 @@ from ..store.rows import (
     new_work,
 )
 from ..store.statements import chunks
-from .retry_limits import CLEARED, UNPAUSED
+from .limits import CLEARED, UNPAUSED
 
 MANUAL = "manual"
 """Cause of a marker that an operator set."""

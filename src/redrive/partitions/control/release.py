@@ -33,7 +33,7 @@ from ..store.rows import (
     lock_with_work,
 )
 from . import source_health
-from .retry_limits import stored_age_limit
+from .limits import stored_age_limit
 from .source_health import Refunds
 
 _RENEW = (

@@ -41,7 +41,7 @@ from ..store.sweeps import (
     pack_ids,
 )
 from . import sweeps
-from .retry_limits import attempt_budget, stored_age_limit
+from .limits import attempt_budget, stored_age_limit
 
 MAX_SEARCHED_ENTRIES = 1000
 """Newest entries of the audit log that are searched for a plan that was applied before."""

@@ -49,7 +49,7 @@ from ..store.rows import (
 )
 from ..store.statements import InListStatement
 from ..store.sweeps import UNFINISHED
-from .retry_limits import attempt_budget
+from .limits import attempt_budget
 
 # ---- pauses ----
 

@@ -45,7 +45,7 @@ from ..store.rows import (
     lock_with_work,
 )
 from ..store.statements import InListStatement
-from .retry_limits import attempt_budget, stored_age_limit
+from .limits import attempt_budget, stored_age_limit
 from .source_health import is_outage_echo, paused_sources_of, unpause_recovered
 
 _WITH_VERDICT = InListStatement(verdict_table.c.run_id, select(verdict_table.c.run_id).where)

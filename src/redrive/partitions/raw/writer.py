@@ -24,8 +24,7 @@ from ...storage.path import path_problem
 from ...storage.store import SPOOL_BYTES, Store
 from ..key import Partition
 from . import jsonl, parquet
-from .layout import MANIFEST, manifest_path, run_folder
-from .manifest import FileEntry, Manifest
+from .manifest import MANIFEST, FileEntry, Manifest, manifest_path, run_folder
 
 DEFAULT_NAME = "rows.jsonl"
 

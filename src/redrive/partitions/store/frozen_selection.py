@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy import ARRAY, Connection, LargeBinary, bindparam, func, literal, select, tuple_
 
+from ...ledger.db.compiled import int_array
 from ...ledger.db.partition_tables import partition, rollup, work
-from ...ledger.store.postgres.arrays import int_array
 from ..model import DISPLAY_STATUSES, Selection
 from .queries import in_range, of_dataset, queries_by_dataset, runs_to_revalidate
 from .rows import read_partitions

@@ -25,10 +25,16 @@ from sqlalchemy import (
 )
 
 from ...ledger.db.clock import now_micros, now_on
-from ...ledger.db.compiled import compile_postgres, compile_sqlite, sql_int, unnest
+from ...ledger.db.compiled import (
+    compile_postgres,
+    compile_sqlite,
+    int_array,
+    sql_int,
+    text_array,
+    unnest,
+)
 from ...ledger.db.partition_tables import work
 from ...ledger.db.session import Session
-from ...ledger.store.postgres.arrays import int_array, text_array
 from ...ledger.timestamps import from_db, to_micros
 from .sweeps import CANCELLED, RUNNING
 

@@ -29,10 +29,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import TypeEngine
 
-from ...ledger.db.compiled import compile_postgres, unnest
+from ...ledger.db.clock import UtcTimestamp
+from ...ledger.db.compiled import compile_postgres, int_array, text_array, timestamp_array, unnest
 from ...ledger.db.session import Session
-from ...ledger.db.types import UtcTimestamp
-from ...ledger.store.postgres.arrays import int_array, text_array, timestamp_array
 
 CHUNK_SIZE = 1000
 """Values in one statement."""

@@ -24,7 +24,7 @@ from ...errors import AttemptTimeout, Damaged, LeaseLost
 from ...journal.redaction import redact_text
 from ...ledger.failpoint import crash_point
 from ...worker.outcome import describe_error, is_ledger_fault, ledger_backoff
-from ..datasets.definition import Extraction
+from ..datasets.dataset import Extraction
 from ..model import DAMAGED, PartitionLease, Release, Verdict
 from ..raw.files import Raw, load_raw
 from ..raw.writer import RunWriter

@@ -9,7 +9,7 @@ from ...commands.cron import Cron
 from ...ledger.ledger import Ledger
 from ...worker.clocks import Jumps
 from ..control.plane import ControlPlane
-from ..datasets.definition import Extraction
+from ..datasets.dataset import Extraction
 
 MAX_CATCH_UP = 366
 """Missed times of a schedule that are handled at once."""

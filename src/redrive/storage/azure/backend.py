@@ -15,9 +15,8 @@ from ...errors import AlreadyExists, NotFound, StorageError
 from ...native.azure_storage import azure
 from ..backend import OBJECT_STORE_CAPABILITIES, FileInfo, How, ensure_absent, import_client
 from ..body import Body
-from ..deadline import DeadlinePassed, time_left
+from ..deadline import DeadlinePassed, PerProcess, time_left
 from ..path import ListingFilter
-from ..per_process import PerProcess
 from ..reader import ResumingStream, open_reader
 from .client import (
     MAX_RANGE_BYTES,

@@ -8,7 +8,7 @@ from functools import partial
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
-from ...core.classification.retry_after import header, http_date
+from ...core.classification.known.http_responses import header, http_date
 from ...core.policy import RetryPolicy
 from ...errors import NotFound, PathInvalid, StorageError, Unavailable
 from ..backend import Capabilities, FileInfo, How
@@ -18,8 +18,7 @@ from ..path import ListingFilter, join_path
 from ..reader import ResumingStream, open_reader
 from .client import DriveAddress, GraphClient, TokenCache, check_drive_path, drive_path_problem
 from .errors import from_response, from_spent_retries, json_object, retry_rule, status_and_code
-from .monitor import wait_for_operation
-from .transfer import Download, UploadSession, open_download
+from .transfer import Download, UploadSession, open_download, wait_for_operation
 
 if TYPE_CHECKING:
     import httpx2

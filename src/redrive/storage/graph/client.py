@@ -14,8 +14,7 @@ from ...engine.attempt import current
 from ...engine.retry import retry
 from ...errors import Denied, PathInvalid, StorageError
 from ..backend import import_client
-from ..deadline import DeadlinePassed, time_left
-from ..per_process import ForkSafeLock, PerProcess
+from ..deadline import DeadlinePassed, ForkSafeLock, PerProcess, time_left
 from .errors import RETRYABLE_STATUSES, RetryableResponse, from_spent_retries, retry_rule
 
 if TYPE_CHECKING:

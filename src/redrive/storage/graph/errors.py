@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.classification.classify import classify
-from ...core.classification.known.http_status import fault_of_status
-from ...core.classification.retry_after import retry_after
+from ...core.classification.known.http_responses import fault_of_status, retry_after
 from ...core.fault import Fault
 from ...errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from ..errors import copy_outcome

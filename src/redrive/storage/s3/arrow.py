@@ -11,12 +11,11 @@ from urllib.parse import urlsplit
 from ...core.policy import RetryPolicy
 from ...native.aws import pyarrow_s3
 from ..backend import FileInfo, import_client
-from ..deadline import DeadlinePassed, call_until_deadline
+from ..deadline import DeadlinePassed, PerProcess, call_until_deadline
 from ..path import ListingFilter
-from ..per_process import PerProcess
 from ..reader import open_reader
 from .backend import S3
-from .errors import from_s3
+from .client import from_s3
 
 READ_BYTES = 4 * 1024 * 1024
 """Bytes read at a time, each in one request."""

@@ -13,8 +13,7 @@ from ..backend import OBJECT_STORE_CAPABILITIES, FileInfo, How, ensure_absent, i
 from ..body import Body
 from ..path import ListingFilter
 from ..reader import ResumingStream, open_reader
-from .client import S3Client
-from .errors import from_s3
+from .client import S3Client, from_s3
 from .upload import WRITE_TOKEN, S3Upload
 
 READ_BYTES = 2 * 1024 * 1024

@@ -1,21 +1,179 @@
-"""S3Client: s3fs with exactly one layer of retries."""
+"""S3Client: s3fs with exactly one layer of retries.
+
+Its sessions of aiobotocore make one send per attempt, and have a timeout for sending. Errors of S3
+become storage errors.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
+import re
+import socket
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aiobotocore.httpsession import AIOHTTPSession
+from aiobotocore.session import AioSession
+from botocore.handlers import add_expect_header
+from botocore.utils import parse_timestamp
+
+from ...core.classification.classify import classify
 from ...core.policy import RetryPolicy
+from ...errors import Denied, NotFound, PathInvalid, StorageError, Unavailable
 from ...native.aws import BOTOCORE, botocore_retries
 from ..backend import import_client
-from ..deadline import DeadlinePassed, time_left
-from ..per_process import PerProcess
+from ..deadline import DeadlinePassed, PerProcess, time_left
+from ..errors import file_exists, file_not_found
 
 if TYPE_CHECKING:
     from s3fs import S3FileSystem
+
+MISSING_CODES = frozenset(("NoSuchKey", "NotFound", "404"))
+EXISTS_CODES = frozenset(("PreconditionFailed", "ConditionalRequestConflict", "412"))
+DENIED_CODES = frozenset(
+    (
+        "AccessDenied",
+        "AccountProblem",
+        "AllAccessDisabled",
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "RequestExpired",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+        "401",
+        "403",
+    )
+)
+INVALID_PATH_CODES = frozenset(("KeyTooLongError", "InvalidObjectName", "XMinioInvalidObjectName"))
+
+ARROW_ERROR = re.compile(r"AWS Error (\w+)(?: \(HTTP status (\d{3})\))? during ")
+ARROW_UNKNOWN_CODE = re.compile(r"Unable to parse ExceptionName: (\w+)")
+CODE_BY_ARROW_NAME = {
+    "ACCESS_DENIED": "AccessDenied",
+    "INVALID_ACCESS_KEY_ID": "InvalidAccessKeyId",
+    "NO_SUCH_BUCKET": "NoSuchBucket",
+    "REQUEST_TIME_TOO_SKEWED": "RequestTimeTooSkewed",
+    "SIGNATURE_DOES_NOT_MATCH": "SignatureDoesNotMatch",
+}
+"""S3 codes by PyArrow's names, for errors that `classify` does not know as transient."""
+
+
+def from_s3(error: BaseException, /, *, path: str, backend: str, bucket: str) -> StorageError:
+    """Return the storage error for an error of a client. Raise it `from` the original error."""
+    where = {"path": path, "backend": backend}
+    code, reason = _code_and_reason(error)
+    subject = repr(path) if path else f"the bucket {bucket!r}"
+    if code == "NoSuchBucket" or (code in MISSING_CODES and path == ""):
+        return NotFound(f"{backend}: the bucket {bucket!r} is missing", **where)
+    if code in MISSING_CODES:
+        return file_not_found(path, backend)
+    if code in EXISTS_CODES:
+        return file_exists(path, backend)
+    if code in DENIED_CODES or type(error).__name__ == "NoCredentialsError":
+        return Denied(f"{backend}: {subject} is not allowed: {reason}", **where)
+    if code in INVALID_PATH_CODES:
+        return PathInvalid(f"{backend}: invalid path {path!r}: {reason}", **where)
+    if isinstance(error, Exception) and classify(error).retryable:
+        return Unavailable(f"{backend}: {subject} cannot be reached: {reason}", **where)
+    return StorageError(f"{backend}: {subject}: {reason}", **where)
+
+
+def _code_and_reason(error: BaseException) -> tuple[str | None, str]:
+    """Return the error code of S3, if any, and a description."""
+    response: Any = getattr(error, "response", None)
+    if isinstance(response, dict):
+        details = response.get("Error", {})
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        code = details.get("Code") or status
+        return str(code), f"{code}: {details.get('Message') or error}"
+    if isinstance(error, FileNotFoundError):
+        return "NoSuchKey", str(error)
+    arrow_error = ARROW_ERROR.search(str(error)) if isinstance(error, OSError) else None
+    if arrow_error is not None:
+        unknown = ARROW_UNKNOWN_CODE.search(str(error))
+        name, status = arrow_error.groups()
+        return unknown[1] if unknown else CODE_BY_ARROW_NAME.get(name, status), str(error)
+    return None, f"{type(error).__name__}: {error}"
+
+
+class SendOnceSession(AIOHTTPSession):  # type: ignore[misc]  # published without types
+    """An HTTP session that sends each request once, and limits the time of sending.
+
+    After a reset, aiohttp repeats GET, HEAD, PUT and DELETE without being asked. It has no public
+    option against that. A test counts requests on the wire, and fails if the private one is gone.
+
+    The read timeout of aiohttp begins when the request is sent. Without a limit for sending, a
+    server that stops reading would block an upload forever.
+    """
+
+    _connector_args: dict[str, Any]
+
+    async def _get_session(self, proxy_url: Any) -> Any:
+        limit = self._timeout.sock_read
+        if limit and "socket_factory" not in self._connector_args and _has_socket_factory():
+            self._connector_args = {
+                **self._connector_args,
+                "socket_factory": sockets_with_send_timeout(limit),
+            }
+        session = await super()._get_session(proxy_url)
+        session._retry_connection = False
+        return session
+
+
+@cache
+def _has_socket_factory() -> bool:
+    """Return whether aiohttp takes a socket factory, as it does since 3.12."""
+    connector = import_client("aiohttp", "s3").TCPConnector
+    return "socket_factory" in inspect.signature(connector).parameters
+
+
+def sockets_with_send_timeout(seconds: float, /) -> Callable[[Any], socket.socket]:
+    """Return a factory of sockets that fail if the server accepts no bytes for this time.
+
+    On systems without TCP_USER_TIMEOUT the sockets have no limit.
+    """
+    option: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)
+
+    def create_socket(address: Any) -> socket.socket:
+        family, kind, protocol, *_ = address
+        created = socket.socket(family, kind, protocol)
+        if option is not None:
+            created.setsockopt(socket.IPPROTO_TCP, option, max(1, int(seconds * 1000)))
+        return created
+
+    return create_socket
+
+
+def create_session(*, expect_continue: bool) -> AioSession:
+    """Create a session. It finds credentials as botocore does.
+
+    Without expect_continue it sends bodies without asking the server first. aiohttp would wait for
+    the answer to `Expect: 100-continue` without a limit.
+    """
+    session = AioSession()
+    if not expect_continue:
+        session.unregister("before-call.s3", add_expect_header)
+    parsers = session.get_component("response_parser_factory")
+    parsers.set_parser_defaults(timestamp_parser=read_timestamp)
+    return session
+
+
+def read_timestamp(value: Any, /) -> datetime:
+    """Parse a timestamp. The parser of botocore would take most of the time of a listing."""
+    if isinstance(value, str) and value[10:11] == "T" and value.endswith("Z"):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    timestamp: datetime = parse_timestamp(value)
+    return timestamp
+
 
 LOG = logging.getLogger("redrive.storage")
 T = TypeVar("T")
@@ -59,7 +217,7 @@ class S3Client:
 
     def _connect(self) -> S3FileSystem:
         s3fs = import_client("s3fs", "s3")
-        from .session import SendOnceSession, create_session  # noqa: PLC0415  # needs aiobotocore
+        # needs aiobotocore
 
         options = dict(self._options)
         config = options["config_kwargs"]

@@ -17,8 +17,7 @@ from ..body import Body
 from ..errors import copy_outcome
 from ..reader import open_reader
 from . import operations
-from .connection import ConnectMode, PendingRequest, SftpConnection, SshLogin
-from .errors import from_ssh
+from .connection import ConnectMode, PendingRequest, SftpConnection, SshLogin, from_ssh
 
 if TYPE_CHECKING:
     import asyncssh

@@ -9,7 +9,7 @@ import pytest
 
 from redrive import RetryPolicy
 from redrive.storage import Store
-from redrive.storage.graph import Graph, monitor
+from redrive.storage.graph import Graph, transfer
 from redrive.storage.graph.transfer import UPLOAD_CHUNK_BYTES
 from tests.servers.graph import Fault, GraphServer, graph_server
 
@@ -20,7 +20,7 @@ TOKEN = "good"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[GraphServer]:
-    monkeypatch.setattr(monitor, "FIRST_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(transfer, "FIRST_POLL_SECONDS", 0.01)
     with graph_server() as graph:
         yield graph
 

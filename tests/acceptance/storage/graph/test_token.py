@@ -9,7 +9,7 @@ import pytest
 
 from redrive.errors import Denied, StorageError, Unavailable
 from redrive.storage import Store
-from redrive.testing.storage.samples import sample_bytes
+from redrive.testing.storage import sample_bytes
 from tests.acceptance.storage.graph.conftest import LARGE, TOKEN
 from tests.servers.graph import GraphServer
 

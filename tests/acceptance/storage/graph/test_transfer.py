@@ -11,7 +11,7 @@ from redrive.errors import AlreadyExists, Denied, NotFound, StorageError, Unavai
 from redrive.storage import Store
 from redrive.storage.graph.transfer import UPLOAD_CHUNK_BYTES
 from redrive.testing import instant
-from redrive.testing.storage.samples import sample_bytes
+from redrive.testing.storage import sample_bytes
 from tests.acceptance.storage.graph.conftest import LARGE, QUICK, TRANSIENT_FAULTS
 from tests.servers.graph import Fault, GraphServer
 

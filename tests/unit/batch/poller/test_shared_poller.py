@@ -11,7 +11,7 @@ import pytest
 
 from redrive import RetryPolicy
 from redrive.batch import SharedPoller
-from redrive.batch.poller.waiters import Waiters
+from redrive.batch.shared_poller import Waiters
 from redrive.errors import PollerClosed
 
 pytestmark = pytest.mark.req("G-10")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from redrive.testing.storage.samples import sample_bytes
+from redrive.testing.storage import sample_bytes
 from tests.unit.cli.command import PROGRAM, call, on_terminal, run
 
 TOML = """

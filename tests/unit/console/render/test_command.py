@@ -7,7 +7,7 @@ import shlex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.console.render.command import command
+from redrive.console.render.fragments import command
 
 
 def test_a_command_leaves_out_unset_options_and_writes_flags() -> None:

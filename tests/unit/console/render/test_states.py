@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from redrive.console.render.states import ICONS, icon, tone
+from redrive.console.render.fragments import ICONS, icon, tone
 
 
 def test_every_state_has_an_icon_and_a_tone() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.console.security.login_throttle import MAX_WRONG, WINDOW_SECONDS, LoginThrottle, network_of
+from redrive.console.pages.login import MAX_WRONG, WINDOW_SECONDS, LoginThrottle, network_of
 from redrive.testing import FakeClock
 
 

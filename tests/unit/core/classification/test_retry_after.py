@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.core.classification.retry_after import header, http_date, pushback, retry_after, seconds_until
+from redrive.core.classification.known.http_responses import header, http_date, pushback, retry_after, seconds_until
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=timezone.utc)
 pytestmark = pytest.mark.req("R-6")

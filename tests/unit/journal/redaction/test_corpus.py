@@ -14,11 +14,11 @@ import sqlalchemy
 from redrive import App
 from redrive.console.security.credentials import AccessControl
 from redrive.http import AsyncClient, Client
-from redrive.journal.redaction import HIDDEN, is_secret, redact, redact_text, values
-from redrive.journal.redaction.patterns import redact_patterns
-from redrive.journal.redaction.values import keep_address_secret, keep_options_secret, keep_secret
+from redrive.journal.redaction import HIDDEN, is_secret, redact, redact_text, secrets
+from redrive.journal.redaction.redactor import redact_patterns
+from redrive.journal.redaction.secrets import keep_address_secret, keep_options_secret, keep_secret
 from redrive.messages import RedisStream
-from redrive.storage.config import BackendConfig
+from redrive.storage.registry import BackendConfig
 
 S = "Zq7hunter2Wx8"
 NAMES = """password password1 db_password userPassword2 PASSWORD passwordHash passwd tokens token access_token refreshToken2
@@ -114,8 +114,8 @@ CORPUS = {shape: [form.format(name=name, s=S) for name in NAMES] for shape, form
 
 @pytest.fixture(autouse=True)
 def nothing_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "_values", {})
-    monkeypatch.setattr(values, "_longest_first", ())
+    monkeypatch.setattr(secrets, "_values", {})
+    monkeypatch.setattr(secrets, "_longest_first", ())
 
 
 @pytest.mark.req("J-4")
@@ -247,10 +247,10 @@ def test_secrets_passed_to_redrive_are_redacted_by_value() -> None:
 
 
 def test_registered_values_are_limited() -> None:
-    for number in range(3 * values.MAX_SECRETS):
+    for number in range(3 * secrets.MAX_SECRETS):
         keep_secret(f"value-number-{number}")
-    assert len(values._values) <= values.MAX_SECRETS
-    assert redact_text(f"value-number-{3 * values.MAX_SECRETS - 1}") == HIDDEN
+    assert len(secrets._values) <= secrets.MAX_SECRETS
+    assert redact_text(f"value-number-{3 * secrets.MAX_SECRETS - 1}") == HIDDEN
 
 
 @pytest.mark.parametrize(

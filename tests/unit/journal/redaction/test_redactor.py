@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 
 from redrive.journal import hide
-from redrive.journal.redaction import HIDDEN, is_secret, names, redact, redact_text, values
+from redrive.journal.redaction import HIDDEN, is_secret, redact, redact_text, secrets
 from redrive.journal.redaction.redactor import MAX_DEPTH, MAX_TEXT_CHARS
 
 SECRET = "hunter2X"
@@ -25,7 +25,7 @@ NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 @pytest.fixture(autouse=True)
 def unhidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """Undo `hide` after each test."""
-    monkeypatch.setattr(names, "_added_names", frozenset())
+    monkeypatch.setattr(secrets, "_added_names", frozenset())
 
 
 @pytest.mark.req("J-4")
@@ -308,8 +308,8 @@ def test_redaction_is_fast_for_adversarial_text(piece: str) -> None:
 
 
 def test_a_registered_value_that_is_a_name_does_not_expose_other_values() -> None:
-    values.keep_secret("password", "client-secret")
+    secrets.keep_secret("password", "client-secret")
     assert "hunter2" not in redact_text("login failed: password=hunter2")
     assert "hunter2" not in redact_text('{"client-secret": "hunter2"}')
     assert redact_text("the login is password") == "the login is [redacted]"
-    values.forget_values()
+    secrets.forget_values()

@@ -13,7 +13,7 @@ from redrive import App
 from redrive.http import AsyncClient, Client
 from redrive.http.request import BaseUrl
 from redrive.journal.redaction import redact_text
-from redrive.journal.redaction.addresses import redact_address
+from redrive.journal.redaction.secrets import redact_address
 from redrive.ledger import open_ledger
 from redrive.messages import RedisStream
 from redrive.storage.registry import to_registry

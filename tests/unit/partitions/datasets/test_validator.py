@@ -12,7 +12,7 @@ from redrive.partitions import Check, Finding, Raw, not_null, row_count, schema,
 from redrive.partitions.datasets.validator import Validator
 from redrive.partitions.model import Verdict
 from redrive.partitions.raw.files import File, load_raw
-from redrive.partitions.raw.layout import run_folder
+from redrive.partitions.raw.manifest import run_folder
 from redrive.partitions.raw.writer import RunWriter
 from redrive.storage import Store
 from redrive.storage.memory import Memory

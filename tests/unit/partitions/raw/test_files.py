@@ -11,7 +11,7 @@ import pytest
 from redrive.errors import Damaged
 from redrive.partitions import Partition
 from redrive.partitions.raw.files import load_raw
-from redrive.partitions.raw.layout import manifest_path, run_folder
+from redrive.partitions.raw.manifest import manifest_path, run_folder
 from redrive.partitions.raw.writer import RunWriter
 from redrive.storage import Store
 from redrive.storage.local import Local

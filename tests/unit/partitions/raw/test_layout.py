@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.partitions import Partition
-from redrive.partitions.raw.layout import MAX_PART_CHARS, encode_part, manifest_path, run_folder, runs_folder
+from redrive.partitions.raw.manifest import MAX_PART_CHARS, encode_part, manifest_path, run_folder, runs_folder
 from redrive.storage.path import path_problem
 
 TEXT = st.text(min_size=1, max_size=60).filter(lambda text: text.isprintable() and bool(text.strip()))

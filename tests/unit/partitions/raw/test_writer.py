@@ -17,7 +17,7 @@ import pytest
 
 from redrive.errors import AlreadyExists, LeaseLost
 from redrive.partitions import Partition
-from redrive.partitions.raw.layout import run_folder
+from redrive.partitions.raw.manifest import run_folder
 from redrive.partitions.raw.writer import RunWriter
 from redrive.storage import Store
 from redrive.storage.local import Local
@@ -75,7 +75,7 @@ def test_values_that_json_lacks(store: Store, run: RunWriter) -> None:
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ([1], "row 2 is a list, and a row is a mapping"),
+        ([1], "row 2 is not a mapping of columns to values, but list"),
         ({"x": object()}, "row 2 cannot be written as JSON: a value of type object has no place in JSON"),
         ({"x": float("nan")}, "row 2 cannot be written as JSON: Out of range float"),
         ({"x": "\ud800"}, "row 2 cannot be written as JSON: .*surrogates not allowed"),

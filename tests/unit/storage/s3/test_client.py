@@ -12,8 +12,7 @@ import pytest
 from botocore.utils import parse_timestamp
 
 from redrive import RetryPolicy
-from redrive.storage.s3.client import merge_retry_policy
-from redrive.storage.s3.session import SendOnceSession, read_timestamp
+from redrive.storage.s3.client import SendOnceSession, merge_retry_policy, read_timestamp
 
 POLICY = RetryPolicy(max_attempts=4, timeout=9)
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...fault import PERMANENT, TRANSIENT, UNKNOWN, Fault, Kind
-from ..retry_after import header, retry_after
-from .http_status import fault_of_response, fault_of_status, status_in
+from .http_responses import fault_of_response, fault_of_status, header, retry_after, status_in
 from .inspect import (
     TIMEOUT,
     Entry,

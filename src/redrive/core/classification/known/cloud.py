@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ...fault import PERMANENT, TRANSIENT, UNKNOWN, Fault, Kind
-from ..retry_after import retry_after
 from .grpc import fault_of_call, fault_of_code
-from .http_status import fault_of_response, fault_of_status
+from .http_responses import fault_of_response, fault_of_status, retry_after
 from .inspect import (
     NEVER_SENT,
     NO_CONNECTION,

@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection
 
 from ...fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
-from ..retry_after import retry_after
-from .http_status import fault_of_status
+from .http_responses import fault_of_status, retry_after
 from .inspect import (
     NEVER_SENT,
     NEVER_SENT_PERMANENT,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ...fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
-from ..retry_after import pushback
+from .http_responses import pushback
 from .inspect import THROTTLED, TIMEOUT, Entry, Inspector, read
 
 PUSHBACK = "grpc-retry-pushback-ms"

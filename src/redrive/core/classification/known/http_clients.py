@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from ...fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
-from .http_status import fault_of_response, fault_of_status
+from .http_responses import fault_of_response, fault_of_status
 from .inspect import (
     NEVER_SENT,
     NEVER_SENT_PERMANENT,

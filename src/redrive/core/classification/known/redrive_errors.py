@@ -8,7 +8,7 @@ from datetime import datetime
 from ...clock import SYSTEM
 from ...fault import PERMANENT, TRANSIENT, Fault
 from ...seconds import seconds
-from ..retry_after import seconds_until
+from .http_responses import seconds_until
 from .inspect import TIMEOUT, Entry, Inspector, fault_of_inner, inner_error, read
 
 

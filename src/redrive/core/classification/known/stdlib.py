@@ -7,7 +7,7 @@ import re
 
 from ...fault import PERMANENT, TRANSIENT, UNKNOWN, Fault
 from .cloud import fault_of_arrow_message
-from .http_status import status_in
+from .http_responses import status_in
 from .inspect import (
     NEVER_SENT,
     NEVER_SENT_PERMANENT,

@@ -31,11 +31,18 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, array
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from ...db.compiled import Runner, compile_postgres, sql_int, unnest
+from ...db.compiled import (
+    Runner,
+    bytes_array,
+    compile_postgres,
+    int_array,
+    sql_int,
+    text_array,
+    unnest,
+)
 from ...db.tables import job, tally_delta
 from ...model import DONE, LEASED, PRIORITIES, QUARANTINE, READY, Lease, Settlement, lease_key
 from ..protocol import ClaimOptions
-from .arrays import bytes_array, int_array, text_array
 from .submit import SECOND
 
 LEASE_COLUMNS = tuple(

@@ -25,7 +25,17 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.types import TypeEngine
 
-from ...db.compiled import Runner, compile_postgres, sql_int, sql_text, unnest
+from ...db.compiled import (
+    Runner,
+    bytes_array,
+    compile_postgres,
+    int_array,
+    sql_int,
+    sql_text,
+    text_array,
+    timestamp_array,
+    unnest,
+)
 from ...db.tables import CHANNEL, CURRENT, event, job, tally_delta
 from ...events import (
     EventJob,
@@ -37,7 +47,6 @@ from ...events import (
     started_leases,
 )
 from ...model import LEASED, Settlement
-from .arrays import bytes_array, int_array, text_array, timestamp_array
 from .claim import LEASE_UNTIL, settle_successes
 
 _new = unnest(

@@ -27,13 +27,22 @@ from sqlalchemy import (
     update,
 )
 
-from ...db.compiled import Runner, compile_postgres, sql_int, sql_text, unnest
+from ...db.compiled import (
+    Runner,
+    bytes_array,
+    compile_postgres,
+    int_array,
+    sql_int,
+    sql_text,
+    text_array,
+    timestamp_array,
+    unnest,
+)
 from ...db.tables import attempt, dead, failure_delta, job, tally_delta
 from ...events import SOURCE, SOURCE_ID
 from ...model import DEAD, DONE, FAILED, LEASED, READY, Settlement, lease_key
 from ...stats.failure_groups import MAX_SIGNATURE_CHARS, clip_signature
 from ...validation import storable_text
-from .arrays import bytes_array, int_array, text_array, timestamp_array
 from .claim import IS_LEASED
 from .counters import add
 from .submit import SECOND

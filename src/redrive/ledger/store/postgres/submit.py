@@ -21,11 +21,19 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.types import TypeEngine
 
-from ...db.compiled import Runner, compile_postgres, sql_text, unnest
+from ...db.compiled import (
+    Runner,
+    bytes_array,
+    compile_postgres,
+    int_array,
+    sql_text,
+    text_array,
+    timestamp_array,
+    unnest,
+)
 from ...db.tables import CHANNEL, CURRENT, job, tally_delta
 from ...model import STATES, NewJob, Submitted
 from ...validation import to_json
-from .arrays import bytes_array, int_array, text_array, timestamp_array
 
 SECOND = literal_column("interval '1 second'", Interval())
 MAX_ROUNDS = 5

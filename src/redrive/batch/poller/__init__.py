@@ -1,1 +1,0 @@
-"""The shared poller: one loop that asks for what many waiters wait for."""
