@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from ..core.context import clock_around
 from ..core.seconds import positive
 from ..ledger.model import DEAD, DONE, DROPPED, PRUNED, display_state
+from .audit import AuditOperations, Decision
 from .context import OperatorContext, check_reason
 from .defaults import MAX_REPLAYS, MOST_COUNTED
 from .plans.plan import Plan
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 """Items of a sweep that are read at once."""
+MAX_STOPS = 100
+"""Pauses or cancellations among which the one of a sweep is looked for."""
 PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
 """Sweeps over partitions. The others are about dead letters."""
 JOB_STATES = ("done", "at it", "dead again")
@@ -216,6 +219,22 @@ class SweepOperations:
         return SweepReport(
             from_stored(stored), jobs, outcomes, ledger.now(), _canary(ledger, stored)
         )
+
+    def stopped_by(self, sweep: Sweep, /) -> Decision | None:
+        """Return who paused or cancelled a sweep, and why.
+
+        Args:
+            sweep: The sweep.
+
+        Returns:
+            The entry of the audit log. None: the sweep was not paused or cancelled.
+        """
+        verb = {"paused": "pause", "cancelled": "cancel"}.get(sweep.state)
+        if verb is None:
+            return None
+        audit = AuditOperations(self._context)
+        entries = audit.find(action=f"sweep.{verb}", since=sweep.created_at, limit=MAX_STOPS)
+        return next((entry for entry in entries if entry.what.get("sweep") == sweep.id), None)
 
     def pause(self, sweep_id: int, /, *, because: str) -> Sweep:
         """Pause a running sweep.

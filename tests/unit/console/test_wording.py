@@ -110,3 +110,12 @@ def test_items_given_up_are_a_problem_on_the_overview(tmp_path: Path) -> None:
         page = client(app).get("/").text
         assert "Batch items: 10 given up in the last hour" in page
         assert '"/batches?since=1h"' in page
+
+
+def test_pending_items_of_batches_are_on_the_overview(tmp_path: Path) -> None:
+    with App(f"sqlite:///{tmp_path / 'ledger.db'}", migrate=True) as app:
+        assert "No jobs were submitted yet." in client(app).get("/").text
+        app.items("tiles").increment_many(["t-1", "t-2"])
+        page = client(app).get("/").text
+        assert ">Batches</a>: 2 items rejected and sent again by the next call (2 tiles)." in page
+        assert "No jobs were submitted yet." not in page

@@ -186,6 +186,10 @@ def print_progress(
     sweep = report.sweep
     if not as_json:
         show(follower.draw(report, console().width))
+        stop = ops.sweeps.stopped_by(sweep)
+        if stop is not None:
+            time = both(stop.at, ops.now())
+            show(f"{sweep.state.capitalize()} by {stop.actor}, {time}: {stop.because}")
         missing_worker = ops.workers.missing() if sweep.state == "running" else None
         if missing_worker is not None:
             complain(f"{missing_worker}; the rest waits for a worker", "redrive work module:app")

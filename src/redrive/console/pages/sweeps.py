@@ -83,6 +83,7 @@ def _render_sweep(
         status=status,
         report=report,
         sweep=sweep,
+        stop=view.operator.sweeps.stopped_by(sweep),
         now=report.now,
         partitions=view.operator.backfills.progress(number) if is_partitions else None,
         missing_worker=view.operator.workers.missing() if sweep.state == "running" else None,

@@ -71,6 +71,14 @@ def test_status_and_giveups_show_counts_and_reasons() -> None:
     assert len(found) == 12
 
 
+@pytest.mark.usefixtures("sent")
+def test_the_overview_counts_pending_items() -> None:
+    printed = call("overview", width=160)[1]
+    assert "Batches: 2 items rejected and sent again by the next call (2 tiles); see `redrive batch status`." in printed
+    assert "No jobs, partitions" not in printed
+    assert json.loads(call("overview", "--json")[1])["pending_items"] == {"tiles": 2}
+
+
 @pytest.mark.req("B-13")
 @pytest.mark.usefixtures("ledger")
 def test_the_suggested_command_reopens_a_listed_item(url: str) -> None:

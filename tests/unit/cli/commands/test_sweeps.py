@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from redrive.ledger import Ledger
@@ -86,6 +88,7 @@ def test_a_sweep_stores_canary_and_rate_and_is_controlled(busy: Ledger) -> None:
     assert call("sweeps", "list")[1].splitlines()[1].split()[:3] == ["2", "replay", "running"]
     assert "canary" in call("sweeps", "show", "2")[1]
     assert call("sweeps", "pause", "2", "--because", "wait")[:2] == (0, "Sweep 2 is paused: 0 of 2 replayed, 2 left\n")
+    assert re.search(r"^Paused by \S+, .* UTC: wait$", call("sweeps", "show", "2", width=160)[1], re.MULTILINE)
     assert call("sweeps", "pause", "2", "--because", "wait")[0] == 1
     assert call("sweeps", "resume", "2", "--because", "go", "--detach")[0] == 0
     assert call("sweeps", "cancel", "2", "--because", "never mind")[:2] == (0, "Sweep 2 is cancelled: 0 of 2 replayed, 2 left\n")

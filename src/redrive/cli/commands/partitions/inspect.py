@@ -283,7 +283,10 @@ def _show_partitions(
     reasons = top_counts(Counter(facts.reason for facts in partitions if facts.reason))
     count = pluralise(len(partitions), "partition")
     summary = f"{count}: {reasons}" if reasons else count
-    table = responsive_table(_columns(ops.now()), partitions, console().width)
+    columns = _columns(ops.now())
+    if all(facts.record_count is None for facts in partitions):  # Only accepted runs have rows.
+        columns = [column for column in columns if column.name != "rows"]
+    table = responsive_table(columns, partitions, console().width)
     hint = cut or expand_commands("`redrive state explain PARTITION` explains one of them.")
     problems = _raw_problems(partitions, raw or ())
     show(Group(summary, "", table, *problems, "", dim(hint)))

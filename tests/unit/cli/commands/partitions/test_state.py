@@ -110,6 +110,8 @@ def test_partitions_are_listed_and_filtered() -> None:
         ["✗", BAD], ["✗", f"crm/c4/orders/{DAY}"], ["✗", f"crm/c5/orders/{DAY}"], ["!", f"crm/c6/orders/{DAY}"],
     ]  # fmt: skip
     assert "1 partition: row_count" in call("state", "failures", "--terminal")[1]
+    assert " rows " not in call("state", "failures", "--terminal", width=160)[1]
+    assert " rows " in call("state", "inspect", "crm/orders", "--status", "accepted", width=160)[1]
     assert "5 partitions" in call("state", "failures", "--source", "crm", "--query-name", "orders", "--date", str(DAY))[1]
     assert "1 partition\n" in call("state", "inspect", "--lane", "backfill", "--customer-id", "c7")[1]
     assert call("state", "inspect", "--min-attempts", "9")[1].startswith("No partition matches.")
