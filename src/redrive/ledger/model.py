@@ -38,9 +38,8 @@ reads through jobs of one priority that are not due yet."""
 QUARANTINE = 9
 """Priority of a job that was running when its worker died. It is claimed alone, and last."""
 
-FAILED, LOST, RETURNED = "failed", "lost", "returned"
-"""Outcomes of an attempt that has a row. A returned attempt does not count: the job asked to run
-later, or its worker stopped."""
+FAILED, LOST = "failed", "lost"
+"""Outcomes of an attempt that has a row."""
 
 
 def display_state(
