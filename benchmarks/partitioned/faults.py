@@ -20,7 +20,7 @@ from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.control.verdicts import VerdictWriter
 from redrive.partitions.key import Partition
-from redrive.partitions.model import PartitionLease, Selection, Verdict
+from redrive.partitions.model import PartitionFilter, PartitionLease, Verdict
 from redrive.partitions.queries import PartitionQueries
 from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from redrive.testing import FakeClock
@@ -184,7 +184,7 @@ class Ours:
         return told.outcome == "accepted"
 
     def restate(self, key: str, minute: int) -> None:
-        picked = self.register.freeze("reprocess", Selection(source="crm", customers=[key]))
+        picked = self.register.freeze("reprocess", PartitionFilter(source="crm", customers=[key]))
         self.planes[0].begin_requeue(picked, actor="bench", because="restated")
         self.planes[0].maintain()
 
@@ -193,7 +193,7 @@ class Ours:
         return found is not None and found.status == "success"
 
     def counted(self) -> int:
-        return sum(one.attempt_count for one in self.register.find(Selection(source="crm"), limit=100_000))
+        return sum(one.attempt_count for one in self.register.find(PartitionFilter(source="crm"), limit=100_000))
 
 
 @dataclass

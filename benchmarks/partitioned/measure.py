@@ -12,7 +12,7 @@ from redrive.ledger import open_ledger
 from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.control.verdicts import VerdictWriter
-from redrive.partitions.model import Selection, Verdict
+from redrive.partitions.model import PartitionFilter, Verdict
 from redrive.partitions.queries import PartitionQueries
 from redrive.partitions.retry_schedule import DatasetLimits
 
@@ -75,13 +75,13 @@ def _verdicts(figures: Figures, control: ControlPlane, authority: VerdictWriter,
 
 def _reads(figures: Figures, register: PartitionQueries, rounds: int) -> None:
     last = SINCE + timedelta(days=364)
-    failed = Selection(source="crm", query_name="q0", shades=["failed"])
+    failed = PartitionFilter(source="crm", query_name="q0", shades=["failed"])
     for _ in range(rounds):
         figures.add("calendar", _timed(register.calendar, SINCE, last, query_name="q0")[0])
         figures.add("counts", _timed(register.counts)[0])
         figures.add("year of one customer", _timed(register.days, "crm", "q0", "c7", SINCE, last)[0])
         figures.add("a page of failures", _timed(register.find, failed, limit=50)[0])
-    took, picked = _timed(register.freeze, "reprocess", Selection(source="crm"))
+    took, picked = _timed(register.freeze, "reprocess", PartitionFilter(source="crm"))
     figures.add("plan", took)
     figures.add("plan, partitions", picked.count)
 

@@ -5,13 +5,13 @@ import sys
 
 from benchmarks.apart import tell
 from redrive.ledger import open_ledger
-from redrive.partitions.model import Selection
+from redrive.partitions.model import PartitionFilter
 from redrive.partitions.queries import PartitionQueries
 
 
 def measured(url: str) -> float:
     with open_ledger(url) as ledger:
-        PartitionQueries(ledger).freeze("reprocess", Selection(source="crm"))
+        PartitionQueries(ledger).freeze("reprocess", PartitionFilter(source="crm"))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.architecture.imports import SRC, modules, unit
 
 MODULES = {module: path for module, path in modules().items() if unit(module) in ("cli", "console")}
-BEHIND = frozenset(("ledger_of", "opened", "open_ledger"))
+BEHIND = frozenset(("ledger_of", "open_target_ledger", "open_ledger"))
 """Functions that hand out a ledger: for `ops` alone."""
 PAST = frozenset(("connections", "reading", "settle", "claim", "submit_many"))
 """What a ledger has and no operator does."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 from ..commands.options import CommandOptions
 from ..core.fault import Rules
 from ..core.key import Key, KeyLike, KeyOf
+from ..core.lazy import deferred
 from ..core.seconds import Seconds
 from ..journal.bus import subscribe
 from ..journal.redaction import hide
@@ -19,18 +20,22 @@ from .ledger_opener import LedgerOpener
 from .registrations import Registrations
 
 if TYPE_CHECKING:
+    from ..batch.store import ledger as ledger_items
     from ..batch.store.ledger import LedgerItems
     from ..commands.command import BoundCommand, CommandDecorator, ScheduledDecorator, TxDecorator
     from ..commands.job import Job
     from ..commands.registry import CommandRegistry
     from ..core.outage import Parking
     from ..engine.retry import RetryLike
+    from ..idempotency import asgi, once
+    from ..idempotency import claim as claims
     from ..idempotency.asgi import AsgiApp
     from ..idempotency.claim import ClaimContext
     from ..idempotency.keys import Keys
     from ..idempotency.once import TransactionalOnce
     from ..journal.record import Sink
     from ..ledger.db.caller_transaction import Transaction
+    from ..ledger.jobs import spill
     from ..ledger.jobs.spill import SpillToJob
     from ..ledger.ledger import Ledger
     from ..messages.event import Event
@@ -39,8 +44,16 @@ if TYPE_CHECKING:
     from ..partitions.datasets.dataset import Dataset, Datasets, Extract
     from ..partitions.model import Check
     from ..storage.store import Store
+    from ..worker import worker as workers
     from ..worker.job_type import JobType
     from ..worker.worker import Worker
+    from . import worker_setup
+else:  # they need SQLAlchemy, which takes longer to import than the rest of a program
+    asgi, claims, once = deferred("redrive.idempotency", "asgi", "claim", "once")
+    (ledger_items,) = deferred("redrive.batch.store", "ledger")
+    (spill,) = deferred("redrive.ledger.jobs", "spill")
+    (workers,) = deferred("redrive.worker", "worker")
+    (worker_setup,) = deferred(__package__, "worker_setup")
 
 F = TypeVar("F", bound=Callable[..., Any])
 DAY = timedelta(days=1)
@@ -172,10 +185,8 @@ class App:
         Raises:
             ValueError: `only` names a job type that is not registered.
         """
-        from .worker_setup import WorkerSetup  # noqa: PLC0415  # needs SQLAlchemy
-
         job_types = self.kinds(only)
-        setup = WorkerSetup(self.registrations, self.ledger, self._parking, self._keep)
+        setup = worker_setup.WorkerSetup(self.registrations, self.ledger, self._parking, self._keep)
         return setup.make_worker(job_types, only, threads=threads, drain=drain, name=name)
 
     def work(
@@ -197,9 +208,7 @@ class App:
                 is returned to the queue. That does not count as an attempt.
             name: Name of the worker in the console and the CLI. Default: host name and process id.
         """
-        from ..worker.worker import run_until_signal  # noqa: PLC0415  # needs SQLAlchemy
-
-        run_until_signal(self.worker(threads=threads, only=only, drain=drain, name=name))
+        workers.run_until_signal(self.worker(threads=threads, only=only, drain=drain, name=name))
 
     # --- Commands
 
@@ -300,9 +309,7 @@ class App:
         Returns:
             The function to pass as `spill=`.
         """
-        from ..ledger.jobs.spill import SpillToJob  # noqa: PLC0415
-
-        return SpillToJob(self.opener.ledger, kind, key)
+        return spill.SpillToJob(self.opener.ledger, kind, key)
 
     def items(self, name: str, /) -> LedgerItems:
         """Return the store that counts the rejections of a batch's items in the ledger.
@@ -313,9 +320,7 @@ class App:
         Returns:
             A store for `batch.retrying(sender, items=...)`.
         """
-        from ..batch.store.ledger import LedgerItems  # noqa: PLC0415
-
-        return LedgerItems(self.opener.ledger, name)
+        return ledger_items.LedgerItems(self.opener.ledger, name)
 
     # --- Events
 
@@ -437,10 +442,8 @@ class App:
         Raises:
             TypeError: The decorator is used without a key.
         """
-        from ..idempotency.once import OnceOptions, once_decorator  # noqa: PLC0415  # SQLAlchemy
-
-        options = OnceOptions(in_transaction, wait, keep, request, free_on)
-        return once_decorator(self.opener.keys, key, options, caller=sys._getframe(1))
+        options = once.OnceOptions(in_transaction, wait, keep, request, free_on)
+        return once.once_decorator(self.opener.keys, key, options, caller=sys._getframe(1))
 
     def claim(
         self,
@@ -470,9 +473,7 @@ class App:
         Returns:
             A context manager. See `once`.
         """
-        from ..idempotency.claim import ClaimContext  # noqa: PLC0415
-
-        return ClaimContext(
+        return claims.ClaimContext(
             self.opener.keys, key, request=request, tx=tx, wait=wait, keep=keep, free_on=free_on
         )
 
@@ -516,12 +517,10 @@ class App:
         Returns:
             The wrapped application.
         """
-        from ..idempotency.asgi import IdempotencyMiddleware, MiddlewareOptions  # noqa: PLC0415
-
-        options = MiddlewareOptions(
+        options = asgi.MiddlewareOptions(
             required, methods, paths, domain, user, keep, max_body, request, free_on
         )
-        return IdempotencyMiddleware(self.opener.keys, app, options)
+        return asgi.IdempotencyMiddleware(self.opener.keys, app, options)
 
     # --- Datasets
 

@@ -8,12 +8,18 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ..core.lazy import deferred
 from ..ledger.db.address import parse
 from ..ledger.open import open_ledger, require_extra
 
 if TYPE_CHECKING:
+    from .. import settings
+    from ..idempotency import keys as idempotency_keys
     from ..idempotency.keys import Keys
     from ..ledger.ledger import Ledger
+else:  # SQLAlchemy, and files of settings: often not needed
+    (settings,) = deferred("redrive", "settings")
+    (idempotency_keys,) = deferred("redrive.idempotency", "keys")
 
 VARIABLE = "REDRIVE_LEDGER"
 """Environment variable with the address of the ledger."""
@@ -80,12 +86,10 @@ class LedgerOpener:
         keys = self._keys
         if keys is not None:
             return keys
-        from ..idempotency.keys import Keys  # noqa: PLC0415  # needs SQLAlchemy
-
         ledger = self._open()
         with self._lock:
             if self._keys is None:
-                self._keys = Keys(ledger)
+                self._keys = idempotency_keys.Keys(ledger)
             return self._keys
 
     def migrate(self) -> None:
@@ -122,9 +126,7 @@ class LedgerOpener:
     def _address(self) -> str:
         if isinstance(self._configured, str):
             return self._configured
-        from ..settings import ledger_address  # noqa: PLC0415  # reads files; often not needed
-
-        return ledger_address() or DEFAULT
+        return settings.ledger_address() or DEFAULT
 
     def _open(self, *, create: bool = True) -> Ledger:
         if self._pid != os.getpid():

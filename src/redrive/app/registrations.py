@@ -6,15 +6,24 @@ from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..core.lazy import deferred
 from ..core.lock import LOCK
 
 if TYPE_CHECKING:
+    from ..commands import registry as command_registry
     from ..commands.registry import CommandRegistry
     from ..ledger.ledger import Ledger
+    from ..messages import handlers as message_handlers
+    from ..messages import inbox as message_inbox
     from ..messages.inbox import Inbox, Source
+    from ..partitions.datasets import dataset as datasets_module
     from ..partitions.datasets.dataset import Datasets, Extraction
     from ..storage.registry import Registry as StoreRegistry
     from ..worker.job_type import JobType
+else:  # each needs SQLAlchemy
+    (command_registry,) = deferred("redrive.commands", "registry")
+    (datasets_module,) = deferred("redrive.partitions.datasets", "dataset")
+    message_handlers, message_inbox = deferred("redrive.messages", "handlers", "inbox")
 
 
 class Registrations:
@@ -37,9 +46,7 @@ class Registrations:
         self._include = tuple(include)
         self.sources: Sequence[Source] = ()
         if sources:
-            from ..messages.inbox import check_sources  # noqa: PLC0415  # needs SQLAlchemy
-
-            self.sources = check_sources(sources)
+            self.sources = message_inbox.check_sources(sources)
         self._commands: CommandRegistry | None = None
         self._inbox: Inbox | None = None
         self._datasets: Datasets | None = None
@@ -49,10 +56,10 @@ class Registrations:
         """The commands."""
         commands = self._commands
         if commands is None:
-            from ..commands.registry import CommandRegistry  # noqa: PLC0415  # needs SQLAlchemy
-
             with LOCK:
-                commands = self._commands = self._commands or CommandRegistry(self._ledger)
+                commands = self._commands = self._commands or command_registry.CommandRegistry(
+                    self._ledger
+                )
         return commands
 
     @property
@@ -60,13 +67,12 @@ class Registrations:
         """The event handlers, and the store for events."""
         inbox = self._inbox
         if inbox is None:
-            from ..messages.handlers import Handlers  # noqa: PLC0415  # needs SQLAlchemy
-            from ..messages.inbox import Inbox  # noqa: PLC0415
-
-            handlers = Handlers(self.commands.place)
+            handlers = message_handlers.Handlers(self.commands.place)
             names = [source.name for source in self.sources]
             with LOCK:
-                inbox = self._inbox = self._inbox or Inbox(self._ledger, handlers, names)
+                inbox = self._inbox = self._inbox or message_inbox.Inbox(
+                    self._ledger, handlers, names
+                )
         return inbox
 
     @property
@@ -74,11 +80,9 @@ class Registrations:
         """The datasets."""
         datasets = self._datasets
         if datasets is None:
-            from ..partitions.datasets.dataset import Datasets  # noqa: PLC0415  # needs SQLAlchemy
-
             with LOCK:
                 if self._datasets is None:  # Not `or`: datasets without members are false.
-                    self._datasets = Datasets(self._ledger, self._stores)
+                    self._datasets = datasets_module.Datasets(self._ledger, self._stores)
                 datasets = self._datasets
         return datasets
 

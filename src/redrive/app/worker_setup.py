@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..commands.registry import CommandScheduleTask
+from ..core.lazy import deferred
 from ..core.outage import Parking
 from ..core.seconds import Seconds
 from ..ledger.ledger import Ledger
@@ -15,6 +17,14 @@ from ..worker.maintenance import KEEP_FOREVER, AuditAnchorTask, BackgroundTask, 
 from ..worker.work_source import WorkSource
 from ..worker.worker import Worker, retention_seconds
 from .registrations import Registrations
+
+if TYPE_CHECKING:
+    from ..messages import inbox as message_inbox
+    from ..partitions.work import runner as partition_runner
+    from ..partitions.work import tasks as partition_tasks
+else:  # only for apps with event handlers, or with datasets
+    (message_inbox,) = deferred("redrive.messages", "inbox")
+    partition_runner, partition_tasks = deferred("redrive.partitions.work", "runner", "tasks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,26 +85,22 @@ class WorkerSetup:
                 tasks += source.chores(inbox)
         retention = retention_seconds(self.keep)
         if retention != KEEP_FOREVER:
-            from ..messages.inbox import EventRetention  # noqa: PLC0415  # needs an inbox
-
-            tasks.append(EventRetention(inbox, retention))
+            tasks.append(message_inbox.EventRetention(inbox, retention))
         return tasks
 
     def _dataset_tasks(self, only: Collection[str] | None) -> list[BackgroundTask]:
         extractions = self.registrations.extractions(only)
         if not extractions:
             return []
-        from ..partitions.work.tasks import ControlPlaneTask, ScheduleTask  # noqa: PLC0415  # only with datasets
-
-        tasks: list[BackgroundTask] = [ControlPlaneTask(self.ledger, extractions)]
+        tasks: list[BackgroundTask] = [partition_tasks.ControlPlaneTask(self.ledger, extractions)]
         if any(extraction.cron is not None for extraction in extractions):
-            tasks.append(ScheduleTask(self.ledger, extractions))
+            tasks.append(partition_tasks.ScheduleTask(self.ledger, extractions))
         return tasks
 
     def _work_sources(self, only: Collection[str] | None, threads: int) -> list[WorkSource]:
         extractions = self.registrations.extractions(only)
         if not extractions:
             return []
-        from ..partitions.work.runner import PartitionRunner  # noqa: PLC0415  # only with datasets
-
-        return [PartitionRunner(extractions, max_running=threads, parking=self.parking)]
+        return [
+            partition_runner.PartitionRunner(extractions, max_running=threads, parking=self.parking)
+        ]

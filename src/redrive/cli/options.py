@@ -13,7 +13,7 @@ import typer
 
 from ..ops.actor import user
 from ..ops.operator import Operator
-from ..ops.project.target import operated
+from ..ops.project.target import open_target
 from ..ops.render import moment as parse_time
 from .errors import exit_on_error, refuse_option
 from .suggestions import remember_ledger
@@ -133,7 +133,7 @@ def open_operator(
     actor = options.actor if isinstance(options, WriteOptions) else None
     with (
         exit_on_error(changes=changes),
-        operated(options.target, app_first=app_first, create=create) as app,
+        open_target(options.target, app_first=app_first, create=create) as app,
     ):
         yield Operator(app, actor=user() if actor is None else actor)
 

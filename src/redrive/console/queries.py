@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from ..ops.dead_letters.model import DeadLetterFilter
-from ..ops.partitions.selection import Selection, Standing, parse_day, selected
+from ..ops.partitions.selection import PartitionFilter, Standing, parse_day, select_partitions
 from ..ops.render import moment
 
 ListQueryT = TypeVar("ListQueryT", bound="ListQuery")
@@ -253,9 +253,9 @@ class PartitionQuery(CalendarQuery, ListQuery):
     status: Standing | None = None
     error: Text = None
 
-    def select(self) -> Selection:
+    def select(self) -> PartitionFilter:
         """Return the selection of partitions. ValueError: it is invalid."""
-        return selected(
+        return select_partitions(
             source=self.source,
             query=self.query,
             customers=() if self.customer is None else (self.customer,),

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from .model import DeadLetterStatus
 
 
-class DeadLetterQuery(NamedTuple):
+class DeadLetterConditions(NamedTuple):
     """Which dead letters. None: any. Immutable."""
 
     ids: Sequence[int] | None = None

@@ -5,10 +5,15 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from ..core.lazy import deferred
 from ..errors import LedgerError
+from .db.address import parse
 
 if TYPE_CHECKING:
+    from . import ledger, validation
     from .ledger import Ledger
+else:  # they need SQLAlchemy
+    ledger, validation = deferred(__package__, "ledger", "validation")
 
 
 def open_ledger(
@@ -30,12 +35,8 @@ def open_ledger(
         LedgerError: The extra is missing, or the schema is missing, older or newer.
     """
     require_extra()
-    from .db.address import parse  # noqa: PLC0415
-    from .ledger import Ledger  # noqa: PLC0415
-    from .validation import MAX_PAYLOAD_BYTES  # noqa: PLC0415
-
-    limit = MAX_PAYLOAD_BYTES if max_payload is None else max_payload
-    return Ledger(parse(url), migrate=migrate, max_payload=limit)
+    limit = validation.MAX_PAYLOAD_BYTES if max_payload is None else max_payload
+    return ledger.Ledger(parse(url), migrate=migrate, max_payload=limit)
 
 
 def require_extra() -> None:

@@ -13,7 +13,7 @@ from ..core.lazy import deferred
 from .db.clock import now_on
 from .db.connections import Connections
 from .db.session import NO_LIMIT
-from .filters import DeadLetterQuery
+from .filters import DeadLetterConditions
 from .model import (
     PRIORITIES,
     QUARANTINE,
@@ -31,7 +31,7 @@ from .stats import counters
 if TYPE_CHECKING:
     from . import audit
     from .jobs import workers
-    from .jobs.workers import Worker
+    from .jobs.workers import WorkerRecord
     from .queries import dead_letters
     from .stats import failures
 else:  # few programs need them, and each builds its statements when it is imported
@@ -147,7 +147,7 @@ class LedgerReader:
         Returns:
             The dead letters.
         """
-        wanted = DeadLetterQuery(
+        wanted = DeadLetterConditions(
             ids=ids,
             status=status,
             kind=kind,
@@ -192,7 +192,7 @@ class LedgerReader:
         with self._read.use() as session, session.snapshot() as connection:
             yield connection
 
-    def workers(self) -> list[Worker]:
+    def workers(self) -> list[WorkerRecord]:
         """Return the workers and their last heartbeats.
 
         Returns:

@@ -96,7 +96,7 @@ class AuditOperations:
                 actor=entry.actor,
                 action=entry.action,
                 because=entry.because,
-                what=_redacted(entry.what),
+                what=_redact_details(entry.what),
                 hash=entry.hash,
             )
             for entry in entries
@@ -142,7 +142,7 @@ def read_anchors(file: str, /) -> list[str]:
     return [first for first, *_ in filter(None, words) if ANCHOR.fullmatch(first)]
 
 
-def _redacted(details: Mapping[str, Any]) -> dict[str, Any]:
+def _redact_details(details: Mapping[str, Any]) -> dict[str, Any]:
     """Return the details without secrets.
 
     `signature` is the signature of an error, not a credential.

@@ -104,7 +104,7 @@ def given_up(source: str, limit: int, /, *, reason: str | None = None) -> list[O
     with _readable(source):
         counts = items.given_up(limit if reason is None else 2**31 - 1)
         reasons = items.reasons(list(counts)) if isinstance(items, ItemsWithReasons) else {}
-    rows = [OwnItem(item, count, _redacted(reasons.get(item))) for item, count in counts.items()]
+    rows = [OwnItem(item, count, _redact_item(reasons.get(item))) for item, count in counts.items()]
     if reason is not None:
         rows = [row for row in rows if reason.lower() in (row.reason or "").lower()]
     return rows[:limit]
@@ -175,5 +175,5 @@ def _readable(source: str) -> Iterator[None]:
         raise Unreadable(f"{source}: the database failed: {redact_text(first)}") from problem
 
 
-def _redacted(reason: str | None) -> str | None:
+def _redact_item(reason: str | None) -> str | None:
     return None if reason is None else redact_text(reason)

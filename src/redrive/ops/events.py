@@ -6,9 +6,10 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.key import Key
+from ..core.lazy import deferred
 from ..errors import NotAllowed
 from ..journal.redaction import redact
 from ..ledger.jobs.dead_letters import rerun_done_jobs
@@ -20,7 +21,12 @@ from ..messages.stored_event import OWN_IDS, StoredEvent, id_without_origin
 from .context import OperatorContext, check_reason
 from .dead_letters.model import readable
 from .project.target import Operated, ledger_of
-from .project.user_code import meant
+from .project.user_code import suggest
+
+if TYPE_CHECKING:
+    from .. import app as apps
+else:  # listing events does not need it
+    (apps,) = deferred("redrive", "app")
 
 RECENT = 200
 """Recent events of a type that are searched for jobs of a handler."""
@@ -88,7 +94,7 @@ class EventOperations:
         """
         with self._context.ledger.reading() as connection:
             rows = find_events(connection, source=source, type_=of_type, limit=limit)
-        return [_received(row) for row in rows]
+        return [_event_line(row) for row in rows]
 
     def get(self, event_id: str, /, *, source: str | None = None) -> EventReport | None:
         """Return an event and what each handler did with it.
@@ -109,7 +115,7 @@ class EventOperations:
             return None
         own_ids = zip(OWN_IDS, (row.event_id, row.type, row.source), strict=True)
         return EventReport(
-            event=_received(row),
+            event=_event_line(row),
             payload=readable(row.payload),
             payload_bytes=len(row.payload),
             headers=redact(_mapping(row.headers)),
@@ -223,10 +229,8 @@ def _job_key(row: EventRow, handler: str) -> tuple[str, str] | None:
 
 def _check_handler(app: Operated, row: EventRow, name: str, handlers: Sequence[str]) -> None:
     """Raise ValueError unless the app, or the ledger's history, has this handler."""
-    from ..app import App  # noqa: PLC0415  # listing events does not need it
-
     registered: list[str] = []
-    if isinstance(app, App):
+    if isinstance(app, apps.App):
         app.registrations.load()
         registered = [
             handler for handler, _ in app.registrations.inbox.handlers.attempts_by_handler(row.type)
@@ -234,7 +238,7 @@ def _check_handler(app: Operated, row: EventRow, name: str, handlers: Sequence[s
     if name in registered or _has_handled(ledger_of(app), row.type, name):
         return
     known = sorted({*handlers, *registered})
-    if isinstance(app, App):
+    if isinstance(app, apps.App):
         problem = f"{name!r} is not a handler of events of type {row.type!r}"
         if name in app.commands:
             problem += ", but a command"
@@ -250,7 +254,7 @@ def _check_handler(app: Operated, row: EventRow, name: str, handlers: Sequence[s
         problem = f"the ledger knows no handler {name!r} of events of type {row.type!r}"
         fix = "pass --ledger module:app to replay to a handler that is new"
     listed = f"handlers: {', '.join(known)}" if known else "no handler of this event is known"
-    raise ValueError(f"{problem}{meant(name, known)}; {listed}; {fix}. Nothing was changed")
+    raise ValueError(f"{problem}{suggest(name, known)}; {listed}; {fix}. Nothing was changed")
 
 
 def _has_handled(ledger: Ledger, type_: str, name: str) -> bool:
@@ -272,7 +276,7 @@ def _stored_event(row: EventRow) -> StoredEvent:
     )
 
 
-def _received(row: EventRow) -> ReceivedEvent:
+def _event_line(row: EventRow) -> ReceivedEvent:
     return ReceivedEvent(
         row.event_id, row.source, row.type, row.source_id, row.handlers, row.at, row.received_at
     )

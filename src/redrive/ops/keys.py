@@ -77,7 +77,7 @@ class KeyOperations:
             page = keys.page(
                 domain=domain, user=user, status=status, abandoned=abandoned, limit=limit
             )
-            return [_held(record) for record in page]
+            return [_key_line(record) for record in page]
 
     def get(self, key: str, /) -> KeyReport | None:
         """Return everything that is known about an idempotency record.
@@ -94,7 +94,7 @@ class KeyOperations:
             if record is None:
                 return None
             return KeyReport(
-                key=_held(record),
+                key=_key_line(record),
                 response=None if record.response is None else readable(record.response),
                 response_bytes=None if record.response is None else len(record.response),
                 error=None if record.error is None else redact(record.error),
@@ -118,9 +118,9 @@ class KeyOperations:
         """
         parsed, actor = Key.parse(key), self._context.actor
         with closing(Keys(self._context.ledger)) as keys:
-            return _held(keys.release(parsed, actor=actor, because=because, force=force))
+            return _key_line(keys.release(parsed, actor=actor, because=because, force=force))
 
 
-def _held(record: KeyRecord) -> HeldKey:
+def _key_line(record: KeyRecord) -> HeldKey:
     names = [name for name in HeldKey.__slots__ if name != "user"]
     return HeldKey(user=record.user_id, **{name: getattr(record, name) for name in names})

@@ -15,7 +15,7 @@ from ..ledger.ledger import Ledger
 from ..ledger.model import Tally
 from ..ledger.queries import overview
 from ..ledger.stats import counters
-from .project.target import opened
+from .project.target import open_target_ledger
 
 STATES = ("queued", "retry_wait", "replaying", "running", "blocked", "dlq", "done", "discarded")
 """States as they are shown, in the order of a job's life."""
@@ -53,7 +53,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class LedgerStatus:
     """The status of a ledger at one time."""
 
     url: str
@@ -90,7 +90,7 @@ class Status:
         return sum(each.states.get(state, 0) for each in kinds) - pruned
 
 
-def status(ledger: Ledger, /) -> Status:
+def status(ledger: Ledger, /) -> LedgerStatus:
     """Return the status. It reads live jobs, and counters of ended ones."""
     now = ledger.now()
     with ledger.reading() as connection:
@@ -118,7 +118,7 @@ def status(ledger: Ledger, /) -> Status:
     seen = [
         Seen(**{name: getattr(each, name) for name in Seen.__slots__}) for each in stored_workers
     ]
-    return Status(redact_text(ledger.url), HEAD, now, tuple(kinds), tuple(seen), parked)
+    return LedgerStatus(redact_text(ledger.url), HEAD, now, tuple(kinds), tuple(seen), parked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +143,13 @@ def migrate(source: str | None, /) -> Migrated:
         SchemaMismatch: The tables are newer, or belong to another program.
     """
     before = _revision(source)
-    with opened(source, migrate=True) as ledger:
+    with open_target_ledger(source, migrate=True) as ledger:
         return Migrated(redact_text(ledger.url), before, HEAD)
 
 
 def _revision(source: str | None) -> str | None:
     try:
-        with opened(source):
+        with open_target_ledger(source):
             return HEAD
     except SchemaMismatch as mismatch:
         if mismatch.wanted is None:

@@ -10,6 +10,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..core.lazy import deferred
 from ..errors import Drift
 from .actor import check_actor
 from .context import OperatorContext, check_reason
@@ -20,6 +21,7 @@ from .sweeps import PARTITIONED, Applied, SweepOptions
 if TYPE_CHECKING:
     from ..app import App
     from ..ledger.ledger import Ledger
+    from . import ledger
     from .audit import AuditOperations
     from .batches import BatchOperations
     from .dead_letters.operations import DeadLetterOperations
@@ -27,15 +29,18 @@ if TYPE_CHECKING:
     from .health.operations import HealthOperations
     from .jobs import JobOperations
     from .keys import KeyOperations
-    from .ledger import Status
+    from .ledger import LedgerStatus
     from .overview.operations import OverviewOperations
     from .partitions.backfill import BackfillOperations
     from .partitions.operations import PartitionOperations, SourceOperations
     from .plans.plan import Plan
+    from .retries import retry_stacks
     from .retries.retry_stacks import Stack
     from .sweeps import Sweep, SweepOperations
     from .user_data import UserDataOperations
     from .workers import WorkerOperations
+else:  # few commands need them
+    ledger, retry_stacks = deferred(__package__, "ledger", "retries.retry_stacks")
 
 
 class _Part:
@@ -120,15 +125,13 @@ class Operator:
         """
         return self._context.ledger.now()
 
-    def status(self) -> Status:
+    def status(self) -> LedgerStatus:
         """Return schema version, size and counts of the ledger.
 
         Returns:
             The status.
         """
-        from .ledger import status  # noqa: PLC0415
-
-        return status(self._context.ledger)
+        return ledger.status(self._context.ledger)
 
     def retry_stacks(self) -> list[Stack]:
         """Return the retry layers of the app, by job type. Empty for a bare ledger.
@@ -136,9 +139,7 @@ class Operator:
         Returns:
             The stacks.
         """
-        from .retries.retry_stacks import stacks  # noqa: PLC0415
-
-        return stacks(self._context.app)
+        return retry_stacks.stacks(self._context.app)
 
     # --- Plans, which are about dead letters or partitions
 

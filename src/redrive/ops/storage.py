@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from ..app import App
+from ..core.lazy import deferred
 from ..errors import StorageError
 from .project.settings import known as known_settings
-from .project.user_code import Unreadable, import_object, meant
+from .project.user_code import Unreadable, import_object, suggest
 
 if TYPE_CHECKING:
+    from .. import storage
     from ..storage import FileInfo, Registry, Store
+else:  # not before files are wanted
+    (storage,) = deferred("redrive", "storage")
 
 VARIABLE = "REDRIVE_STORAGE"
 DEFAULT = "storage.toml"
@@ -70,8 +74,6 @@ def stores(source: str | None = None, /) -> Iterator[Registry]:
     Raises:
         Unreadable: The source is not found, or not valid.
     """
-    from ..storage import Registry, RegistryConfig  # noqa: PLC0415  # not before files are wanted
-
     config = source or known_settings().storage or DEFAULT
     if config.partition(":")[2].isidentifier() and not Path(config).exists():
         app = import_object(config)
@@ -81,7 +83,7 @@ def stores(source: str | None = None, /) -> Iterator[Registry]:
             yield registry
         return
     try:
-        registry = Registry(RegistryConfig.from_toml(config))
+        registry = storage.Registry(storage.RegistryConfig.from_toml(config))
     except FileNotFoundError:
         hint = "" if source else f" (pass --config, or set {VARIABLE})"
         raise Unreadable(f"file {config} not found{hint}; create {EXAMPLE}") from None
@@ -109,7 +111,7 @@ def _check_known(registry: Registry, text: str) -> None:
     if name in known:
         return
     problem = (
-        f"unknown store {name!r}{meant(name, known)}; use one of: {', '.join(known) or 'none'}"
+        f"unknown store {name!r}{suggest(name, known)}; use one of: {', '.join(known) or 'none'}"
     )
     if text and not colon:
         problem += (
@@ -147,10 +149,10 @@ def copies(source: Place, target: Place, /, *, recursive: bool) -> list[Copying]
 
 def copy(file: Copying, /, *, how: How, progress: Callable[[int], object] | None = None) -> None:
     """Copy a file between any two stores."""
-    from ..storage import transfer  # noqa: PLC0415
-
     source, target = file.source, file.target
-    transfer(source.store, source.path, target.store, target.path, how=how, progress=progress)
+    storage.transfer(
+        source.store, source.path, target.store, target.path, how=how, progress=progress
+    )
 
 
 def check(registry: Registry, names: Sequence[str], /, *, write: bool) -> list[Checked]:

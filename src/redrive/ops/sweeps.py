@@ -108,7 +108,7 @@ class SweepOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SweepOutcome:
     """The result of one dead letter of a sweep."""
 
     letter_id: int
@@ -152,7 +152,7 @@ class SweepReport:
     sweep: Sweep
     jobs: Mapping[str, int]
     """Of a replay: number of jobs that are done, dead again, or in progress (named `at it`)."""
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[SweepOutcome, ...]
     now: datetime
     canary: Canary | None = None
     """Of a replay with a canary."""
@@ -413,7 +413,7 @@ def _job_state(state: int | None) -> str:
     return "dead again" if state in (DEAD, DROPPED) else "at it"
 
 
-def _outcome(act: str, item: SweepItem) -> Outcome:
+def _outcome(act: str, item: SweepItem) -> SweepOutcome:
     if item.outcome is None:
         outcome = "waiting"
     elif item.outcome == "skipped":
@@ -429,4 +429,4 @@ def _outcome(act: str, item: SweepItem) -> Outcome:
     after: Literal["replayed", "discarded"] | None = None
     if act == "replay" and item.job_state == DROPPED:
         after = "discarded" if item.current else "replayed"
-    return Outcome(item.dead_id, outcome, item.job_id, note, item.at, after)
+    return SweepOutcome(item.dead_id, outcome, item.job_id, note, item.at, after)

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..app import App
+from ..core.lazy import deferred
 from ..errors import LedgerError
 from ..journal import bus
 from ..journal.record import Record
@@ -22,8 +23,15 @@ from .project.target import DATABASES
 from .project.user_code import Unreadable, import_object, names_object, search_current_folder
 
 if TYPE_CHECKING:
+    from ..worker import worker as workers
     from ..worker.worker import Worker
+    from . import ledger
+    from .metrics import collect
+    from .metrics import server as servers
     from .metrics.server import MetricsServer
+else:  # SQLAlchemy, and the server of metrics: not before a worker is made
+    (workers,) = deferred("redrive.worker", "worker")
+    ledger, collect, servers = deferred(__package__, "ledger", "metrics.collect", "metrics.server")
 
 __all__ = ["Status", "WorkOptions", "WorkerProcess", "WorkerSummary", "start_worker"]
 
@@ -85,11 +93,9 @@ class WorkerProcess:
         Returns:
             Number of the second signal, which ends the drain. None: there was none.
         """
-        from ..worker.worker import run_until_signal  # noqa: PLC0415  # SQLAlchemy: not before a ledger is needed
-
-        failures = nullcontext() if show is None else shown(show)
+        failures = nullcontext() if show is None else show_failures(show)
         with nullcontext() if self._server is None else self._server, failures:
-            return run_until_signal(self._worker)
+            return workers.run_until_signal(self._worker)
 
     @property
     def problem(self) -> str | None:
@@ -147,15 +153,12 @@ def _create(app: App, options: WorkOptions) -> WorkerProcess:
     summary = _summarise(app, worker.name, threads, only)
     if options.metrics_port is None:
         return WorkerProcess(worker, summary, None)
-    from .metrics.collect import prometheus_endpoint  # noqa: PLC0415  # not before metrics are served
-    from .metrics.server import MetricsServer  # noqa: PLC0415  # likewise
-
     try:
-        exporter = prometheus_endpoint(app)
+        exporter = collect.prometheus_endpoint(app)
     except ImportError as missing:
         raise Unreadable(str(missing)) from missing
     host, port = options.metrics_host or "127.0.0.1", options.metrics_port
-    server = MetricsServer(exporter, lambda: worker.is_healthy, host=host, port=port)
+    server = servers.MetricsServer(exporter, lambda: worker.is_healthy, host=host, port=port)
     return WorkerProcess(
         worker, replace(summary, metrics=f"http://{server.address}/metrics"), server
     )
@@ -172,13 +175,11 @@ def _import_app(source: str) -> App:
 
 
 def _summarise(app: App, name: str, threads: int, only: Sequence[str] | None) -> WorkerSummary:
-    from .ledger import status  # noqa: PLC0415  # SQLAlchemy: not before a ledger is needed
-
     kinds = tuple(sorted(kind.name for kind in app.kinds(only)))
     datasets = app.datasets.select(only)
     registered = {kind.name for kind in app.kinds()}
     unknown: dict[str, int] = {}
-    for kind in status(app.ledger).kinds:
+    for kind in ledger.status(app.ledger).kinds:
         queued = sum(kind.states[state] for state in ("queued", "retry_wait", "replaying"))
         if queued and kind.name not in registered:
             unknown[kind.name] = queued
@@ -260,7 +261,7 @@ def is_call(record: Record, /) -> bool:
 
 
 @contextmanager
-def shown(show: Show, /) -> Iterator[None]:
+def show_failures(show: Show, /) -> Iterator[None]:
     """Show failures in the block, unless the program has set up logging, which has them too."""
     if is_logging():
         yield

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
-from ..ledger.jobs.workers import Worker
+from ..ledger.jobs.workers import WorkerRecord
 from ..ledger.jobs.workers import list_workers as read_workers
 from ..ledger.ledger import Ledger
 from ..ledger.queries import overview
@@ -175,7 +175,7 @@ def describe_missing(seen_at: datetime | None, now: datetime, /) -> str:
 
 
 def _line(
-    worker: Worker,
+    worker: WorkerRecord,
     silent_before: datetime,
     jobs: list[InHand],
     partitions: list[InExtraction],
@@ -197,7 +197,7 @@ def _line(
     )
 
 
-def _presence(worker: Worker, silent_before: datetime) -> Presence:
+def _presence(worker: WorkerRecord, silent_before: datetime) -> Presence:
     if worker.ended_at is not None:
         return "lost" if worker.lost else "ended"
     return "silent" if worker.seen_at < silent_before else "alive"

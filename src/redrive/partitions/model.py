@@ -249,7 +249,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class PartitionFilter:
     """Selects the partitions that meet all conditions that are set.
 
     Without a condition it selects all partitions. Commands that change something refuse that.

@@ -25,10 +25,10 @@ from .model import (
     Explanation,
     LaneName,
     Marker,
+    PartitionFilter,
     PartitionRun,
     PartitionView,
     RunState,
-    Selection,
     SourceView,
 )
 from .retry_schedule import DatasetLimits
@@ -119,12 +119,12 @@ class PartitionQueries:
     # ---- many partitions ----
 
     def find(
-        self, selection: Selection, /, *, after: int = 0, limit: int = 100
+        self, selection: PartitionFilter, /, *, after: int = 0, limit: int = 100
     ) -> list[PartitionView]:
         """Return selected partitions by id, after the last id of the page before."""
         return self._read(queries.find_partitions, selection, after=after, limit=limit)
 
-    def newest(self, selection: Selection, /, *, limit: int = 100) -> list[PartitionView]:
+    def newest(self, selection: PartitionFilter, /, *, limit: int = 100) -> list[PartitionView]:
         """Return selected partitions, the newest verdict first."""
         return self._read(queries.find_newest, selection, limit=limit)
 
@@ -230,7 +230,7 @@ class PartitionQueries:
     # ---- plans ----
 
     def freeze(
-        self, act: Verb, selection: Selection, /, *, clear_terminal: bool = False
+        self, act: Verb, selection: PartitionFilter, /, *, clear_terminal: bool = False
     ) -> FrozenSelection:
         """Return the partitions that an act would change. Nothing is changed.
 

@@ -16,7 +16,7 @@ from redrive.errors import Again
 from redrive.journal import Record
 from redrive.partitions import Finding, Partition, Raw, Sink
 from redrive.partitions.control.plane import ControlPlane
-from redrive.partitions.model import Selection
+from redrive.partitions.model import PartitionFilter
 from redrive.partitions.queries import PartitionQueries
 from tests.acceptance.partitions.world import SINCE, UNTIL, backfill, counts, told, until, work_counts
 
@@ -161,7 +161,7 @@ def test_a_failed_reprocessing_keeps_the_data_readable(app: App) -> None:
         until(lambda: counts(app) == {"success": 1})
         good.clear()
         register, control = PartitionQueries(app.ledger), ControlPlane(app.ledger, [one.limits for one in app.datasets])
-        control.begin_requeue(register.freeze("reprocess", Selection(source="crm")), actor="ann", because="restated")
+        control.begin_requeue(register.freeze("reprocess", PartitionFilter(source="crm")), actor="ann", because="restated")
         until(lambda: counts(app) == {"refresh_failed": 1} and work_counts(app) == (0, 0))
         assert list(orders.read("acme", SINCE).complete().rows()) == [{"n": 1}]
 
@@ -184,7 +184,7 @@ def test_revalidation_of_the_same_data(app: App) -> None:
         until(lambda: counts(app) == {"terminal": 1})
         strict.clear()
         register, control = PartitionQueries(app.ledger), ControlPlane(app.ledger, [one.limits for one in app.datasets])
-        picked = register.freeze("revalidate", Selection(source="crm"), clear_terminal=True)
+        picked = register.freeze("revalidate", PartitionFilter(source="crm"), clear_terminal=True)
         control.begin_requeue(picked, actor="ann", because="the check is mended", clear_terminal=True)
         until(lambda: counts(app) == {"success": 1})
     assert len(extracted) == 1

@@ -12,7 +12,7 @@ from redrive.backoff import fixed
 from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
 from redrive.ops.operator import Operator
-from redrive.ops.partitions.selection import Selection, selected
+from redrive.ops.partitions.selection import PartitionFilter, select_partitions
 from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.control.verdicts import VerdictWriter
@@ -21,7 +21,7 @@ from redrive.partitions.model import Verdict
 from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from tests.conformance.partitions.world import DAY, World
 
-ALL = Selection(source="crm", query_name="orders")
+ALL = PartitionFilter(source="crm", query_name="orders")
 WHY: dict[str, Any] = {"because": "the CRM is back"}
 
 
@@ -46,8 +46,8 @@ def mixed(world: World) -> World:
     return world
 
 
-def keys(*customers: str) -> Selection:
-    return Selection(keys=[Partition("crm", one, "orders", DAY) for one in customers])
+def keys(*customers: str) -> PartitionFilter:
+    return PartitionFilter(keys=[Partition("crm", one, "orders", DAY) for one in customers])
 
 
 def actions(ann: Operator) -> list[str]:
@@ -94,10 +94,10 @@ def test_a_dataset_by_its_name_and_days(mixed: World, ann: Operator) -> None:
 def test_what_makes_no_sense_is_refused(mixed: World, ann: Operator) -> None:
     ahead = mixed.ledger.now().date() + timedelta(days=3)
     for wrong, says in (
-        (Selection(), "no partitions selected"),
-        (Selection(source="crmm"), r"unknown source 'crmm' \(did you mean 'crm'\?\); known: crm"),
-        (Selection(source="crm", query_name="order"), r"unknown query 'order' of source 'crm' \(did you mean 'orders'\?\)"),
-        (Selection(source="crm", until=ahead), f"{ahead} is in the future"),
+        (PartitionFilter(), "no partitions selected"),
+        (PartitionFilter(source="crmm"), r"unknown source 'crmm' \(did you mean 'crm'\?\); known: crm"),
+        (PartitionFilter(source="crm", query_name="order"), r"unknown query 'order' of source 'crm' \(did you mean 'orders'\?\)"),
+        (PartitionFilter(source="crm", until=ahead), f"{ahead} is in the future"),
         (keys_on(ahead), "is in the future"),
     ):
         for verb in (ann.partitions.retry, ann.partitions.reprocess, ann.partitions.revalidate):
@@ -116,8 +116,8 @@ def test_what_makes_no_sense_is_refused(mixed: World, ann: Operator) -> None:
             ann.apply(ann.partitions.retry(ALL), because=nothing)
 
 
-def keys_on(day: date) -> Selection:
-    return Selection(keys=[Partition("crm", "acme", "orders", day)])
+def keys_on(day: date) -> PartitionFilter:
+    return PartitionFilter(keys=[Partition("crm", "acme", "orders", day)])
 
 
 @pytest.mark.req("O-2")
@@ -292,7 +292,7 @@ def test_looked_at_from_every_side(mixed: World, ann: Operator) -> None:
     assert [(row.query, dict(row.days)) for row in calendar.rows] == [("orders", {DAY: desk.counts()["crm", "orders"]})]
     assert desk.calendar().rows == ()  # the last eight weeks
     assert desk.reasons() == {"row_count": 2, "TimeoutError": 1, "unique": 1}
-    found = desk.inspect(selected(source="crm", status="failed", error="row_count"))
+    found = desk.inspect(select_partitions(source="crm", status="failed", error="row_count"))
     assert [one.partition.customer_id for one in found] == ["bad-1", "over"]
     first = desk.inspect(ALL, limit=4)
     rest = desk.inspect(ALL, after=first[-1].id, limit=4)
@@ -371,7 +371,7 @@ def test_a_plan_over_several_datasets(ledger: Ledger, ann: Operator) -> None:
         control.backfill(one, actor="ann", because="a test")
         (lease,) = control.claim(1, worker="w1")
         authority.apply([Verdict(lease.run_id, "rejected", reason="row_count", manifest="sha")])
-    plan = ann.partitions.retry(Selection(source="crm"))
+    plan = ann.partitions.retry(PartitionFilter(source="crm"))
     assert (plan.count, plan.kinds) == (6, {"crm/orders": 3, "crm/customers": 3})
     done = ann.apply(plan, **WHY)
     assert (done.sweep.made, done.sweep.skipped) == (6, 0)

@@ -11,7 +11,7 @@ from redrive.ledger import Ledger, NewJob
 from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from redrive.ops.operator import Operator
 from redrive.ops.partitions import rejections
-from redrive.ops.partitions.selection import selected
+from redrive.ops.partitions.selection import select_partitions
 from tests.conformance.partitions.world import DAY, SAID, World
 
 
@@ -164,8 +164,8 @@ def test_the_doctor_reports_no_partition_that_an_operator_gave_up(world: World, 
     world.reject(*world.claim(), final=True)
     world.control.maintain()
     assert given_up() == [2]
-    chosen = ann.partitions.chosen("mark_terminal", selected(["crm/globex/orders/*"]))
+    chosen = ann.partitions.chosen("mark_terminal", select_partitions(["crm/globex/orders/*"]))
     assert (chosen.count, chosen.changes) == (1, 1)
     assert ann.partitions.steer(chosen, because="the customer left").count == 1
     assert given_up() == [1]
-    assert ann.partitions.chosen("mark_terminal", selected(["crm/globex/orders/*"])).changes == 0
+    assert ann.partitions.chosen("mark_terminal", select_partitions(["crm/globex/orders/*"])).changes == 0

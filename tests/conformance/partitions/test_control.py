@@ -16,7 +16,7 @@ from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from redrive.partitions import queries
 from redrive.partitions.control import verdicts
 from redrive.partitions.control.plane import ControlPlane
-from redrive.partitions.model import Lane, PartitionLease, Selection
+from redrive.partitions.model import Lane, PartitionFilter, PartitionLease
 from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from tests.conformance.partitions.world import DAY, SAID, World
 from tests.conformance.worker.world import heard
@@ -283,11 +283,11 @@ def test_failures_are_listed_newest_first(world: World) -> None:
     world.one("d")
     world.control.mark_terminal([world.facts(world.key("d")).id], **SAID)
     shades: Any = ["failed", "terminal"]
-    for asked in (Selection(shades=shades), Selection(shades=shades, since=DAY, until=DAY)):
+    for asked in (PartitionFilter(shades=shades), PartitionFilter(shades=shades, since=DAY, until=DAY)):
         found = world.register.newest(asked)
         assert [one.partition.customer_id for one in found] == ["b", "a", "c", "d"], "who was never judged is behind"
         assert [one.partition.customer_id for one in world.register.newest(asked, limit=2)] == ["b", "a"]
-    assert world.register.newest(Selection(shades=["success"])) == []
+    assert world.register.newest(PartitionFilter(shades=["success"])) == []
 
 
 def test_history_and_find_go_page_by_page(world: World) -> None:
@@ -295,14 +295,14 @@ def test_history_and_find_go_page_by_page(world: World) -> None:
     leases = world.claim()
     world.reject(*leases[:10])
     world.accept(*leases[10:])
-    failed = world.register.find(Selection(source="crm", shades=["failed"]), limit=7)
-    rest = world.register.find(Selection(source="crm", shades=["failed"]), after=failed[-1].id, limit=7)
+    failed = world.register.find(PartitionFilter(source="crm", shades=["failed"]), limit=7)
+    rest = world.register.find(PartitionFilter(source="crm", shades=["failed"]), after=failed[-1].id, limit=7)
     assert (len(failed), len(rest)) == (7, 3)
-    assert len(world.register.find(Selection(customers=["c1", "c2"]))) == 4
-    assert len(world.register.find(Selection(since=DAY, until=DAY, query_name="orders"), limit=1000)) == 25
-    assert len(world.register.find(Selection(reason="row_count", min_attempts=1, lane="backfill"))) == 10
-    assert world.register.find(Selection(min_attempts=2)) == []
-    assert world.register.find(Selection(customers=["nobody"])) == []
+    assert len(world.register.find(PartitionFilter(customers=["c1", "c2"]))) == 4
+    assert len(world.register.find(PartitionFilter(since=DAY, until=DAY, query_name="orders"), limit=1000)) == 25
+    assert len(world.register.find(PartitionFilter(reason="row_count", min_attempts=1, lane="backfill"))) == 10
+    assert world.register.find(PartitionFilter(min_attempts=2)) == []
+    assert world.register.find(PartitionFilter(customers=["nobody"])) == []
     assert world.register.reasons() == {"row_count": 10}
     with world.ledger.reading() as connection:
         lanes = connection.execute(select(work.c.lane, work.c.lease_until)).all()

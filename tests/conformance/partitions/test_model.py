@@ -19,7 +19,7 @@ from redrive.errors import NotAllowed
 from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.db.tables import METADATA
 from redrive.partitions.key import Partition
-from redrive.partitions.model import PartitionLease, PartitionView, Release, Selection
+from redrive.partitions.model import PartitionFilter, PartitionLease, PartitionView, Release
 from redrive.partitions.retry_schedule import Policy
 from tests.conformance.partitions.world import DAY, SAID, World
 
@@ -61,7 +61,7 @@ class Acts(RuleBasedStateMachine):
     # ---- helpers ----
 
     def known(self) -> list[PartitionView]:
-        return self.world.register.find(Selection(source="crm"), limit=1000)
+        return self.world.register.find(PartitionFilter(source="crm"), limit=1000)
 
     def pick(self, at: int) -> PartitionView | None:
         known = self.known()

@@ -11,7 +11,7 @@ import sqlalchemy
 from sqlalchemy import event
 
 from redrive.ledger import Ledger
-from redrive.partitions.model import Selection
+from redrive.partitions.model import PartitionFilter
 from redrive.partitions.store import sweeps
 from redrive.partitions.store.overview import find_failing, leased_partitions
 from tests.conformance.partitions.world import DAY, SAID, World
@@ -83,14 +83,14 @@ def test_no_act_reads_a_whole_table(full: World) -> None:
     full.register.counts()
     full.register.calendar("2020-01-01", "2020-12-31")
     full.register.reasons()
-    full.register.find(Selection(source="crm", query_name="orders", shades=["failed"]))
-    full.register.newest(Selection(source="crm", query_name="orders", shades=["failed"]))
+    full.register.find(PartitionFilter(source="crm", query_name="orders", shades=["failed"]))
+    full.register.newest(PartitionFilter(source="crm", query_name="orders", shades=["failed"]))
     with full.ledger.reading() as connection:
         assert find_failing(connection, dataset=None, since=None, each=5, unjudged=True)
         find_failing(connection, dataset=("crm", "orders"), since=full.ledger.now(), each=5)
         assert leased_partitions(connection, 5)
-    full.register.find(Selection(source="crm", query_name="orders", customers=["k1"]))
-    full.register.find(Selection(source="crm", query_name="orders", since=DAY, until=DAY))
+    full.register.find(PartitionFilter(source="crm", query_name="orders", customers=["k1"]))
+    full.register.find(PartitionFilter(source="crm", query_name="orders", since=DAY, until=DAY))
     full.retry(key)
     full.control.mark_terminal([leases[11].partition_id], **SAID)
     full.control.clear_terminal([leases[11].partition_id], **SAID)

@@ -9,7 +9,7 @@ import pytest
 from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.model import Selection
+from redrive.partitions.model import PartitionFilter
 from tests.conformance.partitions.world import DAY, SAID, World
 
 
@@ -167,7 +167,7 @@ def test_only_planned_partitions_are_changed(world: World) -> None:
     world.backfill(10)
     leases = world.claim()
     world.reject(*leases)
-    plan = world.register.freeze("retry", Selection(source="crm", shades=["failed"]))
+    plan = world.register.freeze("retry", PartitionFilter(source="crm", shades=["failed"]))
     assert (plan.count, plan.reasons, plan.skipped, plan.readable, plan.without_raw) == (10, {"row_count": 10}, {}, 0, 0)
     world.control.mark_terminal([world.facts(world.key("c3")).id], **SAID)
     with pytest.raises(Drift, match="1 terminal meanwhile"):
@@ -179,7 +179,7 @@ def test_only_planned_partitions_are_changed(world: World) -> None:
     assert (done.queued, done.skipped, done.skips) == (9, 1, {"terminal": 1})
     assert len(world.claim()) == 9
     with pytest.raises(ValueError, match="no partitions selected"):
-        world.register.freeze("retry", Selection())
+        world.register.freeze("retry", PartitionFilter())
 
 
 @pytest.mark.req("O-2")
@@ -188,11 +188,11 @@ def test_running_and_accepted_partitions_are_skipped_and_listed(world: World) ->
     leases = world.claim()
     world.accept(leases[0])
     world.reject(leases[1], reason="Timeout", manifest=False)
-    plan = world.register.freeze("retry", Selection(source="crm"))
+    plan = world.register.freeze("retry", PartitionFilter(source="crm"))
     assert plan.count == 1
     assert plan.skipped == {"accepted already": 1, "running now": 3}
     assert plan.without_raw == 1
-    assert world.register.freeze("reprocess", Selection(source="crm")).count == 1
+    assert world.register.freeze("reprocess", PartitionFilter(source="crm")).count == 1
     sweep = world.retry(leases[1].partition, act="revalidate")
     done = world.register.progress(sweep)
     assert done is not None
@@ -216,7 +216,7 @@ def test_two_retries_in_a_row_are_for_the_stored_keys(world: World) -> None:
 def test_a_retry_with_a_grant_and_cleared_terminals(world: World) -> None:
     lease = world.one()
     world.reject(lease, final=True)
-    assert world.register.freeze("retry", Selection(keys=[world.key()])).skipped == {"terminal": 1}
+    assert world.register.freeze("retry", PartitionFilter(keys=[world.key()])).skipped == {"terminal": 1}
     world.retry(world.key(), clear_terminal=True, grant=1)
     (lease,) = world.claim()
     (judged,) = world.reject(lease)
@@ -228,7 +228,7 @@ def test_a_sweep_advances_in_steps_of_several_processes(ledger: Ledger) -> None:
     world.backfill(1500)
     while leases := world.claim(1000):
         world.reject(*leases)
-    plan = world.register.freeze("retry", Selection(source="crm", query_name="orders"))
+    plan = world.register.freeze("retry", PartitionFilter(source="crm", query_name="orders"))
     sweep = world.control.begin_requeue(plan, **SAID).id
     step = world.control.requeue_next(sweep)
     assert (step.made, step.sweep.cursor) == (1000, 1000)

@@ -11,7 +11,7 @@ from redrive.backoff import fixed
 from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
 from redrive.partitions.control.sweeps import Grid
-from redrive.partitions.model import PartitionLease, Selection, Verdict
+from redrive.partitions.model import PartitionFilter, PartitionLease, Verdict
 from redrive.partitions.retry_schedule import Policy
 from tests.conformance.partitions.world import SAID, World
 
@@ -211,7 +211,7 @@ def test_revalidate_after_rollback_validates_the_current_run(world: World) -> No
     world.accept(first, rows=1)
     accepted_again(world, rows=2)
     world.authority.rollback(world.key(), first.run_id, **SAID)
-    plan = world.register.freeze("revalidate", Selection(keys=[world.key()]))
+    plan = world.register.freeze("revalidate", PartitionFilter(keys=[world.key()]))
     assert plan.validates == {str(world.key()): first.run_id}
     world.retry(world.key(), act="revalidate")
     (again,) = world.claim()
@@ -229,7 +229,7 @@ def test_revalidate_never_returns_to_data_that_was_rolled_back(world: World) -> 
     world.retry(world.key(), act="reprocess")
     (failed,) = world.claim()
     world.reject(failed, reason="TimeoutError", manifest=False)  # the newest run wrote nothing
-    assert world.register.freeze("revalidate", Selection(keys=[world.key()])).validates == {str(world.key()): first.run_id}
+    assert world.register.freeze("revalidate", PartitionFilter(keys=[world.key()])).validates == {str(world.key()): first.run_id}
 
 
 @pytest.mark.req("P-6")
@@ -238,7 +238,7 @@ def test_revalidate_of_a_failed_refresh_validates_the_rejected_run(world: World)
     world.retry(world.key(), act="reprocess")
     (newer,) = world.claim()
     world.reject(newer)  # by a check that is too strict, say
-    assert world.register.freeze("revalidate", Selection(keys=[world.key()])).validates == {str(world.key()): newer.run_id}
+    assert world.register.freeze("revalidate", PartitionFilter(keys=[world.key()])).validates == {str(world.key()): newer.run_id}
 
 
 @pytest.mark.req("O-2")
@@ -246,7 +246,7 @@ def test_a_rollback_after_the_plan_is_drift(world: World) -> None:
     first = world.one()
     world.accept(first)
     accepted_again(world)
-    plan = world.register.freeze("revalidate", Selection(keys=[world.key()]))
+    plan = world.register.freeze("revalidate", PartitionFilter(keys=[world.key()]))
     world.authority.rollback(world.key(), first.run_id, **SAID)
     with pytest.raises(Drift, match="1 changed meanwhile"):
         world.control.begin_requeue(plan, **SAID)

@@ -17,7 +17,7 @@ from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.control.verdicts import VerdictWriter
 from redrive.partitions.key import Partition
-from redrive.partitions.model import PartitionLease, PartitionRun, PartitionView, Release, Selection, Verdict, VerdictResult
+from redrive.partitions.model import PartitionFilter, PartitionLease, PartitionRun, PartitionView, Release, Verdict, VerdictResult
 from redrive.partitions.queries import PartitionQueries
 from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from tests.conformance.ledger.world import pass_time
@@ -78,7 +78,7 @@ class World:
         return self.control.release_uncharged([Release(lease, cause, **more)])
 
     def retry(self, *keys: Partition, act: Any = "retry", clear_terminal: bool = False, **order: Any) -> int:
-        picked = self.register.freeze(act, Selection(keys=keys), clear_terminal=clear_terminal)
+        picked = self.register.freeze(act, PartitionFilter(keys=keys), clear_terminal=clear_terminal)
         sweep = self.control.begin_requeue(picked, clear_terminal=clear_terminal, **SAID | order).id
         self.control.maintain()
         return sweep

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...core.text import pluralise
-from ...ops.ledger import STATES, Kind, Seen, Status
+from ...ops.ledger import STATES, Kind, LedgerStatus, Seen
 from ...ops.ledger import migrate as migrate_ledger
 from ...ops.render import ago, document, utc
 from ...ops.user_data import Erasure
@@ -100,7 +100,7 @@ def status(*, app: AppArgument = None, options: ReadOptions) -> None:
     print_result(report, options.as_json, lambda report: _status(report, console().width))
 
 
-def _status(report: Status, width: int) -> Group:
+def _status(report: LedgerStatus, width: int) -> Group:
     parts: list[RenderableType] = [dim(f"{report.url}, revision {report.schema}")]
     if report.kinds:
         kinds = _kinds(report.kinds, report.now, width - 2)

@@ -14,7 +14,7 @@ from rich.text import Text
 from ...core.text import format_duration, pluralise
 from ...ops.operator import Operator
 from ...ops.render import ago, both
-from ...ops.sweeps import Outcome, Sweep, SweepReport, describe_progress, time_left
+from ...ops.sweeps import Sweep, SweepOutcome, SweepReport, describe_progress, time_left
 from ..apply.confirm import Confirmation, Max, Yes
 from ..apply.dead_letters import Detach, run_sweep
 from ..command import CommandGroup
@@ -233,8 +233,8 @@ def _outcomes(report: SweepReport, width: int) -> list[RenderableType]:
     return ["", responsive_table(_outcome_columns(report.now), outcomes, width), *note]
 
 
-def _outcome_columns(now: datetime) -> list[Column[Outcome]]:
-    def name(row: Outcome) -> str:
+def _outcome_columns(now: datetime) -> list[Column[SweepOutcome]]:
+    def name(row: SweepOutcome) -> str:
         is_left = row.outcome == "waiting"
         return row.label or ("not started" if is_left else state_name(row.outcome))
 

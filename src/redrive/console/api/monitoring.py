@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from ...ops.health.finding import Health
-from ...ops.ledger import Status
+from ...ops.ledger import LedgerStatus
 from ...ops.overview.failures import Failure, FailureReport
 from ...ops.overview.journal import Happening
 from ...ops.overview.overview import Overview
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/api", tags=["monitoring"], responses=problems())
 
 
 @router.get("/status", tags=["ledger"])
-def status(view: CurrentView) -> Status:
+def status(view: CurrentView) -> LedgerStatus:
     """Count jobs by type and state, and list workers and paused (parked) job types."""
     return view.operator.status()
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from ...ops.partitions.calendar import Calendar
 from ...ops.partitions.datasets import label
 from ...ops.partitions.history import Explained, History, PartitionView
-from ...ops.partitions.selection import Standing, selected
+from ...ops.partitions.selection import Standing, select_partitions
 from ...ops.plans.plan import Plan
 from ...ops.sweeps import Sweep
 from ..queries import CalendarQuery, PartitionQuery
@@ -160,7 +160,7 @@ def start_backfill(view: CurrentView, body: BackfillBody) -> Sweep:
 
 
 def _plan_action(view: CurrentView, act: Action, body: PartitionActionBody) -> Plan:
-    selection = selected(
+    selection = select_partitions(
         body.keys,
         source=body.source or None,
         query=body.query or None,

@@ -10,7 +10,12 @@ from fastapi import APIRouter, Response
 
 from ...ops.partitions.calendar import Calendar
 from ...ops.partitions.datasets import label
-from ...ops.partitions.selection import SKIP_NAMES, STANDINGS, Selection, selected
+from ...ops.partitions.selection import (
+    SKIP_NAMES,
+    STANDINGS,
+    PartitionFilter,
+    select_partitions,
+)
 from ...ops.plans.plan import Plan
 from ..queries import CalendarQuery, PartitionQuery
 from ..render.fragments import PLACEHOLDER, command
@@ -81,7 +86,7 @@ def day(view: CurrentView) -> Response:
     try:
         selection = query.select()
     except ValueError as error:
-        selection, view.query_error = Selection(), str(error)
+        selection, view.query_error = PartitionFilter(), str(error)
     after, key = view.number("after", 0), view.text("key")
     operations = view.operator.partitions
     partitions = operations.inspect(selection, after=after, limit=PARTITIONS_PER_PAGE + 1)
@@ -109,7 +114,7 @@ def steer(view: CurrentView) -> Response:
     if act not in STEERING_ACTS:
         raise ValueError(f"invalid action {act!r}: use {', '.join(STEERING_ACTS)}")
     operations = view.operator.partitions
-    plan = operations.chosen(act, selected([key]))  # type: ignore[arg-type]  # checked above
+    plan = operations.chosen(act, select_partitions([key]))  # type: ignore[arg-type]  # checked above
     operations.steer(plan, because=view.form.get("because", ""))
     return _redirect_to_partition(view, key, STEERING_ACTS[act][1])
 
@@ -262,10 +267,10 @@ def read_filter(fields: Mapping[str, str], /) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text}
 
 
-def read_selection(fields: Mapping[str, str], /) -> Selection:
+def read_selection(fields: Mapping[str, str], /) -> PartitionFilter:
     """Return the partitions that a query or a form selects. ValueError: it is invalid."""
     keys = fields.get("keys", "").strip()
-    return selected(keys.split("\n")) if keys else PartitionQuery.read(fields).select()
+    return select_partitions(keys.split("\n")) if keys else PartitionQuery.read(fields).select()
 
 
 def read_share(text: str, /) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
@@ -115,8 +116,6 @@ def migrate_command(shown: str, /, *, user: bool = True) -> str:
         shown: The address without its password.
         user: False to leave the user out of the address, because another user runs it.
     """
-    import shlex  # noqa: PLC0415  # only for error messages
-
     address = strip_address_secrets(shown)
     if not user:
         address = _USER.sub("://", address, count=1)

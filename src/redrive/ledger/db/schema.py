@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -163,8 +164,6 @@ def migrate(session: Session, to: str = HEAD, /, *, shown: str) -> None:
 
 def _silence_alembic() -> None:
     """Keep Alembic's records out of the program's log, unless the program sets a level."""
-    import logging  # noqa: PLC0415  # the same
-
     names = ("alembic.runtime.migration", "alembic.runtime", "alembic")
     if all(logging.getLogger(name).level == logging.NOTSET for name in names):
         logging.getLogger("alembic").setLevel(logging.WARNING)

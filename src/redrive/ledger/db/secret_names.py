@@ -5,6 +5,7 @@ A console or CLI that has only the address of the ledger learns them from here.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 
 from sqlalchemy import Connection, column, func, select, table
@@ -62,8 +63,6 @@ def roles_without(connection: Connection, /) -> list[str]:
 
 
 def _log_denied() -> None:
-    import logging  # noqa: PLC0415  # 14 ms that a program without logging does not need
-
     logging.getLogger("redrive").debug(
         "%s: this user may not read it, so names of secret fields from other programs are not "
         "hidden here; GRANT SELECT, INSERT ON %s to it",

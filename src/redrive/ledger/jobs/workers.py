@@ -24,7 +24,7 @@ RETENTION = timedelta(days=7)
 """How long a worker is stored after its last heartbeat."""
 
 
-class Worker(NamedTuple):
+class WorkerRecord(NamedTuple):
     """A worker at its last heartbeat."""
 
     name: str
@@ -44,7 +44,7 @@ class Worker(NamedTuple):
         return self.ended_at is not None and self.seen_at < self.ended_at
 
 
-def is_fresh(worker_: Worker, now: datetime, /) -> bool:
+def is_fresh(worker_: WorkerRecord, now: datetime, /) -> bool:
     """Return whether the last heartbeat is so recent that the worker must be alive.
 
     Args:
@@ -108,23 +108,23 @@ def deregister(session: Session, name: str, /) -> None:
         connection.execute(update(worker).where(worker.c.name == name).values(values))
 
 
-_WORKERS = select(*(worker.c[name] for name in Worker._fields))
+_WORKERS = select(*(worker.c[name] for name in WorkerRecord._fields))
 _BY_LAST_SEEN = _WORKERS.order_by(worker.c.seen_at.desc(), worker.c.name)
 _ACTIVE = _WORKERS.where(worker.c.ended_at.is_(None)).order_by(worker.c.name)
 
 
-def list_workers(connection: Connection, /) -> list[Worker]:
+def list_workers(connection: Connection, /) -> list[WorkerRecord]:
     """Return all workers, the last seen first."""
     return [_from_row(row) for row in connection.execute(_BY_LAST_SEEN)]
 
 
-def active_workers(connection: Connection, /) -> list[Worker]:
+def active_workers(connection: Connection, /) -> list[WorkerRecord]:
     """Return the workers that have not ended, as far as is known."""
     return [_from_row(row) for row in connection.execute(_ACTIVE)]
 
 
-def _from_row(row: Any) -> Worker:
-    return Worker._make(row)._replace(info=json.loads(row.info or "{}"))
+def _from_row(row: Any) -> WorkerRecord:
+    return WorkerRecord._make(row)._replace(info=json.loads(row.info or "{}"))
 
 
 def delete_old(session: Session, /) -> int:

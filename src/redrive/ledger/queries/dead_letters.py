@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, selec
 
 from ..db.compiled import sql_int
 from ..db.tables import dead
-from ..filters import DeadLetterQuery
+from ..filters import DeadLetterConditions
 from ..model import DeadLetter, DeadLetterSummary
 from ..stats.counters import counts
 from ..store.queries import queries_of
@@ -20,7 +20,7 @@ MAX_KINDS = 200
 """Job types that are queried one by one. With more of them, the database sorts."""
 
 
-def _narrow(query: Select[Any], wanted: DeadLetterQuery) -> Select[Any]:
+def _narrow(query: Select[Any], wanted: DeadLetterConditions) -> Select[Any]:
     for name in ("status", "kind", "reason", "job_id", "blocked"):
         value = getattr(wanted, name)
         if value is not None:
@@ -60,7 +60,7 @@ def _died_before(until: datetime) -> ColumnElement[bool]:
 
 def with_payloads(
     connection: Connection,
-    wanted: DeadLetterQuery,
+    wanted: DeadLetterConditions,
     /,
     *,
     after: int = 0,
@@ -87,7 +87,7 @@ _SUMMARY = tuple(dead.c[name] for name in DeadLetterSummary.__slots__)
 
 def summaries(
     connection: Connection,
-    wanted: DeadLetterQuery,
+    wanted: DeadLetterConditions,
     /,
     *,
     after: int = 0,
@@ -128,7 +128,7 @@ def summaries(
     return [DeadLetterSummary(*row) for row in rows.all()]
 
 
-def count(connection: Connection, wanted: DeadLetterQuery, /, *, most: int) -> int:
+def count(connection: Connection, wanted: DeadLetterConditions, /, *, most: int) -> int:
     """Return the number of dead letters, counted up to `most`."""
     ids = _narrow(select(dead.c.id), wanted).limit(sql_int(most))
     return int(connection.execute(select(func.count()).select_from(ids.subquery())).scalar_one())

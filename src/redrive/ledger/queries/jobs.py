@@ -24,7 +24,7 @@ from sqlalchemy import (
 from ..db.compiled import sql_int
 from ..db.session import PerKind, from_json
 from ..db.tables import CURRENT, TRIED, attempt, dead, job
-from ..filters import DeadLetterQuery
+from ..filters import DeadLetterConditions
 from ..model import (
     DEAD,
     DONE,
@@ -162,16 +162,16 @@ def in_display_state(
 ) -> list[Job]:
     """Return jobs in a displayed state, without their content. None: all, newest first."""
     if state in ("dlq", "blocked", "discarded"):
-        wanted = DeadLetterQuery(status="discarded", kind=kind)
+        wanted = DeadLetterConditions(status="discarded", kind=kind)
         if state != "discarded":
-            wanted = DeadLetterQuery(status="pending", kind=kind, blocked=state == "blocked")
+            wanted = DeadLetterConditions(status="pending", kind=kind, blocked=state == "blocked")
         letters = _newest_letters(connection, wanted, limit)
         jobs = lines(connection, [each.job_id for each in letters if each.job_id is not None])
         return [jobs[each.job_id] for each in letters if each.job_id in jobs]
     if state == "queued" or state == "retry_wait":
         return _read_queue(connection, state, kind=kind, limit=limit)
     if state == "replaying":
-        wanted = DeadLetterQuery(status="replaying", kind=kind)
+        wanted = DeadLetterConditions(status="replaying", kind=kind)
         letters = _newest_letters(connection, wanted, limit)
         ids = [each.replay_job_id for each in letters if each.replay_job_id is not None]
         return [each for each in lines(connection, ids).values() if each.shown == "replaying"]
@@ -188,7 +188,7 @@ def in_display_state(
 
 
 def _newest_letters(
-    connection: Connection, wanted: DeadLetterQuery, limit: int
+    connection: Connection, wanted: DeadLetterConditions, limit: int
 ) -> list[DeadLetterSummary]:
     return dead_letters.summaries(connection, wanted, limit=limit, newest=True)
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...core.lazy import deferred
 from .entry import StreamEntry
 
 if TYPE_CHECKING:
     import redis
+    from redis import exceptions
+else:  # the extra may be missing
+    (exceptions,) = deferred("redis", "exceptions")
 
 T = TypeVar("T")
 FIRST_ENTRY = "0"
@@ -141,14 +145,12 @@ class ConsumerGroup:
         Since Redis 8.2, the server itself keeps entries that a group still needs. Before, a group
         that was created after we looked would lose its entries.
         """
-        from redis.exceptions import ResponseError  # noqa: PLC0415
-
         if self.may_support_trim_acked:
             # By its name, because older clients have no argument for ACKED.
             execute: Callable[..., Any] = self.client.execute_command
             try:
                 return int(execute("XTRIM", self.stream, "MINID", "~", entry_id, "ACKED"))
-            except ResponseError as error:
+            except exceptions.ResponseError as error:
                 if "syntax" not in str(error):
                     raise
                 self.may_support_trim_acked = False  # an older Redis, or Valkey
@@ -185,11 +187,9 @@ class ConsumerGroup:
 
     def _with_group(self, act: Callable[[], T]) -> T:
         """Do something with the group. Create the group, or the stream, if it does not exist."""
-        from redis.exceptions import ResponseError  # noqa: PLC0415
-
         try:
             return act()
-        except ResponseError as error:
+        except exceptions.ResponseError as error:
             if not str(error).startswith("NOGROUP") and "no such key" not in str(error):
                 raise
         self.create()
@@ -197,12 +197,10 @@ class ConsumerGroup:
 
     def create(self) -> None:
         """Create the group and the stream, unless they exist."""
-        from redis.exceptions import ResponseError  # noqa: PLC0415
-
         self._cursor = ""
         try:
             self.client.xgroup_create(self.stream, self.group, id=FIRST_ENTRY, mkstream=True)
-        except ResponseError as error:
+        except exceptions.ResponseError as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.job_reasons import UNCOUNTED_REASONS
 from ...journal.redaction import redact, redact_text
-from ...ledger.filters import DeadLetterQuery
+from ...ledger.filters import DeadLetterConditions
 from ...ledger.model import DeadLetterSummary
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ class DeadLetterFilter:
                 "because an empty selection means all"
             )
 
-    def to_query(self, status: DeadLetterStatus | None, /) -> DeadLetterQuery:
+    def to_query(self, status: DeadLetterStatus | None, /) -> DeadLetterConditions:
         """Return the filter of the ledger. Limit and highest id are up to the caller.
 
         Args:
             status: Status of the dead letters. None: all.
         """
-        return DeadLetterQuery(
+        return DeadLetterConditions(
             ids=self.numbers or None,
             status=status,
             kind=self.kind,

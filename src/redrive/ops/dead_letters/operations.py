@@ -115,7 +115,7 @@ class DeadLetterOperations:
             The report, or None.
         """
         ledger = self._context.ledger
-        letter = _stored(ledger, letter_id)
+        letter = _store_edit(ledger, letter_id)
         if letter is None:
             return None
         return LetterReport(
@@ -186,7 +186,7 @@ class DeadLetterOperations:
         """
         check_reason(because)
         ledger, actor = self._context.ledger, self._context.actor
-        letter = _stored(ledger, letter_id)
+        letter = _store_edit(ledger, letter_id)
         if letter is None:
             raise NotAllowed(f"dead letter {letter_id} not found")
         validation.check_payload("payload", payload, ledger.max_payload)
@@ -230,7 +230,7 @@ class DeadLetterOperations:
             check_reason(because)
             details = {"selection": document(which.as_dict()), "status": status}
             self._context.record("dead.export", because, details)
-        export = _masked if because is None else _raw
+        export = _mask if because is None else _raw
         return map(export, _read_whole(self._context.ledger, which, status))
 
     def reveal(self, letter_id: int, /, *, because: str) -> Revealed:
@@ -247,7 +247,7 @@ class DeadLetterOperations:
             NotAllowed: There is no such dead letter.
         """
         check_reason(because)
-        letter = _stored(self._context.ledger, letter_id)
+        letter = _store_edit(self._context.ledger, letter_id)
         if letter is None:
             raise NotAllowed(f"dead letter {letter_id} not found")
         details = {"dead": letter_id, "bytes": len(letter.payload)}
@@ -273,7 +273,7 @@ class DeadLetterOperations:
             ids=tuple(ids),
             kinds=dict(kinds.most_common()),
             reasons=dict(reasons.most_common()),
-            skipped=_skipped(ledger, which, set(ids)),
+            skipped=_skip_reason(ledger, which, set(ids)),
             more=more,
             selection=which,
             errors=dict(errors.most_common()),
@@ -306,7 +306,7 @@ def _has_more(ledger: Ledger, which: DeadLetterFilter, last_id: int) -> bool:
     return next(rest, None) is not None
 
 
-def _skipped(ledger: Ledger, which: DeadLetterFilter, planned: set[int]) -> dict[int, str]:
+def _skip_reason(ledger: Ledger, which: DeadLetterFilter, planned: set[int]) -> dict[int, str]:
     """Return the ids that were named but are not in the plan, with the reason of each."""
     if not which.ids:
         return {}
@@ -324,7 +324,7 @@ def _why_skipped(status: str | None) -> str:
     return "does not match" if status == "pending" else f"{status} already"
 
 
-def _stored(ledger: Ledger, letter_id: int) -> DeadLetter | None:
+def _store_edit(ledger: Ledger, letter_id: int) -> DeadLetter | None:
     return next(iter(ledger.dead_letters(ids=(letter_id,), limit=1)), None)
 
 
@@ -408,7 +408,7 @@ def _check_edit(before: bytes, after: bytes) -> None:
         ) from None
 
 
-def _masked(letter: DeadLetter) -> dict[str, Any]:
+def _mask(letter: DeadLetter) -> dict[str, Any]:
     return _fields(letter) | {
         "headers": redact(letter.headers),
         "ids": redact(letter.ids),

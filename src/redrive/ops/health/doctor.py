@@ -22,7 +22,7 @@ from ..defaults import QUIET
 from ..ledger import status
 from ..overview.overview import overview
 from ..project.settings import known
-from ..project.target import Operated, command_for, extractions, ledger_of, operated, source_of
+from ..project.target import Operated, command_for, extractions, ledger_of, open_target, source_of
 from ..workers import missing_worker
 from . import partitions
 from .finding import Finding, Health
@@ -46,7 +46,7 @@ def examine(source: str | None = None, /, *, quiet: float = QUIET, clock: Clock 
         LedgerError: The ledger cannot be reached.
     """
     try:
-        with operated(source, app_first=True) as app:
+        with open_target(source, app_first=True) as app:
             return diagnose(app, quiet=quiet, clock=clock)
     except SchemaMismatch as mismatch:
         finding = _schema_finding(mismatch, _explicit_source(source))

@@ -86,12 +86,12 @@ def find_problems(facts: OverviewFacts, /) -> list[Trouble]:
         *_no_worker(facts),
         *_leases(facts),
         *_sources(facts),
-        *_halted(facts),
-        *_rejected(facts),
+        *_halted_sweeps(facts),
+        *_rejected_partitions(facts),
         *_given_up(facts),
     ]
     for line in facts.kinds:
-        problems += [*_parked(line), *_late(facts, line), *_failing(line)]
+        problems += [*_parked_job_types(line), *_late(facts, line), *_failing(line)]
     # "critical" sorts before "warning".
     return sorted(problems, key=lambda problem: (problem.severity, -problem.count))
 
@@ -145,7 +145,7 @@ def _sources(facts: OverviewFacts) -> Iterator[Trouble]:
         )
 
 
-def _halted(facts: OverviewFacts) -> Iterator[Trouble]:
+def _halted_sweeps(facts: OverviewFacts) -> Iterator[Trouble]:
     for sweep in facts.halted:
         is_partitions = sweep.act in PARTITIONED
         unit = "partition" if is_partitions else "dead letter"
@@ -158,7 +158,7 @@ def _halted(facts: OverviewFacts) -> Iterator[Trouble]:
         yield Trouble("sweep halted", "warning", says, sweep.left, sweep.halted_at, fix)
 
 
-def _rejected(facts: OverviewFacts) -> Iterator[Trouble]:
+def _rejected_partitions(facts: OverviewFacts) -> Iterator[Trouble]:
     for dataset in facts.datasets:
         if dataset.lately >= MANY:
             count = f"{dataset.lately:,}{'+' if dataset.lately >= COUNTED else ''}"
@@ -185,7 +185,7 @@ def _given_up(facts: OverviewFacts) -> Iterator[Trouble]:
         )
 
 
-def _parked(line: KindLine) -> Iterator[Trouble]:
+def _parked_job_types(line: KindLine) -> Iterator[Trouble]:
     if line.parked is None:
         return
     says = (

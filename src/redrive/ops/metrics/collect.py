@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from ...journal.sinks.prometheus import PrometheusExporter
-    from ...ledger.jobs.workers import Worker
+    from ...ledger.jobs.workers import WorkerRecord
     from ...ledger.ledger import Ledger
 
 SILENT = timedelta(seconds=60)
@@ -92,7 +92,7 @@ def read_gauges(ledger: Ledger, /) -> Iterator[Measurement]:
             yield Measurement(named.PARTITIONS, count, (f"{source}/{query}", shade))
 
 
-def _workers(present: list[Worker], now: datetime) -> Iterator[Measurement]:
+def _workers(present: list[WorkerRecord], now: datetime) -> Iterator[Measurement]:
     alive = sum(now - worker.seen_at <= SILENT for worker in present)
     yield Measurement(named.WORKERS, alive, ("alive",))
     yield Measurement(named.WORKERS, len(present) - alive, ("silent",))

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from ...ledger.filters import DeadLetterQuery
+from ...ledger.filters import DeadLetterConditions
 from ...ledger.ledger import Ledger
 from ...ledger.queries import dead_letters
 from ...ledger.stats import failures as stored
@@ -101,7 +101,7 @@ def failure(
         if group is None:
             return None
         counts = stored.hours_by_group(connection, slot, HOURS, [key])
-        query = DeadLetterQuery(status="pending", kind=kind, signature=signature)
+        query = DeadLetterConditions(status="pending", kind=kind, signature=signature)
         letters = dead_letters.summaries(connection, query, limit=limit, newest=True)
     return FailureReport(_failure(group, counts.get(key, []), slot), tuple(letters), now)
 

@@ -14,7 +14,7 @@ from ...ledger.queries.journal import EVENTS, JournalEntry, tail
 from ...partitions.store.overview import find_failing
 from ...partitions.store.rows import PartitionRow
 from ..partitions.datasets import label, parse_label
-from ..project.user_code import meant
+from ..project.user_code import suggest
 
 OVERLAP = timedelta(seconds=5)
 """Records of a transaction that ends late may be older than records that were already read."""
@@ -64,7 +64,7 @@ def journal(
     known = sorted((*EVENTS, REJECTED))
     for name in events:
         if name not in known:
-            raise ValueError(f"no event {name!r}: {', '.join(known)}{meant(name, known)}")
+            raise ValueError(f"no event {name!r}: {', '.join(known)}{suggest(name, known)}")
     names, limit = frozenset(events), min(limit, MAX_READ)
     records: list[Happening] = []
     with ledger.reading() as connection:

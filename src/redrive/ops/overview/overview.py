@@ -27,7 +27,7 @@ from .job_types import KindLine
 from .trend import HOURS, trend
 
 if TYPE_CHECKING:
-    from ...ledger.jobs.workers import Worker
+    from ...ledger.jobs.workers import WorkerRecord
     from ...ledger.ledger import Ledger
     from ...ledger.queries.overview import LeasedJob
 
@@ -215,7 +215,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
     )
 
 
-def failing_tasks(online: Iterable[Worker], /) -> dict[str, tuple[str, list[str]]]:
+def failing_tasks(online: Iterable[WorkerRecord], /) -> dict[str, tuple[str, list[str]]]:
     """Return failing tasks of workers, such as reading a source: the error, and the workers."""
     failing: dict[str, tuple[str, list[str]]] = {}
     for worker in online:
@@ -224,13 +224,13 @@ def failing_tasks(online: Iterable[Worker], /) -> dict[str, tuple[str, list[str]
     return failing
 
 
-def _takes(worker: Worker, kind: str) -> bool:
+def _takes(worker: WorkerRecord, kind: str) -> bool:
     """Return whether a worker runs this job type. An old worker does not report its job types."""
     return kind in worker.info.get("kinds", (kind,))
 
 
 def _busy_kinds(
-    kinds: Iterable[str], online: Sequence[Worker], running: Sequence[LeasedJob]
+    kinds: Iterable[str], online: Sequence[WorkerRecord], running: Sequence[LeasedJob]
 ) -> dict[str, Busy]:
     """Return the job types whose online workers all run as many jobs as they have threads."""
     started: dict[str, list[datetime]] = {}

@@ -18,7 +18,7 @@ from ...partitions.retry_schedule import check_share
 from ..context import OperatorContext
 from ..plans.plan import Plan, PlanOptions
 from ..project.target import Operated, ledger_of
-from ..project.user_code import meant
+from ..project.user_code import suggest
 from ..sweeps import PARTITIONED, Applied, Sweep, SweepOptions, count_sweeps, from_stored
 from . import datasets
 from . import plan as plans
@@ -117,7 +117,7 @@ class BackfillOperations:
         """
         actor = self._context.actor
         sweep_id = plans.begin(self._context.app, plan, options, actor=actor, because=because)
-        return self._stored(sweep_id)
+        return self._load(sweep_id)
 
     def carry_out(self, sweep_id: int, /) -> Iterator[Applied]:
         """Queue the partitions of a sweep, until all are queued or it waits for workers.
@@ -133,7 +133,7 @@ class BackfillOperations:
         control = self._control()
         while True:
             step = control.requeue_next(sweep_id)
-            yield Applied({}, {}, self._stored(sweep_id))
+            yield Applied({}, {}, self._load(sweep_id))
             if step.wait or step.sweep.state != "running":
                 return
 
@@ -215,12 +215,12 @@ class BackfillOperations:
         """
         share, actor = check_share("share", share), self._context.actor
         self._control().set_share(sweep_id, share, actor=actor, because=because)
-        return self._stored(sweep_id)
+        return self._load(sweep_id)
 
     def _control(self) -> ControlPlane:
         return ControlPlane(self._context.ledger, terms_of(self._context.app))
 
-    def _stored(self, sweep_id: int) -> Sweep:
+    def _load(self, sweep_id: int) -> Sweep:
         stored = self._context.ledger.sweeps.get(sweep_id)
         assert stored is not None
         return from_stored(stored)
@@ -255,7 +255,7 @@ def _unknown_customers(app: Operated, grid: Grid) -> dict[str, str]:
     queries = PartitionQueries(ledger_of(app))
     stored = queries.customers(grid.source, grid.query_name, among=unregistered)
     unknown = {
-        customer: meant(customer, everyone) for customer in unregistered if customer not in stored
+        customer: suggest(customer, everyone) for customer in unregistered if customer not in stored
     }
     if unknown and registered is not None:
         raise ValueError(_describe_unknown(registered.name, unknown, everyone))

@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo
 
 from ...commands.cron import Cron
 from ...partitions.datasets.dataset import Dataset, Extraction
-from ...partitions.model import Selection
+from ...partitions.model import PartitionFilter
 from ...partitions.queries import PartitionQueries
 from ...partitions.retry_schedule import DatasetLimits
 from ..project.target import Operated, extractions, ledger_of
-from ..project.user_code import meant
+from ..project.user_code import suggest
 
 Named: TypeAlias = "Dataset | str"
 """A dataset, or its name such as `crm/orders`."""
@@ -122,7 +122,7 @@ def resolve_dataset(app: Operated, dataset: Named, /) -> tuple[str, str]:
     return source, query
 
 
-def check_selection(app: Operated, selection: Selection, /) -> Selection:
+def check_selection(app: Operated, selection: PartitionFilter, /) -> PartitionFilter:
     """Return the selection. Raise ValueError if it names an unknown source or query."""
     keys = selection.keys or ()
     if selection.source is not None or selection.query_name is not None or keys:
@@ -137,13 +137,13 @@ def _check_known(known: Sequence[tuple[str, str]], source: str | None, query: st
     sources = sorted({each for each, _ in known})
     if source is not None and source not in sources:
         raise ValueError(
-            f"unknown source {source!r}{meant(source, sources)}; {_list_known(sources)}"
+            f"unknown source {source!r}{suggest(source, sources)}; {_list_known(sources)}"
         )
     queries = sorted({each for owner, each in known if source in (None, owner)})
     if query is not None and query not in queries:
         of_source = "" if source is None else f" of source {source!r}"
         raise ValueError(
-            f"unknown query {query!r}{of_source}{meant(query, queries)}; {_list_known(queries)}"
+            f"unknown query {query!r}{of_source}{suggest(query, queries)}; {_list_known(queries)}"
         )
 
 

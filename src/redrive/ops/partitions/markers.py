@@ -13,7 +13,7 @@ from ...partitions.control.plane import ControlPlane
 from ...partitions.control.verdicts import VerdictWriter
 from ...partitions.datasets.dataset import Extraction
 from ...partitions.key import Partition
-from ...partitions.model import Act, PartitionRun, PartitionView, Selection
+from ...partitions.model import Act, PartitionFilter, PartitionRun, PartitionView
 from ...partitions.queries import PartitionQueries
 from ...partitions.raw.files import load_raw
 from ..project.target import Operated, ledger_of
@@ -44,7 +44,7 @@ class MarkerPlan:
         return len(self.ids)
 
 
-def plan_markers(app: Operated, act: Steer, selection: Selection, most: int, /) -> MarkerPlan:
+def plan_markers(app: Operated, act: Steer, selection: PartitionFilter, most: int, /) -> MarkerPlan:
     """Plan to mark the selected partitions. Raise ValueError if none or too many are selected."""
     ledger = ledger_of(app)
     check_selection(app, acted_on(selection, ledger.now()))

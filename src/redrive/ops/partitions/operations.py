@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ...partitions.control.plane import ControlPlane
 from ...partitions.key import Day, Partition, check_name, parse_day
@@ -14,8 +14,8 @@ from ...partitions.model import (
     DisplayStatus,
     Explanation,
     LaneName,
+    PartitionFilter,
     PartitionView,
-    Selection,
     SourceView,
 )
 from ...partitions.queries import PartitionQueries
@@ -33,7 +33,7 @@ from .history import Explained, History
 from .markers import MarkerPlan, Steer
 from .plan import PickingAct
 from .raw_data import Lost, RawState
-from .selection import selected
+from .selection import FilterOptions, select_partitions
 
 __all__ = [
     "Act",
@@ -55,7 +55,7 @@ class PartitionOperations:
     _context: OperatorContext
 
     @staticmethod
-    def selection(*words: str, **narrowed: Any) -> Selection:
+    def selection(*words: str, **narrowed: Unpack[FilterOptions]) -> PartitionFilter:
         """Return a selection of partitions.
 
         Args:
@@ -67,7 +67,7 @@ class PartitionOperations:
         Returns:
             The selection.
         """
-        return selected(words, **narrowed)
+        return select_partitions(words, **narrowed)
 
     # --- Find
 
@@ -80,7 +80,7 @@ class PartitionOperations:
         return datasets.known_datasets(self._context.app)
 
     def inspect(
-        self, selection: Selection | None = None, /, *, after: int = 0, limit: int = 100
+        self, selection: PartitionFilter | None = None, /, *, after: int = 0, limit: int = 100
     ) -> list[PartitionView]:
         """Return partitions, page by page.
 
@@ -97,7 +97,7 @@ class PartitionOperations:
         return self._queries().find(self._checked(selection), after=after, limit=limit)
 
     def lost(
-        self, selection: Selection | None = None, /, *, after: int = 0, limit: int = 100
+        self, selection: PartitionFilter | None = None, /, *, after: int = 0, limit: int = 100
     ) -> list[Lost]:
         """Return accepted partitions whose raw data is missing or has another size.
 
@@ -131,7 +131,12 @@ class PartitionOperations:
         return raw_data.raw_states(self._context.app, facts)
 
     def failures(
-        self, selection: Selection | None = None, /, *, terminal: bool = False, limit: int = 100
+        self,
+        selection: PartitionFilter | None = None,
+        /,
+        *,
+        terminal: bool = False,
+        limit: int = 100,
     ) -> list[PartitionView]:
         """Return partitions that failed, or whose newer run was rejected. Latest first.
 
@@ -225,14 +230,14 @@ class PartitionOperations:
         Returns:
             The calendar.
         """
-        self._checked(Selection(source=source, query_name=query))
+        self._checked(PartitionFilter(source=source, query_name=query))
         return calendars.calendar(self._context.app, since, until, source=source, query=query)
 
     # --- Plan
 
     def retry(
         self,
-        dataset: Named | Selection,
+        dataset: Named | PartitionFilter,
         since: Day | None = None,
         until: Day | None = None,
         /,
@@ -248,7 +253,7 @@ class PartitionOperations:
         not retried. Use `reprocess` for them.
 
         Args:
-            dataset: A dataset, its name such as `"crm/orders"`, or a `Selection`.
+            dataset: A dataset, its name such as `"crm/orders"`, or a `PartitionFilter`.
             since: First day.
             until: Last day, inclusive. Default: one day.
             customers: Only these customers.
@@ -265,7 +270,7 @@ class PartitionOperations:
 
     def reprocess(
         self,
-        dataset: Named | Selection,
+        dataset: Named | PartitionFilter,
         since: Day | None = None,
         until: Day | None = None,
         /,
@@ -278,7 +283,7 @@ class PartitionOperations:
         The current run stays readable until a newer one is accepted.
 
         Args:
-            dataset: A dataset, its name such as `"crm/orders"`, or a `Selection`.
+            dataset: A dataset, its name such as `"crm/orders"`, or a `PartitionFilter`.
             since: First day.
             until: Last day, inclusive. Default: one day.
             customers: Only these customers.
@@ -291,7 +296,7 @@ class PartitionOperations:
 
     def revalidate(
         self,
-        dataset: Named | Selection,
+        dataset: Named | PartitionFilter,
         since: Day | None = None,
         until: Day | None = None,
         /,
@@ -302,7 +307,7 @@ class PartitionOperations:
         """Plan to validate existing raw data with the current checks. Nothing is extracted.
 
         Args:
-            dataset: A dataset, its name such as `"crm/orders"`, or a `Selection`.
+            dataset: A dataset, its name such as `"crm/orders"`, or a `PartitionFilter`.
             since: First day.
             until: Last day, inclusive. Default: one day.
             customers: Only these customers.
@@ -316,7 +321,7 @@ class PartitionOperations:
     # --- Mark and roll back
 
     def chosen(
-        self, act: Steer, selection: Selection, /, *, most: int = markers.MOST
+        self, act: Steer, selection: PartitionFilter, /, *, most: int = markers.MOST
     ) -> MarkerPlan:
         """Plan to mark, clear, pause or unpause partitions. Nothing is changed before `steer`.
 
@@ -368,15 +373,16 @@ class PartitionOperations:
     def _plan(
         self,
         act: PickingAct,
-        dataset: Named | Selection,
+        dataset: Named | PartitionFilter,
         days: tuple[Day | None, Day | None],
         customers: Collection[str] | None,
         options: PlanOptions,
     ) -> Plan:
         app, (since, until) = self._context.app, days
-        if isinstance(dataset, Selection):
+        if isinstance(dataset, PartitionFilter):
             if since is not None or customers is not None:
-                raise TypeError("a Selection already has days and customers; pass them only there")
+                problem = "a PartitionFilter already has days and customers"
+                raise TypeError(f"{problem}; pass them only there")
             return plans.plan_selection(app, act, dataset, options)
         if since is None:
             raise TypeError(
@@ -389,18 +395,18 @@ class PartitionOperations:
             )
         source, query = datasets.resolve_dataset(app, dataset)
         last = parse_day("since", since) if until is None else until
-        which = selected(
+        which = select_partitions(
             source=source, query=query, customers=customers or (), since=since, until=last
         )
         return plans.plan_selection(app, act, which, options)
 
-    def _checked(self, selection: Selection | None) -> Selection:
+    def _checked(self, selection: PartitionFilter | None) -> PartitionFilter:
         """Return the selection. Raise ValueError if it names an unknown source or query."""
-        return datasets.check_selection(self._context.app, selection or Selection())
+        return datasets.check_selection(self._context.app, selection or PartitionFilter())
 
     def _key(self, partition: Partition | str) -> Partition:
         key = Partition.parse(partition) if isinstance(partition, str) else partition
-        self._checked(Selection(keys=(key,)))
+        self._checked(PartitionFilter(keys=(key,)))
         return key
 
     def _queries(self) -> PartitionQueries:
@@ -460,5 +466,7 @@ class SourceOperations:
 
     def _control(self, source: str) -> ControlPlane:
         """Return the control plane. Raise ValueError if the source is unknown."""
-        datasets.check_selection(self._context.app, Selection(source=check_name("source", source)))
+        datasets.check_selection(
+            self._context.app, PartitionFilter(source=check_name("source", source))
+        )
         return ControlPlane(self._context.ledger, datasets.terms_of(self._context.app))

@@ -17,7 +17,7 @@ from ...ledger.ledger import Ledger
 from ...partitions.control.plane import ControlPlane
 from ...partitions.control.sweeps import Grid
 from ...partitions.key import Partition
-from ...partitions.model import Selection
+from ...partitions.model import PartitionFilter
 from ...partitions.queries import PartitionQueries
 from ...partitions.retry_schedule import check_share
 from ...partitions.store.frozen_selection import FrozenSelection
@@ -36,7 +36,7 @@ MAX_LISTED = 100
 
 
 def plan_selection(
-    app: Operated, act: PickingAct, selection: Selection, options: PlanOptions, /
+    app: Operated, act: PickingAct, selection: PartitionFilter, options: PlanOptions, /
 ) -> Plan:
     """Plan to extract or validate these partitions again.
 
@@ -67,7 +67,7 @@ def plan_selection(
 
 def from_picked(
     picked: FrozenSelection,
-    selection: Selection,
+    selection: PartitionFilter,
     options: PlanOptions,
     /,
     *,
@@ -140,7 +140,7 @@ def from_grid(
     details = PartitionPlan(
         count=total - sum(left.values()),
         digest=_digest(grid, options),
-        selection=Selection(
+        selection=PartitionFilter(
             source=grid.source,
             query_name=grid.query_name,
             customers=grid.customers,
@@ -202,7 +202,7 @@ def begin(app: Operated, plan: Plan, options: SweepOptions, /, *, actor: str, be
     ).id
 
 
-def _running(ledger: Ledger, selection: Selection) -> dict[str, str]:
+def _running(ledger: Ledger, selection: PartitionFilter) -> dict[str, str]:
     """Return the first selected partitions that are leased, and their workers.
 
     No plan changes them.
@@ -238,7 +238,7 @@ def _unreadable_runs(app: Operated, picked: FrozenSelection) -> dict[str, str]:
     """Return accepted partitions whose raw data cannot be read, with the reason."""
     if len(picked.ids) > MAX_STORE_CHECKS:
         return {}
-    selection, queries = Selection(ids=picked.ids), PartitionQueries(ledger_of(app))
+    selection, queries = PartitionFilter(ids=picked.ids), PartitionQueries(ledger_of(app))
     views = queries.find(selection, limit=MAX_STORE_CHECKS)
     pairs = zip(views, raw_states(app, views), strict=True)
     problems = [(str(view.partition), raw.problem) for view, raw in pairs]

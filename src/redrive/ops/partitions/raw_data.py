@@ -18,7 +18,7 @@ from ..project.target import extractions, ledger_of
 if TYPE_CHECKING:
     from ...partitions.datasets.dataset import Extraction
     from ...partitions.key import Partition
-    from ...partitions.model import DisplayStatus, PartitionView, Selection
+    from ...partitions.model import DisplayStatus, PartitionFilter, PartitionView
     from ...partitions.queries import PartitionQueries
     from ...storage.store import Store
     from ..project.target import Operated
@@ -74,7 +74,13 @@ def raw_states(app: Operated, partitions: Sequence[PartitionView], /) -> list[Ra
 
 
 def find_lost(
-    app: Operated, queries: PartitionQueries, selection: Selection, /, *, after: int, limit: int
+    app: Operated,
+    queries: PartitionQueries,
+    selection: PartitionFilter,
+    /,
+    *,
+    after: int,
+    limit: int,
 ) -> list[Lost]:
     """Return selected partitions whose current run is damaged, by id. No bytes are read.
 

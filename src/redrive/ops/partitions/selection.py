@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict, Unpack
 from urllib.parse import unquote
 from zoneinfo import ZoneInfo
 
 from ...core.seconds import whole_number
 from ...partitions.key import Day, Partition, parse_day, parse_range
-from ...partitions.model import DisplayStatus, LaneName, Selection
+from ...partitions.model import DisplayStatus, LaneName, PartitionFilter
 
 __all__ = [
+    "FilterOptions",
     "LaneName",
-    "Selection",
+    "PartitionFilter",
     "Standing",
     "acted_on",
     "not_future",
     "parse_day",
-    "selected",
+    "select_partitions",
     "short",
     "words_of",
 ]
@@ -42,24 +43,10 @@ EASTMOST = timedelta(hours=14)
 """Offset of the time zone where a day begins first."""
 
 
-def selected(
-    words: Sequence[str] = (),
-    /,
-    *,
-    source: str | None = None,
-    query: str | None = None,
-    customers: Collection[str] = (),
-    since: Day | None = None,
-    until: Day | None = None,
-    status: Standing | None = None,
-    error: str | None = None,
-    min_attempts: int | None = None,
-    lane: LaneName | None = None,
-) -> Selection:
-    """Return a selection.
+class FilterOptions(TypedDict, total=False):
+    """Options of `select_partitions`. None, or left out: any.
 
-    Args:
-        words: Partitions in full, or one short form, which the options narrow down.
+    Attributes:
         source: Only this source.
         query: Only this query.
         customers: Only these customers.
@@ -69,33 +56,53 @@ def selected(
         error: Only this reason of the last rejection.
         min_attempts: Minimum number of attempts.
         lane: Only partitions that are queued in this lane.
+    """
+
+    source: str | None
+    query: str | None
+    customers: Collection[str]
+    since: Day | None
+    until: Day | None
+    status: Standing | None
+    error: str | None
+    min_attempts: int | None
+    lane: LaneName | None
+
+
+def select_partitions(
+    words: Sequence[str] = (), /, **options: Unpack[FilterOptions]
+) -> PartitionFilter:
+    """Return a filter, which skins pass to the query as it is.
+
+    Args:
+        words: Partitions in full, or one short form, which the options narrow down.
+        options: See `FilterOptions`.
 
     Raises:
         ValueError: An option is invalid, or contradicts the short form.
     """
-    first, last = _range(since, until)
-    options = Selection(
-        source=source,
-        query_name=query,
-        customers=tuple(dict.fromkeys(customers)) or None,
+    first, last = _range(options.get("since"), options.get("until"))
+    status, attempts = options.get("status"), options.get("min_attempts")
+    narrowed = PartitionFilter(
+        source=options.get("source"),
+        query_name=options.get("query"),
+        customers=tuple(dict.fromkeys(options.get("customers", ()))) or None,
         since=first,
         until=last,
         shades=None if status is None else STANDINGS[status],
-        reason=error,
-        min_attempts=None
-        if min_attempts is None
-        else whole_number("min_attempts", min_attempts, least=0),
-        lane=lane,
+        reason=options.get("error"),
+        min_attempts=None if attempts is None else whole_number("min_attempts", attempts, least=0),
+        lane=options.get("lane"),
     )
     keys = [key for word in words if (key := _key(word)) is not None]
     if words and len(keys) == len(words):
-        return replace(options, keys=tuple(dict.fromkeys(keys)))
+        return replace(narrowed, keys=tuple(dict.fromkeys(keys)))
     if len(words) > 1:
         raise ValueError(f"pass any number of partitions in full, or one {FORM}: {' '.join(words)}")
-    return _combine(short(words[0]), options) if words else options
+    return _combine(short(words[0]), narrowed) if words else narrowed
 
 
-def short(word: str, /) -> Selection:
+def short(word: str, /) -> PartitionFilter:
     """Parse `crm`, `crm/orders` or `crm/acme/orders/2026-06-01..2026-06-30`, where * is any."""
     parts = word.split("/")
     if len(parts) not in (1, 2, 4) or not all(parts):
@@ -105,9 +112,9 @@ def short(word: str, /) -> Selection:
         )
     source, *rest = (None if part == ANY else unquote(part, errors="strict") for part in parts[:3])
     if len(parts) < 4:
-        return Selection(source=source, query_name=rest[0] if rest else None)
+        return PartitionFilter(source=source, query_name=rest[0] if rest else None)
     first, last = (None, None) if parts[3] == ANY else _range(*_ends(parts[3]))
-    return Selection(
+    return PartitionFilter(
         source=source,
         customers=None if rest[0] is None else (rest[0],),
         query_name=rest[1],
@@ -116,7 +123,7 @@ def short(word: str, /) -> Selection:
     )
 
 
-def acted_on(selection: Selection, now: datetime, /) -> Selection:
+def acted_on(selection: PartitionFilter, now: datetime, /) -> PartitionFilter:
     """Return the selection.
 
     Raise ValueError if it selects everything, or days that have not begun.
@@ -148,7 +155,7 @@ def not_future(last: date, now: datetime, zone: ZoneInfo | None = None, /) -> No
         raise ValueError(f"{last} is in the future; {fix}")
 
 
-def words_of(selection: Selection, /) -> dict[str, str]:
+def words_of(selection: PartitionFilter, /) -> dict[str, str]:
     """Return the fields that narrow a selection down, as text."""
     words: dict[str, str] = {}
     for name in ("source", "query_name", "since", "until", "reason", "min_attempts", "lane"):
@@ -187,7 +194,7 @@ def _range(since: Day | None, until: Day | None) -> tuple[date | None, date | No
     return first, last
 
 
-def _combine(form: Selection, options: Selection) -> Selection:
+def _combine(form: PartitionFilter, options: PartitionFilter) -> PartitionFilter:
     """Combine two selections. Raise ValueError if they contradict each other."""
     combined = {}
     for name in ("source", "query_name", "customers", "since", "until"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ...partitions.control.sweeps import Grid
-    from ...partitions.model import LaneName, Selection
+    from ...partitions.model import LaneName, PartitionFilter
     from ...partitions.store.frozen_selection import FrozenSelection
     from ..dead_letters.model import DeadLetterFilter
 
@@ -39,7 +39,7 @@ class PartitionPlan:
     count: int
     digest: str
     """Digest of the partitions and their states, to compare with a reviewed plan."""
-    selection: Selection
+    selection: PartitionFilter
     wish: PlanOptions
     left: Mapping[str, int] = field(default_factory=dict)
     """Number of partitions that are skipped, by reason."""

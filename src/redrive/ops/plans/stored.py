@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from ...errors import Drift
 from ...partitions.control.sweeps import Grid
 from ...partitions.key import Partition
-from ...partitions.model import Selection
+from ...partitions.model import PartitionFilter
 from ...partitions.store.frozen_selection import FrozenSelection
 from ..partitions.plan import from_grid, from_picked
 from ..render import document
@@ -191,7 +191,7 @@ def _read(body: dict[str, Any], path: str) -> StoredPlan:
         )
         plan = from_picked(
             picked,
-            _selected(body["selection"]),
+            _read_selection(body["selection"]),
             wish,
             kinds=body["kinds"],
             skipped=body["skipped"],
@@ -203,9 +203,9 @@ def _read(body: dict[str, Any], path: str) -> StoredPlan:
     return StoredPlan(body["id"], plan, body["actor"], body["ledger"], made_at, expires_at, path)
 
 
-def _selection(selection: Selection) -> dict[str, Any]:
+def _selection(selection: PartitionFilter) -> dict[str, Any]:
     fields: dict[str, Any] = {}
-    for name in Selection.__slots__:
+    for name in PartitionFilter.__slots__:
         value = getattr(selection, name)
         if isinstance(value, date):
             fields[name] = str(value)
@@ -214,7 +214,7 @@ def _selection(selection: Selection) -> dict[str, Any]:
     return fields
 
 
-def _selected(stored: dict[str, Any]) -> Selection:
+def _read_selection(stored: dict[str, Any]) -> PartitionFilter:
     fields: dict[str, Any] = {}
     for name, value in stored.items():
         if name in ("since", "until"):
@@ -223,7 +223,7 @@ def _selected(stored: dict[str, Any]) -> Selection:
             fields[name] = tuple(map(Partition.parse, value))
         else:
             fields[name] = tuple(value) if isinstance(value, list) else value
-    return Selection(**fields)
+    return PartitionFilter(**fields)
 
 
 def _spans(ids: Iterable[int]) -> str:

@@ -47,7 +47,7 @@ def list_settings() -> list[Setting]:
         Setting(
             key.name,
             key.variable,
-            _shown(values[key.name]),
+            _redact_value(values[key.name]),
             by.get(key.name, "default"),
             key.says,
             plain.get(key.name),
@@ -77,5 +77,5 @@ def _fix(name: str) -> str:
     return "create a hashed one with `redrive serve --hash token`, or "
 
 
-def _shown(value: Any) -> Any:
+def _redact_value(value: Any) -> Any:
     return redact_text(redact_address(value)) if isinstance(value, str) else value

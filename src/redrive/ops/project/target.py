@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...app.ledger_opener import DEFAULT, VARIABLE
+from ...core.lazy import deferred
 from ...errors import LedgerError
 from ...journal.redaction import redact_text
 from ...journal.redaction.secrets import keep_address_secret, redact_address, strip_address_secrets
@@ -20,9 +21,13 @@ from .settings import known
 from .user_code import Unreadable, import_object, names_object, search_current_folder
 
 if TYPE_CHECKING:
+    from ... import app as apps
     from ...app import App
+    from ...ledger import ledger as ledgers
     from ...ledger.ledger import Ledger
     from ...partitions.datasets.dataset import Extraction
+else:  # SQLAlchemy, and all that an app has: not before a ledger or an app is open
+    apps, ledgers = deferred("redrive", "app", "ledger.ledger")
 
 Operated: TypeAlias = "App | Ledger"
 """An app knows more than its ledger: its commands, handlers and datasets."""
@@ -45,16 +50,16 @@ def command_for(command: str, ledger: str, /) -> str:
 
 
 @contextmanager
-def opened(
+def open_target_ledger(
     given: str | None = None, /, *, migrate: bool = False, create: bool = False
 ) -> Iterator[Ledger]:
-    """Open the ledger at an address, or of `module:app`, for the block. Errors as of `operated`."""
-    with operated(given, migrate=migrate, create=create) as app:
+    """Open the ledger at an address, or of `module:app`, for the block. Raises as `open_target`."""
+    with open_target(given, migrate=migrate, create=create) as app:
         yield ledger_of(app)
 
 
 @contextmanager
-def operated(
+def open_target(
     given: str | None = None,
     /,
     *,
@@ -96,7 +101,7 @@ def operated(
 
 @contextmanager
 def open_served(given: str | None = None, /) -> Iterator[Operated]:
-    """Open the app or the ledger that the console serves, for the block. Errors as of `operated`.
+    """Open the app or the ledger that the console serves, for the block. Raises as `open_target`.
 
     An app comes first, and is loaded with all its modules. Its ledger is opened before the block,
     so that a problem is reported at the start and not on the first page.
@@ -104,29 +109,25 @@ def open_served(given: str | None = None, /) -> Iterator[Operated]:
     source = given or known().app or source_of(None)
     app = None if Path(source).exists() else _served_app(source)
     if app is None:
-        with opened(source) as ledger:
+        with open_target_ledger(source) as ledger:
             yield ledger
         return
     try:
         app.registrations.load()
     except ImportError as missing:
         raise Unreadable(f"{source}: {missing}") from missing
-    with opened(source, create=True):
+    with open_target_ledger(source, create=True):
         yield app
 
 
 def ledger_of(app: Operated, /) -> Ledger:
     """Return the ledger of an app, or the ledger itself."""
-    from ...ledger.ledger import Ledger  # noqa: PLC0415  # SQLAlchemy: not before a ledger is open
-
-    return app if isinstance(app, Ledger) else app.ledger
+    return app if isinstance(app, ledgers.Ledger) else app.ledger
 
 
 def extractions(app: Operated, /) -> list[Extraction]:
     """Return the datasets that an app has registered. A bare ledger has none."""
-    from ...app import App  # noqa: PLC0415  # a ledger does not need it
-
-    if not isinstance(app, App):
+    if not isinstance(app, apps.App):
         return []
     app.registrations.load()
     return list(app.datasets)
@@ -151,15 +152,13 @@ def _open(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
             f"{redact_address(source)!r} is not a ledger; pass its address "
             f"({DEFAULT}, postgresql://user@host/database), or module:app"
         )
-    from ...app import App  # noqa: PLC0415  # only where an app is named
-
     target = import_object(source)
-    if not isinstance(target, App) and not hasattr(target, "dead_letters"):
+    if not isinstance(target, apps.App) and not hasattr(target, "dead_letters"):
         raise Unreadable(f"{source} must be an App or a Ledger, not {type(target).__name__}")
     with target:
         if migrate:
             target.migrate()
-        if isinstance(target, App) and not create:
+        if isinstance(target, apps.App) and not create:
             target.opener.open_existing()
         ledger_of(target)  # Report a ledger that cannot be opened now.
         yield target
@@ -167,13 +166,11 @@ def _open(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
 
 def _served_app(source: str) -> App | None:
     """Import the app of `module:app`. None: the source is not an app."""
-    from ...app import App  # noqa: PLC0415  # only where an app is named
-
     if _is_address(source) or not names_object(source):
         return None
     search_current_folder()
     target = import_object(source)
-    return target if isinstance(target, App) else None
+    return target if isinstance(target, apps.App) else None
 
 
 def _is_address(source: str) -> bool:

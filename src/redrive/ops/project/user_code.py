@@ -45,7 +45,7 @@ def import_object(source: str, /) -> Any:
             value = getattr(value, part)
         except AttributeError as wrong:
             known = [attribute for attribute in dir(value) if not attribute.startswith("__")]
-            raise Unreadable(f"{source}: no attribute {part!r}{meant(part, known)}") from wrong
+            raise Unreadable(f"{source}: no attribute {part!r}{suggest(part, known)}") from wrong
     return value
 
 
@@ -59,7 +59,7 @@ def search_current_folder() -> None:
         sys.path.insert(0, folder)
 
 
-def meant(name: str, known: list[str] | tuple[str, ...], /) -> str:
+def suggest(name: str, known: list[str] | tuple[str, ...], /) -> str:
     """Return the known name that is most similar, in brackets. Empty: none is."""
     similar = get_close_matches(name, known, 1)
     return f" (did you mean {similar[0]!r}?)" if similar else ""

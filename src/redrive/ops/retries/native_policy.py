@@ -10,7 +10,7 @@ from typing import Any
 from ...core.policy import RetryPolicy
 from ...native import CLIENTS
 from ...native.mapping import POLICY_FIELDS, ClientMapping
-from ..project.user_code import Unreadable, import_object, meant, names_object
+from ..project.user_code import Unreadable, import_object, names_object, suggest
 
 __all__ = ["NativeReport", "Unreadable", "native"]
 
@@ -57,7 +57,7 @@ def native(name: str, source: str | None = None, /) -> NativeReport:
     client = CLIENTS.get(name)
     if client is None:
         raise Unreadable(
-            f"no mapping for {name!r}{meant(name, tuple(CLIENTS))}; known: {', '.join(CLIENTS)}"
+            f"no mapping for {name!r}{suggest(name, tuple(CLIENTS))}; known: {', '.join(CLIENTS)}"
         )
     policy = RetryPolicy() if source is None else _policy(source)
     try:

@@ -19,7 +19,7 @@ from ...core.policy import ALIASES, SERVICE, RetryPolicy
 from ...engine.settings import RetrySettings
 from ...worker.job_type import JobType
 from ..project.target import Operated, extractions
-from ..project.user_code import Unreadable, import_object, meant, names_object
+from ..project.user_code import Unreadable, import_object, names_object, suggest
 
 __all__ = [
     "Advice",
@@ -153,7 +153,7 @@ def _layer(path: Path, number: int, table: Mapping[str, Any]) -> Layer:
     for key in table:
         if key not in known and key not in ALIASES:
             raise Unreadable(
-                f"{where}: unknown key {key!r}{meant(key, known)}; known: {', '.join(known)}"
+                f"{where}: unknown key {key!r}{suggest(key, known)}; known: {', '.join(known)}"
             )
     if name is None:
         raise Unreadable(f'{where}: no name; add name = "…"')

@@ -22,7 +22,7 @@ from sqlalchemy import ARRAY, Connection, LargeBinary, bindparam, func, literal,
 
 from ...ledger.db.compiled import int_array
 from ...ledger.db.partition_tables import partition, rollup, work
-from ..model import DISPLAY_STATUSES, Selection
+from ..model import DISPLAY_STATUSES, PartitionFilter
 from .queries import in_range, of_dataset, queries_by_dataset, runs_to_revalidate
 from .rows import read_partitions
 from .statements import InListStatement, chunks
@@ -70,7 +70,12 @@ class FrozenSelection:
 
 
 def freeze_selection(
-    connection: Connection, act: Verb, selection: Selection, /, *, clear_terminal: bool = False
+    connection: Connection,
+    act: Verb,
+    selection: PartitionFilter,
+    /,
+    *,
+    clear_terminal: bool = False,
 ) -> FrozenSelection:
     """Return the partitions that an act would change, and which selected ones it would skip."""
     ids: array[int] = array("q")
@@ -193,7 +198,7 @@ def _pages(
     query: Any,
     allowed: Sequence[int],
     running: set[int],
-    selection: Selection,
+    selection: PartitionFilter,
 ) -> Iterator[_Page]:
     """Yield the selected partitions of one dataset, in the order of an index.
 
@@ -274,7 +279,7 @@ def _page_on_postgres(connection: Connection, query: Any, allowed: Sequence[int]
 
 
 def _day_ranges(
-    connection: Connection, dataset: tuple[str, str], selection: Selection
+    connection: Connection, dataset: tuple[str, str], selection: PartitionFilter
 ) -> Iterator[tuple[date, date]]:
     """Yield ranges of days with enough partitions for a page, by the rollup, which is small."""
     at = rollup.c

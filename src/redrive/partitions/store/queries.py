@@ -40,9 +40,9 @@ from ..model import (
     DISPLAY_STATUSES,
     LANE_NAMES,
     Lane,
+    PartitionFilter,
     PartitionRun,
     PartitionView,
-    Selection,
     Verdict,
 )
 from .rows import (
@@ -109,7 +109,7 @@ def load_days(
 
 
 def find_partitions(
-    connection: Connection, selection: Selection, /, *, after: int = 0, limit: int = 100
+    connection: Connection, selection: PartitionFilter, /, *, after: int = 0, limit: int = 100
 ) -> list[PartitionView]:
     """Return selected partitions in the order of their ids, after this id."""
     rows: list[PartitionRow] = []
@@ -125,7 +125,7 @@ def find_partitions(
 
 
 def find_newest(
-    connection: Connection, selection: Selection, /, *, limit: int = 100
+    connection: Connection, selection: PartitionFilter, /, *, limit: int = 100
 ) -> list[PartitionView]:
     """Return selected partitions, the newest verdict first, then those without a verdict."""
     rows: list[PartitionRow] = []
@@ -151,7 +151,7 @@ def find_newest(
 
 
 def queries_by_dataset(
-    connection: Connection, columns: Sequence[Any], selection: Selection, /
+    connection: Connection, columns: Sequence[Any], selection: PartitionFilter, /
 ) -> Iterator[tuple[tuple[str, str], Select[Any]]]:
     """Yield a query for each dataset, since the indexes start with source and query."""
     query = select(*columns)
@@ -212,7 +212,7 @@ def _ids(connection: Connection, keys: Sequence[Partition]) -> list[int]:
     ]
 
 
-def _datasets(connection: Connection, selection: Selection) -> list[tuple[str, str]]:
+def _datasets(connection: Connection, selection: PartitionFilter) -> list[tuple[str, str]]:
     if selection.source is not None and selection.query_name is not None:
         return [(selection.source, selection.query_name)]
     stored = select(rollup.c.source, rollup.c.query_name).distinct()
@@ -221,7 +221,7 @@ def _datasets(connection: Connection, selection: Selection) -> list[tuple[str, s
 
 
 def _dates(
-    connection: Connection, source: str, query_name: str, selection: Selection
+    connection: Connection, source: str, query_name: str, selection: PartitionFilter
 ) -> list[date]:
     dates = of_dataset(select(rollup.c.logical_date).distinct(), rollup, source, query_name)
     dates = in_range(dates, rollup.c.logical_date, selection.since, selection.until)

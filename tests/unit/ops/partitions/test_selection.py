@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from redrive.ops.partitions.selection import Selection, not_future, selected, short
+from redrive.ops.partitions.selection import PartitionFilter, not_future, select_partitions, short
 from redrive.partitions.key import Partition
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -35,19 +35,21 @@ def test_the_last_day_is_today_in_the_time_zone_of_the_schedule(zone: ZoneInfo |
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
-        ("crm", Selection(source="crm")),
-        ("crm/orders", Selection(source="crm", query_name="orders")),
-        ("*/acme/*/*", Selection(customers=("acme",))),
+        ("crm", PartitionFilter(source="crm")),
+        ("crm/orders", PartitionFilter(source="crm", query_name="orders")),
+        ("*/acme/*/*", PartitionFilter(customers=("acme",))),
         (
             "crm/a%2Fb/orders/2026-06-01..2026-06-30",
-            Selection(source="crm", customers=("a/b",), query_name="orders", since=date(2026, 6, 1), until=date(2026, 6, 30)),
+            PartitionFilter(
+                source="crm", customers=("a/b",), query_name="orders", since=date(2026, 6, 1), until=date(2026, 6, 30)
+            ),
         ),
-        ("crm/*/orders/2026-06-01..", Selection(source="crm", query_name="orders", since=date(2026, 6, 1))),
-        ("crm/*/orders/..2026-06-01", Selection(source="crm", query_name="orders", until=date(2026, 6, 1))),
-        ("*/*/*/2026-06-01", Selection(since=date(2026, 6, 1), until=date(2026, 6, 1))),
+        ("crm/*/orders/2026-06-01..", PartitionFilter(source="crm", query_name="orders", since=date(2026, 6, 1))),
+        ("crm/*/orders/..2026-06-01", PartitionFilter(source="crm", query_name="orders", until=date(2026, 6, 1))),
+        ("*/*/*/2026-06-01", PartitionFilter(since=date(2026, 6, 1), until=date(2026, 6, 1))),
     ],
 )
-def test_the_short_form(word: str, expected: Selection) -> None:
+def test_the_short_form(word: str, expected: PartitionFilter) -> None:
     assert short(word) == expected
 
 
@@ -63,18 +65,18 @@ def test_the_short_form(word: str, expected: Selection) -> None:
 )
 def test_a_short_form_that_is_none(words: list[str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        selected(words)
+        select_partitions(words)
 
 
 def test_words_and_options_together() -> None:
-    both = selected(["crm/*/orders/*"], customers=["a", "a", "b"], since="2026-06-01", status="success")
-    assert both == Selection(
+    both = select_partitions(["crm/*/orders/*"], customers=["a", "a", "b"], since="2026-06-01", status="success")
+    assert both == PartitionFilter(
         source="crm", query_name="orders", customers=("a", "b"), since=date(2026, 6, 1), shades=("success", "refresh_failed")
     )
-    full = selected(["crm/a/orders/2026-06-01", "crm/b/orders/2026-06-01"])
+    full = select_partitions(["crm/a/orders/2026-06-01", "crm/b/orders/2026-06-01"])
     assert [str(one) for one in full.keys or ()] == ["crm/a/orders/2026-06-01", "crm/b/orders/2026-06-01"]
     with pytest.raises(ValueError, match="source is set twice, to different values: crm and ads"):
-        selected(["crm/orders"], source="ads")
+        select_partitions(["crm/orders"], source="ads")
 
 
 NAMES = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" ,/*%."), min_size=1, max_size=20).filter(
@@ -86,5 +88,5 @@ NAMES = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=
 @example("*", "a, b/c", "%2F", date(2026, 6, 1))
 def test_a_partition_in_full_means_itself_whatever_its_names(source: str, customer: str, query: str, day: date) -> None:
     one = Partition(source, customer, query, day)
-    assert selected([str(one)]) == Selection(keys=(one,))
+    assert select_partitions([str(one)]) == PartitionFilter(keys=(one,))
     assert short(f"{one!s}..{day}").customers == (customer,)

@@ -16,7 +16,7 @@ from ....ops.operator import Operator
 from ....ops.partitions.calendar import WORST
 from ....ops.partitions.operations import PartitionView
 from ....ops.partitions.raw_data import Lost, RawState
-from ....ops.partitions.selection import Selection
+from ....ops.partitions.selection import PartitionFilter
 from ....ops.render import ago, document
 from ...errors import NOT_DONE, fail
 from ...options import ReadOptions, flag, limit_option, open_operator
@@ -181,7 +181,9 @@ def explain(*, partition: PartitionArgument, options: ReadOptions) -> None:
     print_result(explained, options.as_json, explanation_view)
 
 
-def _show_calendar(ops: Operator, selection: Selection, by: Unit | None, as_json: bool) -> None:
+def _show_calendar(
+    ops: Operator, selection: PartitionFilter, by: Unit | None, as_json: bool
+) -> None:
     if any(getattr(selection, name) is not None for name in CALENDAR_FILTERS):
         reason = "because a cell has all customers and states"
         raise ValueError(f"--calendar: takes only source, query and dates, {reason}")

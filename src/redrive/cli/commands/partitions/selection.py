@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
-from ....ops.partitions.selection import Selection, parse_day, selected
+from ....ops.partitions.selection import PartitionFilter, parse_day, select_partitions
 from ...options import PARTITION_STATES, argument, option, state_option
 
 FORM = "source, source/query, or source/customer/query/2026-06-01..2026-06-30 (* matches any)"
@@ -71,14 +71,14 @@ class PartitionOptions:
     min_attempts: MinAttempts = None
     lane: InLane = None
 
-    def selection(self) -> Selection:
+    def selection(self) -> PartitionFilter:
         """Return the selection. ValueError: the options contradict each other."""
         if self.on is not None and (self.since is not None or self.until is not None):
             raise ValueError("--date: pass either it, or --since and --until")
         first, last = _day("--since", self.since), _day("--until", self.until)
         if self.on is not None:
             first = last = _day("--date", self.on)
-        return selected(
+        return select_partitions(
             self.words or (),
             source=self.source,
             customers=self.customers or (),
@@ -113,7 +113,7 @@ class FailedOptions:
     reason: Reason = None
     min_attempts: MinAttempts = None
 
-    def selection(self) -> Selection:
+    def selection(self) -> PartitionFilter:
         """Return the selection. ValueError: the options contradict each other."""
         return PartitionOptions(
             self.words,
