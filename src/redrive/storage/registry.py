@@ -6,7 +6,6 @@ The configuration of backends, their retries, and the stores on them is checked 
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -177,6 +176,8 @@ class RegistryConfig:
         Returns:
             The configuration.
         """
+        import tomllib  # noqa: PLC0415  # only for users of TOML files
+
         with _error_prefix(str(path)):
             return cls.from_dict(tomllib.loads(Path(path).read_text(encoding="utf-8-sig")))
 
