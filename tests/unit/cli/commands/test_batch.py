@@ -81,15 +81,17 @@ def test_the_overview_counts_pending_items() -> None:
 
 @pytest.mark.req("B-13")
 @pytest.mark.usefixtures("ledger")
-def test_the_suggested_command_reopens_a_listed_item(url: str) -> None:
+@pytest.mark.parametrize("item", ["o'brien 7", "-7", "--yes"])
+def test_the_suggested_command_reopens_a_listed_item(url: str, item: str) -> None:
     with App(url) as made:
-        made.items("tiles of today").give_up("o'brien 7", "422 checksum mismatch")
+        made.items("tiles of today").give_up(item, "422 checksum mismatch")
     _, printed = call("batch", "giveups", width=200)
     (command,) = [line.removeprefix("→ ") for line in printed.splitlines() if line.startswith("→")]
     words = shlex.split(command.replace("...", "rendered anew"))
-    assert words[:5] == ["redrive", "batch", "reopen", "tiles of today", "o'brien 7"]
+    assert words[:3] == ["redrive", "batch", "reopen"]
+    assert "tiles of today" in words
     status, printed = call(*words[1:])
-    assert (status, "Reopened: o'brien 7" in printed) == (0, True)
+    assert (status, f"Reopened: {item}" in printed) == (0, True)
 
 
 @pytest.mark.usefixtures("ledger")
