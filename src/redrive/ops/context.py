@@ -1,4 +1,4 @@
-"""The context of an operator: which ledger, in whose name."""
+"""The context of an operator: which ledger, in whose name, and defaults that all skins share."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ from .project.target import ledger_of
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from .project.target import Operated
+
+MAX_REPLAYS = 10
+"""A dead letter that was replayed this many times is skipped."""
+QUIET = 60.0
+"""Seconds without a heartbeat after which a worker is offline."""
+MOST_COUNTED = 100_000
+"""Totals of lists are counted up to this number."""
+MAX_CHAIN_JOBS = 100
+"""Jobs of one dead letter that are read: the one that died, and its replays."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,8 @@ from ..ledger.ledger import Ledger
 from ..ledger.model import DisplayState, Job, Tally
 from ..ledger.queries import jobs as queries
 from ..ledger.queries import overview
-from .context import OperatorContext, check_reason
+from .context import MAX_CHAIN_JOBS, OperatorContext, check_reason
 from .dead_letters.model import REPLAY_NOTES, Revealed, Try, failed_attempts, readable, reveal
-from .defaults import MAX_CHAIN_JOBS
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.lazy import deferred
 from ..errors import Drift
 from .actor import check_actor
-from .context import OperatorContext, check_reason
-from .defaults import MAX_REPLAYS
+from .context import MAX_REPLAYS, OperatorContext, check_reason
 from .deprecated import add_deprecated_call, deprecated_method
 from .sweeps import PARTITIONED, Applied, SweepOptions
 

@@ -13,8 +13,7 @@ from ..core.context import clock_around
 from ..core.seconds import positive
 from ..ledger.model import DEAD, DONE, DROPPED, PRUNED, display_state
 from .audit import AuditOperations, Decision
-from .context import OperatorContext, check_reason
-from .defaults import MAX_REPLAYS, MOST_COUNTED
+from .context import MAX_REPLAYS, MOST_COUNTED, OperatorContext, check_reason
 from .plans.plan import Plan
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from ..ledger.jobs.workers import list_workers as read_workers
 from ..ledger.ledger import Ledger
 from ..ledger.queries import overview
 from ..partitions.store.overview import leased_partitions as held_partitions
-from .context import OperatorContext
-from .defaults import QUIET
+from .context import QUIET, OperatorContext
 from .render import ago
 
 MAX_RUNNING = 500

@@ -249,7 +249,7 @@ def test_a_file_that_cannot_be_written_to_is_not_migrated(tmp_path: Path, monkey
     """As on a disk that is mounted read-only: it can be opened."""
     file = tmp_path / "ledger.db"
     sqlite3.connect(file).close()
-    monkeypatch.setattr(sqlite, "connect", lambda file, create: _reads_only(file))
+    monkeypatch.setattr(sqlite, "connect", lambda file, create, synced: _reads_only(file))
     with pytest.raises(LedgerError, match="ledger.db: the file cannot be written to; this user must be able to"):
         open_ledger(f"sqlite:///{file}", migrate=True)
 
@@ -327,10 +327,10 @@ def test_a_file_that_is_removed_while_a_session_opens_is_not_created_again(
         ledger.submit(NewJob("k", "a"))
         opened = sqlite.connect
 
-        def remove_first(target: str, /, *, create: bool) -> sqlite3.Connection:
+        def remove_first(target: str, /, *, create: bool, synced: bool) -> sqlite3.Connection:
             for each in list(tmp_path.glob(pattern)):
                 each.unlink()
-            return opened(target, create=create)
+            return opened(target, create=create, synced=synced)
 
         monkeypatch.setattr(sqlite, "connect", remove_first)
         with pytest.raises(LedgerRemoved, match="was removed or moved while in use"):

@@ -16,8 +16,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...core.text import pluralise
+from ...ops.context import MAX_REPLAYS
 from ...ops.dead_letters.model import DeadLetterFilter, Drive, Letter, LetterReport
-from ...ops.defaults import MAX_REPLAYS
 from ...ops.operator import Operator
 from ...ops.render import ago, both, utc
 from ..apply.confirm import ApplyOptions, Confirmation

@@ -9,8 +9,8 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ...ops.context import MAX_REPLAYS
 from ...ops.dead_letters.model import DeadLetterFilter
-from ...ops.defaults import MAX_REPLAYS
 from ...ops.events import EventReport, Handled, ReceivedEvent
 from ...ops.render import ago, both
 from ..apply.confirm import ApplyOptions, Confirmation

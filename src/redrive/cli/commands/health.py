@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...core.text import format_duration, pluralise
-from ...ops.defaults import QUIET
+from ...ops.context import QUIET
 from ...ops.health.doctor import examine
 from ...ops.health.finding import Finding, Health
 from ...ops.overview.job_types import KindLine

@@ -8,7 +8,7 @@ from typing import Annotated
 from rich.text import Text
 
 from ...core.text import format_duration
-from ...ops.defaults import QUIET
+from ...ops.context import QUIET
 from ...ops.render import ago
 from ...ops.workers import WorkerLine
 from ..command import CommandGroup

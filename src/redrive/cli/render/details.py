@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...core.text import pluralise
+from ...ops.context import MOST_COUNTED
 from ...ops.dead_letters.model import REPLAY_NOTES, Try
-from ...ops.defaults import MOST_COUNTED
 from ...ops.render import both
 from ..suggestions import complete_command
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from ...ops.context import MAX_REPLAYS
 from ...ops.dead_letters.model import (
     DeadLetterFilter,
     Group,
@@ -16,7 +17,6 @@ from ...ops.dead_letters.model import (
     LetterReport,
     Revealed,
 )
-from ...ops.defaults import MAX_REPLAYS
 from ...ops.plans.plan import Plan
 from ...ops.sweeps import Sweep, SweepReport
 from ..queries import DeadLetterListQuery, DeadLetterQuery, Limit

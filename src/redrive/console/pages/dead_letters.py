@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from ...ops.context import MAX_REPLAYS
 from ...ops.dead_letters.model import GROUPED, REPLAY_NOTES, Revealed
-from ...ops.defaults import MAX_REPLAYS
 from ...ops.plans.plan import Plan
 from ..queries import DeadLetterListQuery, DeadLetterQuery
 from ..render.errors import require

@@ -17,8 +17,7 @@ from ...ledger.jobs.sweeps import Act
 from ...ledger.ledger import Ledger
 from ...ledger.model import Attempt, DeadLetter, DeadLetterStatus, Job
 from ...ledger.queries import dead_letters as queries
-from ..context import OperatorContext, check_reason
-from ..defaults import MAX_CHAIN_JOBS, MAX_REPLAYS, MOST_COUNTED
+from ..context import MAX_CHAIN_JOBS, MAX_REPLAYS, MOST_COUNTED, OperatorContext, check_reason
 from ..plans.plan import Plan
 from ..render import document
 from .model import (

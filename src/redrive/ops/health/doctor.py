@@ -18,7 +18,7 @@ from ...ledger.db.tables import hidden_name
 from ...ledger.ledger import Ledger
 from ...ledger.queries import overview as queries
 from ..audit import read_anchors, verify_chain
-from ..defaults import QUIET
+from ..context import QUIET
 from ..ledger import status
 from ..overview.overview import overview
 from ..project.settings import known

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..context import OperatorContext
-from ..defaults import QUIET
+from ..context import QUIET, OperatorContext
 from .doctor import diagnose
 from .finding import Health
 

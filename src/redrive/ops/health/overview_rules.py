@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ...core.text import format_duration, pluralise
 from ...journal.redaction import redact_text
-from ..defaults import QUIET
+from ..context import QUIET
 from ..overview.job_types import KindLine
 from ..overview.trend import MANY, QUIET_SLOTS, Trend
 from ..partitions.overview import COUNTED, DatasetLine, PausedSource

@@ -18,8 +18,7 @@ from ...ledger.db.tables import audit, sweep, worker
 from ...ledger.ledger import Ledger
 from ...ledger.queries import overview as stored_overview
 from ...ledger.stats import counters
-from ..context import OperatorContext
-from ..defaults import QUIET
+from ..context import QUIET, OperatorContext
 from ..partitions.rejections import Rejection, rejections
 from .failures import Failure, FailureReport, failure, failures
 from .journal import Happening, Tail, journal

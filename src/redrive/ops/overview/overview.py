@@ -18,7 +18,7 @@ from ...ledger.queries import overview as stored
 from ...ledger.stats import counters, failures
 from ...ledger.stats.failure_groups import slot_of
 from ...messages.queries import latest_by_source
-from ..defaults import QUIET
+from ..context import QUIET
 from ..health.finding import Severity
 from ..health.overview_rules import GRACE, Busy, OverviewFacts, Trouble, find_problems
 from ..partitions.overview import COUNTED, DatasetLine, dataset_lines, partitioned
