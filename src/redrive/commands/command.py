@@ -41,6 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 Coro: TypeAlias = Coroutine[Any, Any, R]
+MAX_JOB_ID = 2**63 - 1  # of a 64-bit column
 
 
 class BoundCommand(Generic[R_co]):
@@ -190,7 +191,7 @@ class Command(Generic[P, R_co]):
             raise ValueError(
                 f"{self.name}: invalid job id {job_id!r}; pass the `id` of a job, such as '17'"
             ) from None
-        row = self._gateway.ledger.get(number)
+        row = self._gateway.ledger.get(number) if 0 < number <= MAX_JOB_ID else None
         if row is None or row.kind != self.name:
             raise LookupError(f"{self.name} has no job {job_id}")
         return self._gateway.job(row)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping
-from typing import Any, ClassVar, Generic, Literal, Self, TypedDict
+from typing import Any, ClassVar, Generic, Literal, Self, TypedDict, TypeVar, cast
 
 import httpx2
 
@@ -21,6 +22,7 @@ from .request import CallOptions, HttpCall, RequestDefaults
 
 TIMEOUT_ERROR = timeout_error(httpx2)
 NO_OPTIONS = CallOptions()
+Init = TypeVar("Init", bound=Callable[..., None])
 
 
 class QueryOptions(TypedDict, total=False):
@@ -50,6 +52,22 @@ class AsyncBodyOptions(QueryOptions, total=False):
     idempotency_key: KeyLike | Literal[True] | None
 
 
+def reject_unknown_options(init: Init) -> Init:
+    """Make a constructor name the caller's class and its options if it gets an unknown one."""
+    known = getattr(init, "__kwdefaults__")  # noqa: B009  # not an attribute of every callable
+
+    @functools.wraps(init)
+    def checked(self: object, *args: object, **options: object) -> None:
+        for name in sorted(options.keys() - known):
+            raise TypeError(
+                f"http.{type(self).__name__} has no option {name!r}; use one of: "
+                f"{', '.join(known)}, such as retry=retry(max_attempts=3)"
+            )
+        init(self, *args, **options)
+
+    return cast("Init", checked)
+
+
 class BaseClient(Generic[HttpxClient]):
     """A client for one HTTP service, without the parts that differ between sync and async."""
 
@@ -58,6 +76,7 @@ class BaseClient(Generic[HttpxClient]):
     _httpx_class: ClassVar[type[Any]]
     """`httpx2.Client` or `httpx2.AsyncClient`."""
 
+    @reject_unknown_options
     def __init__(
         self,
         base_url: str,

@@ -76,7 +76,7 @@ class AsyncLedger:
             if not hasattr(tx, "run_sync"):
                 raise TypeError(
                     "tx must be an AsyncConnection or an AsyncSession here, "
-                    f"not {type(tx).__name__}"
+                    f"not {type(tx).__name__}; pass a sync transaction to the sync method"
                 )
             submit_many = self.ledger.submit_many
             submitted: list[Submitted] = await tx.run_sync(

@@ -140,7 +140,7 @@ def test_a_job_is_found_by_its_id(app: App) -> None:
         with pytest.raises(errors.Dead, match="is a dead letter: result: receipts.count has run, but its result cannot"):
             odd.result(SOON)
         assert odd.attempts == 1, "the work was done: it is not done again for a result that does not fit"
-    for unknown in ("999", odd.id):
+    for unknown in ("999", odd.id, "-1", str(2**63), "99999999999999999999"):
         with pytest.raises(LookupError, match=f"receipts.send has no job {unknown}"):
             send.job(unknown)
     with pytest.raises(ValueError, match="receipts.send: invalid job id 'zzz'; pass the `id` of a job"):

@@ -150,7 +150,8 @@ def test_an_invalid_transaction_is_rejected(url: str, shared: Ledger, tmp_path: 
         with pytest.raises(ValueError, match="tx has no open transaction"):
             shared.submit(*new("a"), tx=other)
         other.execute("BEGIN")
-        with pytest.raises(ValueError, match=r"tx is on the database .*other\.db"):
+        fix = "open tx on the ledger's database, or pass the address of tx's database to App"
+        with pytest.raises(ValueError, match=rf"tx is on the database .*other\.db.*; {fix}"):
             shared.submit(*new("a"), tx=other)
         other.close()
     else:
@@ -198,6 +199,9 @@ def test_an_async_transaction_of_the_caller(on_postgres: Ledger, postgres_ledger
             await session.commit()
         with pytest.raises(TypeError, match="AsyncConnection or an AsyncSession"):
             await aio.submit(*new("x"), tx=object())
+        async with AsyncSession(made) as session:
+            with pytest.raises(TypeError, match=r"tx is an AsyncSession, .*using\(tx=session\)\.asubmit\("):
+                on_postgres.submit(*new("x"), tx=session)  # type: ignore[arg-type]
         await made.dispose()
         aio.close()
 

@@ -14,6 +14,13 @@ from redrive.testing import Answer, FaultServer
 from tests.named import named
 
 
+@pytest.mark.parametrize("kind", [http.Client, http.AsyncClient])
+def test_an_unknown_option_is_rejected_with_the_known_ones(kind: Any) -> None:
+    expected = rf"^http\.{kind.__name__} has no option 'retries'; use one of: auth, .*, such as retry=retry\("
+    with pytest.raises(TypeError, match=expected):
+        kind("http://crm", retries=3)
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [

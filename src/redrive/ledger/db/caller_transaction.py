@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 POSTGRES_DRIVERS = frozenset(("psycopg", "psycopg_async", "psycopg2"))
 BYTEA_OID = 17
+SAME_DATABASE = "; open tx on the ledger's database, or pass the address of tx's database to App"
 AUTOCOMMIT = "tx has no open transaction, because it is in autocommit mode; begin one"
 SQLITE_DRIVERS = frozenset(("pysqlite", "aiosqlite"))
 
@@ -143,6 +144,11 @@ def runner_of(tx: Any, address: Address, /) -> BatchRunner:
             if tx.autocommit and not tx.info.transaction_status:
                 raise ValueError("tx has no open transaction; use `with connection.transaction():`")
             return DriverRunner(tx, tuple_row)
+    if hasattr(tx, "run_sync"):
+        raise TypeError(
+            f"tx is an {type(tx).__name__}, and this method is sync; use the async method, such as "
+            "`await command.using(tx=session).asubmit(...)`"
+        )
     raise TypeError(
         "tx must be an open SQLAlchemy connection or session, or a connection of sqlite3, psycopg "
         f"or psycopg2, not {type(tx).__name__}{_hint(address)}"
@@ -167,7 +173,7 @@ def check_same_database(run: BatchRunner, address: Address, /) -> None:
         if not file or file != address.target:
             raise ValueError(
                 f"tx is on the database {file or 'in memory'!r}, the ledger on {address.shown!r}"
-                f"{_hint(address)}"
+                f"{_hint(address) or SAME_DATABASE}"
             )
     else:
         query = "SELECT to_regclass('redrive_job') IS NOT NULL, current_database()"
@@ -175,7 +181,7 @@ def check_same_database(run: BatchRunner, address: Address, /) -> None:
         if not has_ledger:
             raise ValueError(
                 f"tx is on the database {database!r}, which has no ledger; "
-                f"the ledger is {address.shown!r}"
+                f"the ledger is {address.shown!r}{SAME_DATABASE}"
             )
 
 
