@@ -44,6 +44,48 @@ def test_the_fastapi_service_runs_on_postgres(postgres_db: str, tmp_path: Path) 
     assert done.returncode == 0, done.stderr
 
 
+TRY_ASYNC = """
+from fastapi.testclient import TestClient
+import shop
+
+shop.Base.metadata.create_all(shop.engine)
+shop.app.migrate()
+with TestClient(shop.api) as client:  # one event loop for the connections of all requests
+    orders = [
+        client.post("/orders", json={"id": "o-1", "user": "ann"}, headers={"Idempotency-Key": key})
+        for key in ('"first"', '"second"')
+    ]
+    assert [order.status_code for order in orders] == [201, 201], [order.text for order in orders]
+    assert orders[0].json() == orders[1].json(), "one order and one job"
+    assert client.post("/orders", json={"id": "o-1", "user": "bob"}).status_code == 409
+    client.portal.call(shop.async_engine.dispose)
+with shop.app.worker():
+    assert shop.send_receipt.job(orders[0].json()["job"]).result(30) == "mail to ann: Your order o-1"
+shop.app.close()
+shop.engine.dispose()
+"""
+
+
+def test_the_async_endpoint_of_the_fastapi_page_runs_on_postgres(postgres_db: str, tmp_path: Path) -> None:
+    pytest.importorskip("greenlet", reason="SQLAlchemy's asyncio needs it")
+    page = (DOCS / "jobs" / "fastapi.md").read_text(encoding="utf-8")
+    (program,) = (block.source for block in blocks(page) if block.file == "shop.py")
+    (endpoint,) = (block.source for block in blocks(page) if "create_async_engine" in block.source)
+    place_order = re.compile(r'^@api\.post\("/orders".*?(?=^@api\.get\("/jobs)', re.DOTALL | re.MULTILINE)
+    program, replaced = place_order.subn(lambda _: f"{endpoint}\n\n", program)
+    assert replaced == 1
+    (tmp_path / "shop.py").write_text(program)
+    address = postgres_db.replace("postgresql://", "postgresql+psycopg://")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", TRY_ASYNC],
+        cwd=tmp_path,
+        env=os.environ | {"DATABASE_URL": address},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def manifests() -> list[dict[str, Any]]:
     page = (DOCS / "operate" / "kubernetes.md").read_text(encoding="utf-8")
