@@ -54,6 +54,7 @@ class Sweep:
         created_at: When it was started.
         updated_at: When it last changed.
         ended_at: When it ended.
+        passed: Whether the canary succeeded, or its failure was accepted.
     """
 
     id: int
@@ -72,6 +73,7 @@ class Sweep:
     created_at: datetime
     updated_at: datetime
     ended_at: datetime | None
+    passed: bool = False
 
     @property
     def left(self) -> int:
@@ -80,8 +82,8 @@ class Sweep:
 
     @property
     def halted_by_canary(self) -> bool:
-        """Whether it is a replay of dead letters that stopped because its canary failed."""
-        return self.act == "replay" and self.state == "halted"
+        """Whether it stopped because its canary failed, and that was not accepted."""
+        return self.state == "halted" and self.canary > 0 and not self.passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +260,8 @@ class SweepOperations:
         Args:
             sweep_id: Id of the sweep.
             because: Why, for the audit log.
-            accept_failed_canary: Required for a replay of dead letters that was halted by its
-                canary. The rest is then replayed without another canary.
+            accept_failed_canary: Required for a sweep that was halted by its canary. The rest
+                then follows without another canary.
 
         Returns:
             The sweep.

@@ -353,8 +353,12 @@ def test_a_canary_that_is_rejected_halts_it_until_somebody_has_looked(world: Wor
     world.claim()
     report = ann.backfills.progress(begun.id)
     assert report is not None
-    assert (report.sweep.state, "of the 2 that went first" in (report.sweep.reason or "")) == ("halted", True)
-    assert ann.sweeps.resume(begun.id, because="looked at: the first days are empty").state == "running"
+    assert (report.sweep.state, report.sweep.reason) == ("halted", "canary failed, 2 of the first 2")
+    with pytest.raises(NotAllowed, match=r"cancel the backfill and start a new backfill with a canary; nothing was changed"):
+        ann.sweeps.resume(begun.id, because="go on")
+    assert world.claim() == []
+    because = "looked at: the first days are empty"
+    assert ann.sweeps.resume(begun.id, because=because, accept_failed_canary=True).state == "running"
     assert len(world.claim()) > 0
 
 

@@ -116,8 +116,11 @@ def test_a_failed_canary_halts_the_sweep(world: World) -> None:
     world.claim()
     halted = world.register.progress(other)
     assert halted is not None
-    assert (halted.state, halted.reason) == ("halted", "of the 2 that went first 1 was rejected")
-    world.control.move(other, "resume", **SAID)
+    assert (halted.state, halted.reason) == ("halted", "canary failed, 1 of the first 2")
+    with pytest.raises(NotAllowed, match=r"canary failed, 1 of the first 2; to start the other 18 without another canary"):
+        world.control.move(other, "resume", **SAID)
+    assert len([lease for lease in world.claim() if lease.sweep_id == other]) == 0
+    world.control.move(other, "resume", accept_failed_canary=True, **SAID)
     assert len([lease for lease in world.claim() if lease.sweep_id == other]) == 19
     assert sweep != other
 

@@ -7,6 +7,7 @@ import pytest
 from redrive import App
 from redrive.ledger import NewJob
 from redrive.ledger.jobs.sweeps import Sweep
+from tests.conformance.partitions.world import World
 
 from .browser import client, csrf
 
@@ -58,6 +59,23 @@ def test_the_api_resumes_after_a_failed_canary_only_if_it_is_accepted(app: App) 
     refused = browser.post(path, json=body)
     assert (refused.status_code, "accept_failed_canary=True" in refused.json()["detail"]) == (409, True)
     assert browser.post(path, json=body | {"accept_failed_canary": True}).json()["state"] == "running"
+
+
+@pytest.mark.req("P-10", "O-4")
+def test_the_page_resumes_a_backfill_after_a_failed_canary_only_if_it_is_accepted(app: App) -> None:
+    lake = World(app.ledger)
+    sweep_id = lake.backfill(4, canary=1)
+    lake.reject(*lake.claim(), final=True)
+    lake.claim()
+    browser = client(app)
+    page = browser.get(f"/sweeps/{sweep_id}").text
+    assert FIELD in page
+    assert "starts the other 3 partitions without another canary" in page
+    form = {"csrf": csrf(page), "because": "only that one was bad"}
+    assert browser.post(f"/sweeps/{sweep_id}/resume", data=form).status_code == 409
+    assert _state(app, sweep_id) == "halted"
+    accepted = browser.post(f"/sweeps/{sweep_id}/resume", data=form | {"accept_failed_canary": "1"})
+    assert (accepted.status_code, _state(app, sweep_id)) == (303, "running")
 
 
 def test_a_replayed_job_is_not_shown_as_discarded(app: App) -> None:

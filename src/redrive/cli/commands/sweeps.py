@@ -346,8 +346,8 @@ def resume(
     Resumes a sweep that was paused, halted by its canary, or left by a killed process. It runs in
     this process. With --detach workers process it.
 
-    After a failed canary, the rest is replayed without another canary, so the command asks for a
-    confirmation. To run a canary again, cancel the sweep and start a new replay with --canary.
+    After a failed canary, the rest follows without another canary, so the command asks for a
+    confirmation. To run a canary again, cancel the sweep and start a new one with --canary.
 
     Examples:
         redrive sweeps resume 7 --because "CRM is back"
@@ -362,7 +362,7 @@ def resume(
         130: interrupted; workers continue the sweep
     """
     with open_operator(options) as ops:
-        accepted = _confirm_without_canary(ops, sweep_id, Confirmation(yes, max_count))
+        accepted = confirm_without_canary(ops, sweep_id, Confirmation(yes, max_count))
         sweep = ops.sweeps.resume(sweep_id, because=because, accept_failed_canary=accepted)
         is_interrupted = False
         runs_here = not detach and sweep.act in DEAD_LETTER_ACTS
@@ -375,18 +375,23 @@ def resume(
         raise typer.Exit(INTERRUPTED if is_interrupted else NOT_DONE if is_stopped else 0)
 
 
-def _confirm_without_canary(ops: Operator, sweep_id: int, confirmation: Confirmation) -> bool:
-    """Ask before the rest of a replay follows a failed canary. False: no canary has failed."""
+def confirm_without_canary(ops: Operator, sweep_id: int, confirmation: Confirmation, /) -> bool:
+    """Ask before the rest of a sweep follows a failed canary. False: no canary has failed."""
     report = ops.sweeps.get(sweep_id, limit=1)
     if report is None or not report.sweep.halted_by_canary:
         return False
-    sweep, rest = report.sweep, f"the other {pluralise(report.sweep.left, 'dead letter')}"
+    sweep = report.sweep
+    if sweep.act in DEAD_LETTER_ACTS:
+        group, name, verb, noun = "sweeps", "sweep", "replay", "dead letter"
+    else:
+        group, name, verb, noun = "backfill", sweep.act, "start", "partition"
+    rest = f"the other {pluralise(sweep.left, noun)} without another canary"
     complain(
-        f"sweep {sweep.id}: {sweep.reason}; resuming replays {rest} without another canary",
-        f'redrive sweeps cancel {sweep.id} --because "..."',
-        "then start a new replay with --canary",
+        f"{name} {sweep.id}: {sweep.reason}; resuming {verb}s {rest}",
+        f'redrive {group} cancel {sweep.id} --because "..."',
+        f"then start a new {sweep.act} with --canary",
     )
-    confirmation.require(_Rest("replay", sweep.left), ledger=ops.url)
+    confirmation.require(_Rest(verb, sweep.left), ledger=ops.url)
     return True
 
 

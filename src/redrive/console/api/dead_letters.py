@@ -184,7 +184,7 @@ class ResumeBody(Because):
 
     accept_failed_canary: Annotated[
         bool,
-        Field(description="Required for a replay that its canary halted: no other canary follows."),
+        Field(description="Required for a sweep that its canary halted: no other canary follows."),
     ] = False
 
 

@@ -97,8 +97,8 @@ class Sweep(NamedTuple):
 
     @property
     def halted_by_canary(self) -> bool:
-        """Whether it is a replay that stopped because its canary failed."""
-        return self.act == "replay" and self.state == "halted"
+        """Whether it stopped because its canary failed, and that was not accepted."""
+        return self.state == "halted" and self.canary > 0 and not self.passed
 
 
 class SweepItem(NamedTuple):
@@ -286,7 +286,7 @@ class Sweeps:
             verb: `pause`, `resume` or `cancel`.
             actor: Who does it.
             because: Why.
-            accept_failed_canary: Resume a replay whose canary failed, without another canary.
+            accept_failed_canary: Resume a sweep whose canary failed, without another canary.
 
         Raises:
             NotAllowed: This is not possible in its state, or its canary failed.
@@ -506,11 +506,13 @@ _is_failure = and_(
 
 
 def _failed_canary(current: Sweep) -> str:
-    """Return why a replay cannot be resumed like a paused one, and the two ways to continue."""
+    """Return why a sweep cannot be resumed like a paused one, and the two ways to continue."""
+    is_range = current.act not in DEAD_LETTER_ACTS
+    name, verb = (current.act, "start") if is_range else ("sweep", "replay")
     return (
-        f"sweep {current.id}: {current.reason}; to replay the other {current.left:,} without"
-        " another canary, accept the failed canary (accept_failed_canary=True), or cancel the sweep"
-        " and start a new replay with a canary; nothing was changed"
+        f"{name} {current.id}: {current.reason}; to {verb} the other {current.left:,} without"
+        f" another canary, accept the failed canary (accept_failed_canary=True), or cancel the"
+        f" {name} and start a new {current.act} with a canary; nothing was changed"
     )
 
 

@@ -272,13 +272,22 @@ class ControlPlane:
         """Change the share of a sweep, from the next claim on."""
         return self._write("sweep", backfill.set_share, sweep_id, share, actor, because)
 
-    def move(self, sweep_id: int, verb: str, /, *, actor: str, because: str) -> PartitionSweep:
+    def move(
+        self, sweep_id: int, verb: str, /, *, actor: str, because: str, **options: bool
+    ) -> PartitionSweep:
         """Pause, resume or cancel a sweep. After a pause none of its partitions starts.
 
+        Args:
+            sweep_id: Id of the sweep.
+            verb: `pause`, `resume` or `cancel`.
+            actor: Who does it.
+            because: Why.
+            options: `accept_failed_canary=True` resumes a sweep whose canary failed.
+
         Raises:
-            NotAllowed: The state of the sweep does not allow it.
+            NotAllowed: The state of the sweep does not allow it, or its canary failed.
         """
-        self._ledger.sweeps.move(sweep_id, verb, actor=actor, because=because)
+        self._ledger.sweeps.move(sweep_id, verb, actor=actor, because=because, **options)
         with self._ledger.connections.read.use() as session:
             sweep = load_sweep(session.core, sweep_id)
         assert sweep is not None

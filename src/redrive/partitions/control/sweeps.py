@@ -144,8 +144,8 @@ def allowance(of: PartitionSweep, limit: int, now: datetime, /) -> Allowance:
     left = of.total - of.made - of.skipped
     if of.canary and not passed:
         if rejected > 0 or of.failed:
-            were = pluralise(max(rejected, of.failed), "was", "were")
-            return Allowance(0, f"of the {of.canary} that went first {were} rejected")
+            failed = max(rejected, of.failed)
+            return Allowance(0, f"canary failed, {failed} of the first {of.canary}")
         if of.ok < min(of.canary, of.total - of.skipped):
             left = min(left, of.canary - of.made)
         else:

@@ -21,7 +21,7 @@ from ...errors import NOT_DONE, fail
 from ...options import Because, ReadOptions, WriteOptions, flag, limit_option, open_operator, option
 from ...render import print_result
 from ...suggestions import expand_commands
-from ..sweeps import print_progress, print_sweeps
+from ..sweeps import confirm_without_canary, print_progress, print_sweeps
 from .plan import apply_stored
 from .progress import progress_follower, sweep_title
 from .selection import Customers
@@ -241,23 +241,35 @@ def pause(*, sweep_id: SweepId, because: Because, options: WriteOptions) -> None
 
 
 @app.command()
-def resume(*, sweep_id: SweepId, because: Because, options: WriteOptions) -> None:
+def resume(
+    *,
+    sweep_id: SweepId,
+    because: Because,
+    yes: Yes = False,
+    max_count: Max = None,
+    options: WriteOptions,
+) -> None:
     """Resume a backfill.
 
-    Resumes a backfill that was paused or halted.
+    Resumes a backfill that was paused or halted. After a failed canary, the rest starts without
+    another canary, so the command asks for a confirmation. To run a canary again, cancel the
+    backfill and start a new one with --canary.
 
     Examples:
         redrive backfill resume 7 --because "source is back"
+        redrive backfill resume 7 --yes --max 50 --because "only these days were empty"
 
     Exit codes:
         0: running
-        1: already ended, or no backfill with this ID
-        2: invalid option
+        1: already ended, not confirmed, or no backfill with this ID
+        2: invalid option, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
     """
     with open_operator(options, app_first=True) as ops:
         _require_sweep(ops, sweep_id)
-        _show_state(ops.sweeps.resume(sweep_id, because=because), options.as_json)
+        accepted = confirm_without_canary(ops, sweep_id, Confirmation(yes, max_count))
+        sweep = ops.sweeps.resume(sweep_id, because=because, accept_failed_canary=accepted)
+        _show_state(sweep, options.as_json)
 
 
 @app.command()

@@ -54,6 +54,31 @@ def test_a_backfill_is_planned_applied_and_controlled(lake: World) -> None:
     assert len(lake.claim(worker="w9")) > 0
 
 
+def _halt_by_canary(lake: World) -> str:
+    """Return a backfill of ten partitions, whose canary of two was rejected for good."""
+    days = ("--since", "2025-01-01", "--until", "2025-01-10", "--customer-id", "c0", "--canary", "2")
+    assert call("backfill", "apply", "crm/orders", *days, "--because", "history", "--yes", "--max", "10")[0] == 0
+    lake.reject(*(lease for lease in lake.claim() if lease.sweep_id == 4), final=True)
+    lake.claim()
+    return "4"
+
+
+@pytest.mark.req("P-10")
+def test_resume_after_a_failed_canary_asks_for_a_confirmation(lake: World) -> None:
+    sweep_id = _halt_by_canary(lake)
+    command = ("backfill", "resume", sweep_id, "--because", "source is back")
+    status, printed = call(*command, width=200)
+    assert status == 2
+    assert "backfill 4: canary failed, 2 of the first 2; resuming starts the other 8 partitions without another canary" in printed
+    assert "redrive backfill cancel 4" in printed
+    assert "pass --yes --max 8 to start 8" in printed
+    assert "halted" in call("backfill", "status", sweep_id)[1]
+    assert call(*command, "--yes", "--max", "7")[0] == 1
+    assert call("sweeps", "resume", sweep_id, "--because", "x", "--detach")[0] == 2
+    assert [lease for lease in lake.claim() if lease.sweep_id == 4] == []
+    assert call(*command, "--yes", "--max", "8")[1].startswith("Backfill 4 is running: 8 of 10 not started\n")
+
+
 @pytest.mark.req("P-10")
 @pytest.mark.usefixtures("lake")
 def test_a_customer_without_partitions_is_reported() -> None:
