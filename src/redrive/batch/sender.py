@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import partial, wraps
 from typing import Any, TypeVar
 
+from ..core.callables import function_name, signature_text
 from ..core.seconds import whole_number
 from ..core.text import pluralise
 from ..engine.retry import RetryLike
@@ -200,7 +201,8 @@ def _check_takes(name: str, function: Any, *arguments: str) -> None:
     except TypeError:
         takes = pluralise(len(arguments), "argument")
         raise TypeError(
-            f"{name}= must take {takes} ({', '.join(arguments)}), not {signature}: {function!r}"
+            f"{name}= must take {takes} ({', '.join(arguments)}), not "
+            f"{signature_text(function)}: {function_name(function)}"
         ) from None
 
 

@@ -14,6 +14,7 @@ from secrets import token_hex
 from time import time_ns
 from typing import Any
 
+from ..core.callables import function_name, qualified_name
 from ..core.codec import Codec, codec, from_bytes, outline, to_bytes
 from ..core.codec.codec import Arguments
 from ..core.codec.misfit import misfit
@@ -29,7 +30,6 @@ from ..worker.job_type import (
     Unstorable,
     durable_settings,
     execution_of,
-    qualified_name,
 )
 from .cron import Cron
 from .options import CommandOptions, ExhaustedState, SubmitOptions, check_priority, key_text
@@ -58,18 +58,14 @@ class Envelope:
         ValueError: The key names something that is not a parameter.
     """
 
-    __slots__ = ("_arguments", "_key", "_place", "_result", "_signature", "name")
+    __slots__ = ("_arguments", "_key", "_place", "_result", "name")
 
     def __init__(
         self, name: str, fn: Callable[..., Any], key: KeyOf | None, /, *, skip: int
     ) -> None:
         self.name = name
-        self._place = getattr(fn, "__qualname__", repr(fn))
+        self._place = function_name(fn)
         self._arguments = Arguments(fn, skip=skip)
-        signature = inspect.signature(fn)
-        self._signature = str(
-            signature.replace(parameters=list(signature.parameters.values())[skip:])
-        )
         if key is None:
             self._key: Template | Callable[..., KeyLike] | None = None
         elif isinstance(key, str):
@@ -131,9 +127,10 @@ class Envelope:
                 raise TypeError("a JSON object of arguments was expected")
             return self._arguments.load(stored)
         except (TypeError, ValueError, KeyError, RecursionError) as error:
+            takes = f"{self._place} takes {self._arguments.signature}"
             raise Undecodable(
                 f"stored arguments don't fit {self.name}: {error}",
-                f"Stored: {outline(lease.payload)}; {self._place} takes {self._signature}",
+                f"Stored: {outline(lease.payload)}; {takes}",
             ) from None
 
     def encode_result(self, result: Any, /) -> bytes | None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
+from .callables import function_name
+
 SHAPE = "<domain>:<user>:<entity>:<operation>:<version>"
 MAX_HEADER_CHARS = 255
 """Length of a key in a header that servers accept, among them Redrive's middleware."""
@@ -125,7 +127,7 @@ class Template:
         known_names = [parameter.name for parameter in parameters]
         for name in names:
             if name not in known_names:
-                function = getattr(fn, "__qualname__", fn)
+                function = function_name(fn)
                 listed = ", ".join(known_names) or "no parameters"
                 raise ValueError(
                     f"key template {text!r} names {name!r}, but {function} has {listed}"
@@ -157,7 +159,8 @@ class Template:
             except AttributeError:
                 field = ".".join(names)
                 raise TypeError(
-                    f"key template {self.text!r}: {{{field}}} cannot be read from {value!r:.100}"
+                    f"key template {self.text!r}: {{{field}}} cannot be read from "
+                    f"{type(value).__name__}"
                 ) from None
             if type(value) is not str:
                 self._check_value(".".join(names), value)
@@ -174,8 +177,8 @@ class Template:
         kind: Any = type(value)
         if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
             raise TypeError(
-                f"key template {self.text!r}: {{{field}}} is {value!r}, which has no stable text, "
-                f"so every call would get a new key; use an id"
+                f"key template {self.text!r}: {{{field}}} is a {kind.__name__}, which has no "
+                f"stable text, so every call would get a new key; use an id"
             )
 
 

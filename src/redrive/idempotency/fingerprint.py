@@ -10,6 +10,7 @@ from json.encoder import encode_basestring as quote
 from typing import Any
 
 from ..core.codec import Codec, codec
+from ..core.codec.misfit import misfit
 
 _ANY = codec(Any)
 
@@ -126,7 +127,7 @@ class ArgumentFingerprint:
             try:
                 jsonable[name] = argument_codec.dump(value)
             except (TypeError, ValueError) as error:
-                raise TypeError(f"argument {name!r}: {error}") from None
+                raise TypeError(f"argument {name!r}: {misfit(error)}") from None
         return digest(jsonable)
 
 

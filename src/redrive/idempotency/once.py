@@ -10,6 +10,7 @@ from time import sleep
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
 
+from ..core.callables import describe_problem, function_name
 from ..core.codec import Codec, codec, from_bytes, to_bytes
 from ..core.context import ActiveScope
 from ..core.fault import Rules
@@ -71,7 +72,7 @@ class OnceSpec:
         fn: Callable[..., Any],
         options: OnceOptions,
     ) -> None:
-        name = getattr(fn, "__qualname__", repr(fn))
+        name = function_name(fn)
         in_transaction, wait, keep, request, free_on = options
         signature = inspect.signature(fn)
         parameters = list(signature.parameters.values())
@@ -142,6 +143,9 @@ def _type_hints(fn: Callable[..., Any], name: str) -> dict[str, Any]:
             f"{name}: its annotations cannot be read: {missing}; import that name in the module "
             "of the function"
         ) from None
+    except TypeError as problem:
+        message = describe_problem(problem, fn)
+        raise TypeError(f"{name}: its annotations cannot be read: {message}") from None
 
 
 def once_decorator(
@@ -159,7 +163,7 @@ def once_decorator(
         TypeError: `once` is used without a key.
     """
     if _is_decorated_function(key, caller):
-        name = getattr(key, "__qualname__", key)
+        name = function_name(key)
         raise TypeError(f"{KEY_REQUIRED}, not a bare @app.once on {name}")
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -184,7 +188,7 @@ def _is_decorated_function(key: object, caller: FrameType) -> bool:
 
 
 def _wrap(fn: Callable[..., Any], spec: OnceSpec, *, in_transaction: bool) -> Callable[..., Any]:
-    name = getattr(fn, "__qualname__", repr(fn))
+    name = function_name(fn)
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise TypeError(
             f"{name} is a generator, which has no single result to store; use a function"

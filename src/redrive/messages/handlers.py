@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..core.callables import describe_problem, qualified_name, signature_text
 from ..core.codec import Codec, codec, outline
 from ..core.key import Key
 from ..core.seconds import whole_number
@@ -23,7 +24,6 @@ from ..worker.job_type import (
     Undecodable,
     durable_settings,
     execution_of,
-    qualified_name,
 )
 from .event import Event
 from .stored_event import event_from_lease, load_payload
@@ -182,7 +182,9 @@ def _event_parameter(
         parameter.kind <= parameter.POSITIONAL_OR_KEYWORD for parameter in required
     )
     if len(required) != len(arguments) or not are_positional:
-        raise TypeError(f"{place} is called with {' and '.join(arguments)}, but takes {signature}")
+        raise TypeError(
+            f"{place} is called with {' and '.join(arguments)}, but takes {signature_text(fn)}"
+        )
     return required[-1]
 
 
@@ -192,7 +194,8 @@ def _payload_codec(
     try:
         hint = typing.get_type_hints(fn, include_extras=True).get(parameter.name, Any)
     except (NameError, TypeError, AttributeError) as error:
-        raise TypeError(f"{place}: its annotations cannot be read: {error}") from None
+        message = describe_problem(error, fn)
+        raise TypeError(f"{place}: its annotations cannot be read: {message}") from None
     if hint not in (Any, Event) and typing.get_origin(hint) is not Event:
         raise TypeError(
             f"{place}: the parameter {parameter.name!r} must be an Event, for example "

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from ..backoff import steps
+from ..core.callables import qualified_name
 from ..core.job_reasons import DeadReason
 from ..core.policy import RetryPolicy
 from ..engine.retry import Retry
@@ -147,7 +148,7 @@ def execution_of(name: str, fn: Callable[..., Any], /, *, in_transaction: bool) 
         TypeError: It cannot be run as a job.
     """
     if isinstance(fn, (classmethod, staticmethod, type)) or not callable(fn):
-        raise TypeError(f"{name}: must decorate a function, not {fn!r}")
+        raise TypeError(f"{name}: must decorate a function, not {type(fn).__name__}")
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         raise TypeError(
             f"{name}: {qualified_name(fn)} is a generator, which has no single result; use a "
@@ -161,8 +162,3 @@ def execution_of(name: str, fn: Callable[..., Any], /, *, in_transaction: bool) 
             f"other tasks run; in_transaction=True is for sync functions"
         )
     return "transaction"
-
-
-def qualified_name(fn: Callable[..., Any], /) -> str:
-    """Return the module and name of a function, for messages."""
-    return f"{getattr(fn, '__module__', '?')}.{getattr(fn, '__qualname__', repr(fn))}"

@@ -350,5 +350,5 @@ def test_unknown_commands_stay_queued_and_unfit_arguments_are_a_dead_letter(app:
     assert (letter.reason, letter.attempts, str(letter.job_id)) == ("undecodable", 1, unfit.id)
     assert "has no parameter order, but the stored call does" in str(letter.error)
     assert "Stored: an object of order (str)" in str(letter.error)
-    assert "takes (order_id: 'str') -> 'None'" in str(letter.error)
+    assert "takes (order_id: str) -> None" in str(letter.error)
     assert app.ledger.get(int(kept.id)).state == "ready"  # type: ignore[union-attr]

@@ -78,7 +78,7 @@ def test_a_spilled_call_runs_as_the_command_of_that_name() -> None:
     ("payload", "says"),
     [
         (b'{"oder_id":"x"}', r"no parameter oder_id, .* needs 'order_id', .* it\. Stored: an object of oder_id \(str\); test_"),
-        (b'{"oder_id":"x"}', r"send takes \(order_id: 'str', n: 'int' = 1\) -> 'None'"),
+        (b'{"oder_id":"x"}', r"send takes \(order_id: str, n: int = …\) -> None"),
         (b'{"order_id":"x","password":"hunter2"}', r"Stored: an object of order_id \(str\), password \(str\)"),
         (b"{}", "send needs 'order_id', but the stored call does not have it"),
         (b'{"order_id":5}', "stored arguments don't fit shop.send"),
@@ -99,6 +99,21 @@ def test_arguments_that_do_not_fit_are_undecodable(payload: bytes, says: str) ->
     held = lease(app, "shop.send")._replace(payload=payload)
     with pytest.raises(Undecodable, match=says):
         app.kinds()[0].run(held)
+    app.close()
+
+
+def test_undecodable_does_not_show_defaults() -> None:
+    app = App("sqlite://")
+
+    @app.command("shop.send")
+    def send(order_id: str, token: str = "s3cret-value") -> None: ...
+
+    send.submit("x")
+    held = lease(app, "shop.send")._replace(payload=b"{}")
+    with pytest.raises(Undecodable) as caught:
+        app.kinds()[0].run(held)
+    assert "token: str = …" in str(caught.value)
+    assert "s3cret-value" not in str(caught.value)
     app.close()
 
 

@@ -13,6 +13,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from ..callables import describe_problem, function_name, signature_text
 from . import records, values
 from .misfit import misfit, shown_name, within
 from .values import Codec
@@ -134,7 +135,7 @@ class Arguments:
     Immutable: threads may share one.
     """
 
-    __slots__ = ("_codecs", "_name", "_signature")
+    __slots__ = ("_codecs", "_name", "_signature", "signature")
 
     def __init__(self, fn: Callable[..., Any], /, *, skip: int = 0) -> None:
         """Create the codecs of the parameters.
@@ -146,14 +147,16 @@ class Arguments:
         Raises:
             TypeError: A parameter has no annotation, or its values cannot be stored.
         """
-        self._name = getattr(fn, "__qualname__", repr(fn))
+        self._name = function_name(fn)
         signature = inspect.signature(fn)
         stored = list(signature.parameters.values())[skip:]
         self._signature = signature.replace(parameters=stored)
+        self.signature = signature_text(fn, skip=skip)
         try:
             hints = typing.get_type_hints(fn, include_extras=True)
         except (NameError, TypeError, AttributeError) as problem:
-            raise TypeError(f"{self._name}: its annotations cannot be read: {problem}") from None
+            message = describe_problem(problem, fn)
+            raise TypeError(f"{self._name}: its annotations cannot be read: {message}") from None
         for name in list(signature.parameters)[:skip]:
             if _is_storable(hints.get(name, Any)):
                 raise TypeError(
@@ -192,7 +195,7 @@ class Arguments:
         try:
             return self._signature.bind(*args, **kwargs).arguments
         except TypeError as problem:
-            raise TypeError(f"{self._name}: {problem}; it takes {self._signature}") from None
+            raise TypeError(f"{self._name}: {problem}; it takes {self.signature}") from None
 
     def load(self, stored: Mapping[str, Any], /) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of a stored call.

@@ -234,6 +234,8 @@ _VALUE = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_DEFAULT = re.compile(r"(?:\s*\|\s*[\w.]+)*\s*=(?!=)\s*")
+"""From an annotation to its default, as in `token: str | None = 'x'`."""
 _LINE = re.compile(r"[^\r\n]*")
 _LINE_HEADERS = ("authorization", "cookie")
 """Headers whose values are lines, not words: `Cookie: a=1; session=2`."""
@@ -330,6 +332,9 @@ def _redact_pairs(text: str) -> str:
         if value is not None:
             pieces += text[position : match.end()], HIDDEN
             position = value.end()
+            default = None if is_header else _DEFAULT.match(text, position)
+            if default is not None and (value := _VALUE.match(text, default.end())) is not None:
+                position = value.end()
     return "".join((*pieces, text[position:])) if pieces else text
 
 

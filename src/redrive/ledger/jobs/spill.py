@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ...core.callables import function_name
 from ...core.codec import to_bytes
 from ...core.codec.codec import Arguments
 from ...core.context import clock_around
@@ -96,7 +97,7 @@ def _warn_of_constant(key: KeyLike, fn: Callable[..., Any]) -> None:
     parameters = list(inspect.signature(fn).parameters)
     if not parameters:
         return
-    name = getattr(fn, "__qualname__", repr(fn))
+    name = function_name(fn)
     message = (
         f"redrive: app.spill for {name}: the key {str(key)!r} is the same for every call, so only "
         f"the first failed call becomes a job; name parameters in it, such as {{{parameters[0]}}}"

@@ -11,13 +11,14 @@ from datetime import timedelta
 from typing import Any, Literal, TypeAlias
 
 from ...commands.cron import Cron
+from ...core.callables import qualified_name, signature_text
 from ...core.policy import RetryPolicy
 from ...core.seconds import positive
 from ...engine.settings import RetrySettings
 from ...ledger.ledger import Ledger
 from ...storage.registry import Registry as Stores
 from ...storage.store import Store
-from ...worker.job_type import NO_TIMEOUT, durable_settings, execution_of, qualified_name
+from ...worker.job_type import NO_TIMEOUT, durable_settings, execution_of
 from ..key import Day, Partition, check_name
 from ..model import Check
 from ..queries import PartitionQueries
@@ -159,7 +160,8 @@ def _check_signature(name: str, fn: Callable[..., Any], place: str) -> None:
         signature.bind(None, None)
     except TypeError:
         raise TypeError(
-            f"{name}: {place} is called with the partition and the sink, but takes {signature}"
+            f"{name}: {place} is called with the partition and the sink, but takes "
+            f"{signature_text(fn)}"
         ) from None
 
 

@@ -116,6 +116,10 @@ def test_ordinary_field_names_are_not_secret(name: str) -> None:
         f"password => {SECRET}",
         f"password := {SECRET}",
         f"password == {SECRET}",
+        f"f takes (a: str, token: str = '{SECRET}')",
+        f"f takes (a: str, token: str | None = '{SECRET}', b=1)",
+        f"f takes (a: str, token: 'str' = '{SECRET}')",
+        f"f takes (a: str, token: [redacted] = '{SECRET}')",
         f"eyJhbGciOiJI.eyJzdWIiOiIx.{SECRET}",
         f"Incorrect API key provided: sk-proj-abcdefgh{SECRET}",
         f"ghp_0123456789{SECRET}",
@@ -298,7 +302,21 @@ def test_hide_rejects_names_that_are_not_text(name: Any) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["://a:b", "a ", '"password": "', "token ", "=\\'", "a:", " ", "Bearer ", "-----BEGIN PRIVATE KEY-----", "eyJabcdef.a.", "a"],
+    [
+        "://a:b",
+        "a ",
+        '"password": "',
+        "token ",
+        "=\\'",
+        "a:",
+        " ",
+        "Bearer ",
+        "-----BEGIN PRIVATE KEY-----",
+        "eyJabcdef.a.",
+        "a",
+        "token: a | ",
+        "token: a = ",
+    ],
 )
 def test_redaction_is_fast_for_adversarial_text(piece: str) -> None:
     text = "@" + piece * (50_000 // len(piece))
