@@ -30,6 +30,7 @@ from .store.protocol import (
     Items,
     SelfCheckingItems,
     SparingItems,
+    acknowledged_items,
     count_rejections,
     give_up_items,
 )
@@ -205,7 +206,11 @@ class BatchCall:
             before = self._state.items.get(item.id)
             if before is None and self._only_expected:
                 return f"unexpected item {item.id!r}"
-            was_acknowledged = before is not None and before.status == "acknowledged"
+            was_acknowledged = (
+                before is not None
+                and before.status == "acknowledged"
+                and item.id not in self._state.acknowledged_elsewhere
+            )
             if was_acknowledged and item.status == "rejected":
                 return f"item {item.id!r} was acknowledged in an earlier pass, and is rejected now"
         return None
@@ -272,7 +277,7 @@ class BatchCall:
         else:
             report = split.merged_report()
             self._state.isolated |= split.isolated
-        state, items = self._state, self.spec.items
+        state = self._state
         report = self._with_permanent_giveups(report)
         self._acknowledge(report)
         has_items_to_settle = decision.has_items_to_settle(report, was_split=split is not None)
@@ -286,8 +291,7 @@ class BatchCall:
             state.mark_given_up(split.given_up)
         if has_items_to_settle:
             self._count_rejections(report, already_counted=() if split is None else split.counted)
-        unsettled = state.unsettled_ids()
-        pending = items.pending(unsettled) if unsettled else set()
+        pending = self._pending_items()
         self._log("batch_pass", report, state.items.values(), pending=len(pending))
         remaining = self._deadline - self._clock.monotonic()
         wait = decision.wait_before_next_pass(
@@ -311,7 +315,25 @@ class BatchCall:
             return report
         given_up = [item.id for item in report.items if item.status == "giveup"]
         pending = self.spec.items.pending(given_up) if given_up else ()
+        self._find_acknowledged(item_id for item_id in given_up if item_id not in pending)
         return decision.reject_permanently(report, pending) if pending else report
+
+    def _pending_items(self) -> set[str]:
+        """Return the items to send again.
+
+        Items that another sender settled meanwhile get their status in the store.
+        """
+        state = self._state
+        unsettled = state.unsettled_ids()
+        pending = self.spec.items.pending(unsettled) if unsettled else set()
+        self._find_acknowledged(item_id for item_id in unsettled if item_id not in pending)
+        state.mark_acknowledged(state.acknowledged_elsewhere)
+        return pending - state.acknowledged_elsewhere
+
+    def _find_acknowledged(self, ids: Iterable[str]) -> None:
+        """Find the items that another sender acknowledged while they were rejected here."""
+        acknowledged = acknowledged_items(self.spec.items, list(ids))
+        self._state.acknowledged_elsewhere |= acknowledged
 
     def _acknowledge(self, report: Report) -> None:
         if isinstance(self.spec.items, AcknowledgingItems):
@@ -360,7 +382,7 @@ class BatchCall:
         """Count rejections as attempts and give up the items that have none left.
 
         Returns:
-            The items that were given up.
+            The items that are not sent again: given up, or acknowledged by another sender.
         """
         spec = self.spec
         with self._unknown_items_as_bad_report(report):
@@ -372,6 +394,8 @@ class BatchCall:
         reasons = {item_id: redact_text(rejected[item_id].reason) for item_id in given_up}
         newly_given_up = give_up_items(spec.items, reasons)
         crash_point("batch.given_up")
+        # The store refuses to give up an item that another sender has settled in between.
+        self._find_acknowledged(item_id for item_id in given_up if item_id not in newly_given_up)
         for item_id in given_up:
             if item_id in newly_given_up:
                 item = rejected[item_id]

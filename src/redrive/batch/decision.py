@@ -58,6 +58,8 @@ class BatchState:
     """Items that were rejected alone, after a batch was rejected as a whole."""
     outage: str | None = None
     """The reason of an outage, until a pass in which an item is acknowledged."""
+    acknowledged_elsewhere: set[str] = field(default_factory=set)
+    """Items that were rejected here, and that the store has as acknowledged by another sender."""
 
     def add_pass(self, report: Report, /) -> None:
         """Add the report of a pass.
@@ -94,6 +96,12 @@ class BatchState:
         """Set the status of items to `giveup`."""
         for item_id in ids:
             self.items[item_id] = replace(self.items[item_id], status="giveup")
+
+    def mark_acknowledged(self, ids: Collection[str], /) -> None:
+        """Set the status of items that another sender sent to `acknowledged`."""
+        for item_id in ids:
+            self.items[item_id] = ItemStatus(item_id, "acknowledged")
+        self.only_failures = self.only_failures and not ids
 
     def unsettled_ids(self) -> list[str]:
         """Return the items that are neither acknowledged nor given up."""
@@ -231,7 +239,7 @@ def total_report(
 
 
 def _with_final_status(item: ItemStatus, pending: Collection[str]) -> ItemStatus:
-    # An item that the store no longer has as pending was settled by another process meanwhile.
+    # An item that the store no longer has as pending was given up by another process meanwhile.
     status: Status = "pending" if item.id in pending else "giveup"
     return replace(item, status=status)
 

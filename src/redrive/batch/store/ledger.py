@@ -113,6 +113,15 @@ class LedgerItems:
             parameters = {"of_batch": self.name, **statements.id_parameters(among)}
             return set(among) - set(session.core.execute(statements.given_up, parameters).scalars())
 
+    def acknowledged(self, among: Collection[str], /) -> set[str]:
+        """Return the items that were acknowledged after their last rejection."""
+        if not among:
+            return set()
+        with self._ledger().connections.read.use() as session:
+            statements = statements_of(session)
+            parameters = {"of_batch": self.name, **statements.id_parameters(among)}
+            return set(session.core.execute(statements.acknowledged, parameters).scalars())
+
     def __repr__(self) -> str:
         return f"LedgerItems({self.name!r})"
 
@@ -157,6 +166,8 @@ class ItemStatements:
         is_open, is_given_up = item.c.status == "open", item.c.status == "giveup"
         self.open_items = select(item.c.item).where(_IN_BATCH, is_open).limit(bindparam("most"))
         self.given_up = select(item.c.item).where(_IN_BATCH, is_given_up, is_listed)
+        is_acknowledged = item.c.status == "acknowledged"
+        self.acknowledged = select(item.c.item).where(_IN_BATCH, is_acknowledged, is_listed)
         # Postgres locks the rows in order before it updates them. SQLite has one writer at a time.
         in_order = select(item.c.item).where(_IN_BATCH, is_listed).order_by(item.c.item)
         locked = in_order.with_for_update().cte("locked")

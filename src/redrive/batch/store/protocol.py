@@ -123,6 +123,17 @@ class AcknowledgingItems(Protocol):
 
 
 @runtime_checkable
+class ItemsWithAcknowledgements(Protocol):
+    """A store that knows which items were acknowledged, also by another sender. Optional.
+
+    Without it, an item that another sender acknowledged meanwhile is reported as given up.
+    """
+
+    def acknowledged(self, among: Collection[str], /) -> set[str]:
+        """Return those of the items that are stored as acknowledged."""
+
+
+@runtime_checkable
 class ItemsWithReasons(Protocol):
     """A store that knows why items were given up."""
 
@@ -147,6 +158,13 @@ class ReopenableItems(Protocol):
 
     def reopen_many(self, item_ids: Collection[str], /) -> set[str]:
         """Allow items to be sent again. Returns those that had been given up."""
+
+
+def acknowledged_items(items: Items, ids: Collection[str], /) -> set[str]:
+    """Return the items that another sender acknowledged. Empty if the store does not know it."""
+    if not ids or not isinstance(items, ItemsWithAcknowledgements):
+        return set()
+    return items.acknowledged(ids)
 
 
 def count_rejections(items: Items, ids: Collection[str], /) -> Mapping[str, int]:

@@ -151,6 +151,11 @@ class TableItems:
             update(table).where(is_selected, may_give_up).values(given_up).returning(self._id)
         )
         self._select_pending = select(self._id).where(is_listed, is_pending)
+        # Without done=, the sender may use any state of its own for accepted rows.
+        others = [*self._pending_states, self._giveup_state]
+        is_done = self._status.in_(self._done_states)
+        is_acknowledged = is_done if self._done_states else self._status.not_in(others)
+        self._select_acknowledged = select(self._id).where(is_listed, is_acknowledged)
         self._select_given_up = (
             select(self._id, self._attempts)
             .where(is_given_up)
@@ -314,6 +319,21 @@ class TableItems:
             rows = self._execute_in_chunks(connection, self._select_pending, among)
             pending = {str(row[0]) for row in rows}
         return {item_id for item_id in among if self._row_key(item_id) in pending}
+
+    def acknowledged(self, among: Collection[str], /) -> set[str]:
+        """Return the rows that are done, for example because another sender sent them.
+
+        Args:
+            among: Ids to look up.
+
+        Returns:
+            Those of them that are in a state of `done=`. Without `done=`, those that are neither
+                pending nor given up.
+        """
+        with self._engine.connect() as connection:
+            rows = self._execute_in_chunks(connection, self._select_acknowledged, among)
+            acknowledged = {str(row[0]) for row in rows}
+        return {item_id for item_id in among if self._row_key(item_id) in acknowledged}
 
     def given_up(self, limit: int = 100, /) -> dict[str, int]:
         """Return rows that were given up.
