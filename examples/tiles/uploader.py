@@ -68,13 +68,20 @@ class HttpTileUploader:
         if not self.confirm_flight_state():
             raise FlightStateNotOnGroundError(f"flight {request.flight_id} is in the air: nothing was sent")
         tiles = self.store.pending_uploads(request.flight_id)
-        statuses = []
+        statuses: list[ItemStatus] = []
         with closing(http.client.HTTPConnection(self.provider, timeout=self.timeout)) as connection:
-            for done, tile in enumerate(tiles, 1):
-                statuses.append(self._send(connection, tile))
-                progress(done, len(tiles))
-        rejected = sum(item.status == "rejected" for item in statuses)
-        return Report("success" if not rejected else "failure" if rejected == len(statuses) else "partial", statuses)
+            for tile in tiles:
+                try:
+                    statuses.append(self._send(connection, tile))
+                except SatelliteProviderError:
+                    if not statuses:
+                        raise  # nothing is known about any tile
+                    break
+                progress(len(statuses), len(tiles))
+        # The connection dropped: the other tiles stay pending, which does not count as an attempt.
+        statuses += [ItemStatus(tile.id, "pending") for tile in tiles[len(statuses) :]]
+        acknowledged = sum(item.status == "acknowledged" for item in statuses)
+        return Report("success" if acknowledged == len(statuses) else "partial" if acknowledged else "failure", statuses)
 
     def _send(self, connection: http.client.HTTPConnection, tile: Tile) -> ItemStatus:
         try:
@@ -86,4 +93,12 @@ class HttpTileUploader:
         if reply.status == 201:
             self.store.mark_uploaded(tile.id)
             return ItemStatus(tile.id, "acknowledged")
-        return ItemStatus(tile.id, "rejected", f"{reply.status} {json.loads(body)['reason']}")
+        return ItemStatus(tile.id, "rejected", f"{reply.status} {_reason(reply, body)}")
+
+
+def _reason(reply: http.client.HTTPResponse, body: bytes) -> str:
+    """Return the provider's reason. A proxy in between responds with HTML, or with no body at all."""
+    try:
+        return str(json.loads(body)["reason"])
+    except (ValueError, TypeError, KeyError):
+        return reply.reason
