@@ -183,7 +183,7 @@ def _other_libraries(stack: Sequence[Layer], index: int, worst: WorstCase) -> It
         yield Advice("no_waits", layer.name, says, do)
     if layer.retries("permanent"):
         says = f"{name} retries permanent errors, which cannot succeed"
-        do = 'limit it to temporary errors, and list them here: on = ["transient", …]'
+        do = 'limit it to transient errors, and list them here: on = ["transient", …]'
         yield Advice("hopeless", layer.name, says, do)
 
 
