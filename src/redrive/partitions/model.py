@@ -38,6 +38,8 @@ ReleaseCause: TypeAlias = Literal["not_ready", "rate_limited", "systemic", "stop
 `stopped`: the worker stops. `ledger`: our own database could not be used.
 """
 TerminalCause: TypeAlias = Literal["attempts", "age", "lost", "error", "manual"]
+MANUAL: TerminalCause = "manual"
+"""Cause of a marker that an operator set."""
 DAMAGED = "damaged"
 """Reason of a rejection: raw data is gone, or differs from the written data."""
 

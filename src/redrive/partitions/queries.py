@@ -230,9 +230,21 @@ class PartitionQueries:
     # ---- plans ----
 
     def freeze(
-        self, act: Verb, selection: PartitionFilter, /, *, clear_terminal: bool = False
+        self,
+        act: Verb,
+        selection: PartitionFilter,
+        /,
+        *,
+        clear_terminal: bool = False,
+        include_marked: bool = False,
     ) -> FrozenSelection:
         """Return the partitions that an act would change. Nothing is changed.
+
+        Args:
+            act: What is done to them.
+            selection: Which partitions.
+            clear_terminal: Include partitions that gave up.
+            include_marked: Include those that an operator marked as given up, too.
 
         Raises:
             ValueError: The selection has no condition.
@@ -244,7 +256,11 @@ class PartitionQueries:
             )
         with self._session() as session, session.snapshot():
             return frozen_selection.freeze_selection(
-                session.core, act, selection, clear_terminal=clear_terminal
+                session.core,
+                act,
+                selection,
+                clear_terminal=clear_terminal,
+                include_marked=include_marked,
             )
 
     def plan_grid(self, grid: Grid, /) -> GridPlan:

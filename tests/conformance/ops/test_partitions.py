@@ -363,6 +363,36 @@ def test_a_canary_that_is_rejected_halts_it_until_somebody_has_looked(world: Wor
 
 
 @pytest.mark.req("O-2")
+def test_marked_partitions_are_left_out_unless_they_are_named_or_included(world: World, ann: Operator) -> None:
+    world.backfill(["a", "b", "left"])
+    world.reject(*world.claim(), final=True)
+    every, named = PartitionFilter(source="crm"), PartitionFilter(keys=(world.key("left"),))
+    ann.partitions.steer(ann.partitions.chosen("mark_terminal", named), because="customer left")
+    reason = {"marked as given up by ann: customer left": 1}
+
+    plan = ann.partitions.retry(every, clear_terminal=True)
+    assert plan.partitions is not None
+    assert (plan.count, plan.partitions.left) == (2, reason)
+    assert ann.partitions.retry(every, clear_terminal=True, include_marked=True).count == 3
+    assert ann.partitions.retry(named, clear_terminal=True).count == 1
+
+    clear = ann.partitions.chosen("clear_terminal", every)
+    assert (clear.count, clear.left) == (2, reason)
+    assert ann.partitions.chosen("clear_terminal", every, include_marked=True).count == 3
+    assert ann.partitions.chosen("clear_terminal", named).count == 1
+
+    world.control.maintain()
+    backfill = ann.backfills.plan("crm/orders", DAY, DAY, customers=["a", "left"], clear_terminal=True)
+    assert backfill.partitions is not None
+    assert (backfill.count, backfill.partitions.left) == (1, reason)
+    begun = ann.apply(backfill, because="again").sweep
+    assert [lease.partition.customer_id for lease in world.claim()] == ["a"]
+    report = ann.backfills.progress(begun.id)
+    assert report is not None
+    assert report.progress.skips == {"marked as given up": 1}
+
+
+@pytest.mark.req("O-2")
 def test_a_plan_over_several_datasets(ledger: Ledger, ann: Operator) -> None:
     """Whose partitions have numbers in between each other's."""
     both = [

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ...core.text import pluralise
 from ...ops.operator import Operator
-from ...ops.partitions.selection import SKIP_NAMES, describe_skips, words_of
+from ...ops.partitions.selection import MARKED, SKIP_NAMES, describe_skips, words_of
 from ...ops.plans.plan import PartitionPlan, Plan
 from ...ops.plans.stored import LIFE, StoredPlan, save_plan
 from ...ops.sweeps import Sweep
@@ -29,6 +29,13 @@ _BECAUSE = "Reason recorded in the audit log (required, except with --plan, --ou
 OptionalBecause = Annotated[str | None, option("--because", "TEXT", _BECAUSE)]
 ClearTerminal = Annotated[
     bool, flag("--clear-terminal", "Include partitions that gave up, with new attempts")
+]
+IncludeMarked = Annotated[
+    bool,
+    flag(
+        "--include-marked",
+        "Include partitions that were marked as given up (default: only if named one by one)",
+    ),
 ]
 HaltOn = Annotated[
     float | None,
@@ -228,7 +235,7 @@ def _missing_raw(plan: Plan, is_included: bool) -> Sequence[RenderableType]:
     return [Text(summary, style="yellow"), *names]
 
 
-def _skipped_counts(act: str, counts: Mapping[str, int]) -> str:
+def _skipped_counts(act: str, counts: Mapping[str, int]) -> list[str]:
     """Return the skipped partitions by reason, each with the way to include them."""
     pronoun = "it" if counts.get("terminal") == 1 else "them"
     is_reprocess = act == "reprocess"
@@ -241,10 +248,21 @@ def _skipped_counts(act: str, counts: Mapping[str, int]) -> str:
         ),
         "never accepted": " (use retry)",
     }
-    return ", ".join(
+    lines = [
         f"{count:,} {SKIP_NAMES.get(reason, reason)}{hints.get(reason, '')}"
         for reason, count in counts.items()
-    )
+        if not reason.startswith(MARKED)
+    ]
+    way = "clear-terminal --include-marked" if act == "backfill" else "--include-marked"
+    verb = "use" if act == "backfill" else "add"
+    return [
+        *([", ".join(lines)] if lines else []),
+        *(
+            f"{count:,} {reason} ({verb} {way})"
+            for reason, count in counts.items()
+            if reason.startswith(MARKED)
+        ),
+    ]
 
 
 def _show_started(ops: Operator, sweep: Sweep) -> None:

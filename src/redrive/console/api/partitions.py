@@ -53,6 +53,8 @@ class PartitionActionBody(CalendarQuery, Because):
     seen: str | None = None
     clear_terminal: bool = False
     """Retry: include given-up (terminal) partitions."""
+    include_marked: bool = False
+    """Retry: include those that an operator marked as given up. `keys` always includes them."""
     without_raw: bool = False
     """Retry: include partitions without raw data, which are skipped otherwise."""
     rate: Rate | None = None
@@ -171,7 +173,9 @@ def _plan_action(view: CurrentView, act: Action, body: PartitionActionBody) -> P
     )
     operations = view.operator.partitions
     if act == "retry":
-        return operations.retry(selection, clear_terminal=body.clear_terminal)
+        return operations.retry(
+            selection, clear_terminal=body.clear_terminal, include_marked=body.include_marked
+        )
     if act == "reprocess":
         return operations.reprocess(selection)
     return operations.revalidate(selection)

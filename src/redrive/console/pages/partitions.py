@@ -11,6 +11,7 @@ from fastapi import APIRouter, Response
 from ...ops.partitions.calendar import Calendar
 from ...ops.partitions.datasets import label
 from ...ops.partitions.selection import (
+    MARKED,
     SKIP_NAMES,
     STANDINGS,
     PartitionFilter,
@@ -183,7 +184,10 @@ def _make_plan(view: View) -> Plan:
         raise ValueError(f"invalid action {act!r}: use {', '.join(PLANNED_ACTS)}, backfill")
     operations, selection = view.operator.partitions, read_selection(view.fields)
     if act == "retry":
-        return operations.retry(selection, clear_terminal=clear_terminal)
+        include_marked = view.field("include_marked") == "1"
+        return operations.retry(
+            selection, clear_terminal=clear_terminal, include_marked=include_marked
+        )
     if act == "reprocess":
         return operations.reprocess(selection)
     return operations.revalidate(selection)
@@ -215,6 +219,8 @@ def _render_plan(view: View, plan: Plan, error: str | None = None, status: int =
         filter=read_filter(view.fields),
         keys=view.field("keys"),
         clear_terminal=view.field("clear_terminal") == "1",
+        include_marked=view.field("include_marked") == "1",
+        has_marked=any(reason.startswith(MARKED) for reason in _skipped_counts(plan)),
         share=view.field("share"),
         error=error,
         command_line=_command_line(view, plan),
@@ -247,6 +253,8 @@ def _command_line(view: View, plan: Plan) -> str:
         )
     names = {"query": "query_name", "customer": "customer_id"}
     renamed = {names.get(name, name): value for name, value in filter_.items()}
+    if plan.act == "retry":
+        options["include_marked"] = view.field("include_marked") == "1"
     return command("state", plan.act, *view.field("keys").splitlines(), **renamed, **options)
 
 

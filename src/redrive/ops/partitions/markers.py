@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from ...core.seconds import whole_number
 from ...errors import NotAllowed, StorageError
-from ...partitions.control.markers import MANUAL
 from ...partitions.control.plane import ControlPlane
 from ...partitions.control.verdicts import VerdictWriter
 from ...partitions.datasets.dataset import Extraction
 from ...partitions.key import Partition
-from ...partitions.model import Act, PartitionFilter, PartitionRun, PartitionView
+from ...partitions.model import MANUAL, Act, PartitionFilter, PartitionRun, PartitionView
 from ...partitions.queries import PartitionQueries
 from ...partitions.raw.files import load_raw
+from ...partitions.store.marked import count_marked, leaves_out_marked
 from ..project.target import Operated, ledger_of
 from .datasets import check_selection, find_extraction
 from .selection import acted_on
@@ -37,6 +37,9 @@ class MarkerPlan:
     """The first ten partitions, as text."""
     changes: int = 0
     """Number of partitions that the operation would change."""
+    left: Mapping[str, int] = field(default_factory=dict)
+    """Of `clear_terminal`: partitions that are left out, because an operator marked them as given
+    up. By actor and reason."""
 
     @property
     def count(self) -> int:
@@ -44,7 +47,15 @@ class MarkerPlan:
         return len(self.ids)
 
 
-def plan_markers(app: Operated, act: Steer, selection: PartitionFilter, most: int, /) -> MarkerPlan:
+def plan_markers(
+    app: Operated,
+    act: Steer,
+    selection: PartitionFilter,
+    most: int,
+    /,
+    *,
+    include_marked: bool = False,
+) -> MarkerPlan:
     """Plan to mark the selected partitions. Raise ValueError if none or too many are selected."""
     ledger = ledger_of(app)
     check_selection(app, acted_on(selection, ledger.now()))
@@ -58,11 +69,17 @@ def plan_markers(app: Operated, act: Steer, selection: PartitionFilter, most: in
             )
         if len(page) < PAGE:
             break
+    left: dict[str, int] = {}
+    if act == "clear_terminal" and leaves_out_marked(selection, include_marked=include_marked):
+        partitions = [facts for facts in partitions if not _is_marked(facts)]
+        with ledger.reading() as connection:
+            left = count_marked(connection, selection)
     return MarkerPlan(
         act=act,
         ids=tuple(facts.id for facts in partitions),
         first=tuple(str(facts.partition) for facts in partitions[:10]),
         changes=sum(_is_changed(act, facts) for facts in partitions),
+        left=left,
     )
 
 
@@ -116,7 +133,12 @@ def _is_changed(act: Steer, facts: PartitionView) -> bool:
         return (facts.paused is None) == (act == "pause")
     if act == "clear_terminal":
         return facts.terminal is not None
-    return facts.status != "success" and not (facts.terminal or "").startswith(f"{MANUAL}:")
+    return facts.status != "success" and not _is_marked(facts)
+
+
+def _is_marked(facts: PartitionView) -> bool:
+    """Return whether an operator marked the partition as given up."""
+    return (facts.terminal or "").startswith(f"{MANUAL}:")
 
 
 def _earlier_run(

@@ -245,6 +245,7 @@ class PartitionOperations:
         customers: Collection[str] | None = None,
         grant: int = 0,
         clear_terminal: bool = False,
+        include_marked: bool = False,
         lane: LaneName | None = None,
     ) -> Plan:
         """Plan to extract failed partitions again.
@@ -260,12 +261,15 @@ class PartitionOperations:
             grant: New attempts for each partition. It includes partitions that gave up. 0: as many
                 as the policy has.
             clear_terminal: Include partitions that gave up.
+            include_marked: Include those that an operator marked as given up, too. Otherwise only
+                marked partitions that the selection names one by one are included.
             lane: Only partitions of this lane.
 
         Returns:
             The plan.
         """
-        options = PlanOptions(clear_terminal or grant > 0, grant or None, lane)
+        includes_terminal = clear_terminal or include_marked or grant > 0
+        options = PlanOptions(includes_terminal, grant or None, lane, include_marked=include_marked)
         return self._plan("retry", dataset, (since, until), customers, options)
 
     def reprocess(
@@ -321,7 +325,13 @@ class PartitionOperations:
     # --- Mark and roll back
 
     def chosen(
-        self, act: Steer, selection: PartitionFilter, /, *, most: int = markers.MOST
+        self,
+        act: Steer,
+        selection: PartitionFilter,
+        /,
+        *,
+        most: int = markers.MOST,
+        include_marked: bool = False,
     ) -> MarkerPlan:
         """Plan to mark, clear, pause or unpause partitions. Nothing is changed before `steer`.
 
@@ -329,11 +339,14 @@ class PartitionOperations:
             act: `"mark_terminal"`, `"clear_terminal"`, `"pause"` or `"unpause"`.
             selection: Which partitions.
             most: Maximum number. More are an error.
+            include_marked: For `clear_terminal`: include partitions that an operator marked as
+                given up. Otherwise only those that the selection names one by one are included.
 
         Returns:
             The plan.
         """
-        return markers.plan_markers(self._context.app, act, selection, most)
+        app = self._context.app
+        return markers.plan_markers(app, act, selection, most, include_marked=include_marked)
 
     def steer(self, plan: MarkerPlan, /, *, because: str, grant: int | None = None) -> Act:
         """Carry out a plan of `chosen`.

@@ -47,7 +47,12 @@ def plan_selection(
     check_selection(app, acted_on(selection, ledger.now()))
     if options.grant is not None:
         whole_number("grant", options.grant)
-    picked = PartitionQueries(ledger).freeze(act, selection, clear_terminal=options.clear_terminal)
+    picked = PartitionQueries(ledger).freeze(
+        act,
+        selection,
+        clear_terminal=options.clear_terminal,
+        include_marked=options.include_marked,
+    )
     running = _running(ledger, selection) if picked.skipped.get("running now") else {}
     missing = _preview_missing_raw(app, act, picked.ids)
     plan = from_picked(
@@ -127,6 +132,8 @@ def plan_backfill(
         left["accepted already"] = accepted
     if terminal and not options.clear_terminal:
         left["terminal"] = terminal
+    elif terminal:
+        left |= counts.marked
     readable = accepted if options.again else 0
     plan = from_grid(grid, options, left, readable, counts.total)
     assert plan.partitions is not None

@@ -30,6 +30,8 @@ class PlanOptions:
     """Of a backfill: its part of all work while other work is queued too."""
     again: bool = False
     """Of a backfill: include accepted partitions."""
+    include_marked: bool = False
+    """Of a retry: include partitions that an operator marked as given up, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,10 @@ from ...ledger.db.clock import now_on
 from ...ledger.db.partition_tables import partition, work
 from ...ledger.db.session import Session
 from ..key import Partition
-from ..model import Kind, Lane, Marker, PartitionLease, status_when_requeued
+from ..model import MANUAL, Kind, Lane, Marker, PartitionLease, status_when_requeued
 from ..retry_schedule import DatasetLimits, too_old
 from ..store.changes import Changes
+from ..store.marked import MARKED
 from ..store.queries import load_rows_by_key
 from ..store.queue import StreamKey, read_due_work
 from ..store.rows import (
@@ -454,7 +455,9 @@ def _skip_reason(
         return "paused"
     if row.status == "success" and not sweep.again:
         return "accepted already"
-    return "terminal" if "terminal" in markers and not sweep.clear else None
+    if "terminal" in markers and sweep.clear:
+        return MARKED if markers["terminal"].cause == MANUAL else None
+    return "terminal" if "terminal" in markers else None
 
 
 def _pending_lease(

@@ -13,7 +13,7 @@ from ...ledger import audit
 from ...ledger.db.clock import now_on
 from ...ledger.db.partition_tables import partition
 from ...ledger.db.session import Session
-from ..model import Act, Kind, Marker, status_when_requeued
+from ..model import MANUAL, Act, Kind, Marker, status_when_requeued
 from ..store.changes import Changes
 from ..store.rows import (
     Markers,
@@ -26,8 +26,6 @@ from ..store.rows import (
 from ..store.statements import chunks
 from .limits import CLEARED, UNPAUSED
 
-MANUAL = "manual"
-"""Cause of a marker that an operator set."""
 MAX_AUDITED = 100
 """Partitions that an audit entry names."""
 Verb: TypeAlias = Literal["mark_terminal", "clear_terminal", "pause", "unpause"]

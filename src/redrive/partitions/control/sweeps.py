@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple, Self
 
@@ -17,8 +17,9 @@ from ...ledger.db.partition_tables import SWEPT, partition, range_, rollup, work
 from ...ledger.db.session import Session
 from ...ledger.db.tables import sweep
 from ..key import Day, Partition, check_name, parse_range
-from ..model import DISPLAY_STATUSES, LaneName
+from ..model import DISPLAY_STATUSES, LaneName, PartitionFilter
 from ..store.changes import Changes
+from ..store.marked import count_marked
 from ..store.queries import in_range, of_dataset
 from ..store.rows import POLICY
 from ..store.sweeps import RUNNING, PartitionSweep, load_sweep
@@ -307,6 +308,8 @@ class GridPlan:
     """Stored partitions by display status."""
     overlaps: Sequence[int]
     """Unfinished backfills with some of the same partitions: it would be refused."""
+    marked: Mapping[str, int] = field(default_factory=dict)
+    """Partitions that operators marked as given up, by actor and reason."""
 
     @property
     def new(self) -> int:
@@ -331,4 +334,10 @@ def plan_grid(session: Session, grid: Grid, overlaps: Sequence[int], /) -> GridP
             if customer in customers:
                 status = DISPLAY_STATUSES[shade]
                 shades[status] = shades.get(status, 0) + count
-    return GridPlan(len(grid), shades, tuple(overlaps))
+    marked: dict[str, int] = {}
+    if "terminal" in shades:
+        selection = PartitionFilter(
+            grid.source, grid.query_name, grid.customers, grid.since, grid.until
+        )
+        marked = count_marked(session.core, selection)
+    return GridPlan(len(grid), shades, tuple(overlaps), marked)

@@ -23,6 +23,7 @@ from sqlalchemy import ARRAY, Connection, LargeBinary, bindparam, func, literal,
 from ...ledger.db.compiled import int_array
 from ...ledger.db.partition_tables import partition, rollup, work
 from ..model import DISPLAY_STATUSES, PartitionFilter
+from .marked import IS_MARKED, count_marked, leaves_out_marked
 from .queries import in_range, of_dataset, queries_by_dataset, runs_to_revalidate
 from .rows import read_partitions
 from .statements import InListStatement, chunks
@@ -76,8 +77,18 @@ def freeze_selection(
     /,
     *,
     clear_terminal: bool = False,
+    include_marked: bool = False,
 ) -> FrozenSelection:
-    """Return the partitions that an act would change, and which selected ones it would skip."""
+    """Return the partitions that an act would change, and which selected ones it would skip.
+
+    Args:
+        connection: The connection.
+        act: What is done to them.
+        selection: Which partitions.
+        clear_terminal: Include partitions that gave up.
+        include_marked: Include those that an operator marked as given up, too. Partitions that are
+            named one by one are always included.
+    """
     ids: array[int] = array("q")
     counts: dict[tuple[str, str], int] = {}
     reasons: Counter[str] = Counter()
@@ -90,8 +101,13 @@ def freeze_selection(
         for shade, status in enumerate(DISPLAY_STATUSES)
     }
     allowed = [shade for shade, reason in skip_reasons.items() if reason is None]
+    leaves_out = clear_terminal and leaves_out_marked(selection, include_marked=include_marked)
+    if leaves_out:
+        skipped.update(count_marked(connection, selection))
     for dataset, query in queries_by_dataset(connection, COLUMNS, selection):
         before = len(ids)
+        if leaves_out:
+            query = query.where(~IS_MARKED)
         for page in _pages(connection, dataset, query, allowed, running, selection):
             ids.extend(page.numbers[0::3])
             digest.update(page.numbers.tobytes())

@@ -12,6 +12,7 @@ from ....ops.partitions.markers import Steer
 from ....ops.partitions.operations import Act
 from ....ops.render import moment as parse_time
 from ...apply.confirm import Confirmation, require_reason, show_skipped
+from ...apply.partitions import IncludeMarked
 from ...errors import NOT_DONE
 from ...options import Because, WriteOptions, flag, open_operator, option
 from ...render import print_json, show
@@ -97,14 +98,15 @@ def clear_terminal(
     because: Because,
     which: GivenUpOptions,
     grant: Grant = None,
+    include_marked: IncludeMarked = False,
     confirmation: Confirmation,
     options: WriteOptions,
 ) -> None:
     """Retry partitions that gave up.
 
     These are the partitions in the state "gave up" ("terminal" in JSON). They are retried now, with
-    new attempts: the policy's number, or --grant. Earlier attempts stay
-    counted.
+    new attempts: the policy's number, or --grant. Earlier attempts stay counted. Partitions that an
+    operator marked as given up are left out, unless they are named one by one.
 
     Examples:
         redrive state clear-terminal crm/acme/orders/2026-06-01 --because "source fixed"
@@ -116,7 +118,7 @@ def clear_terminal(
         2: invalid option, no selection, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
     """
-    _change_markers("clear_terminal", which, because, confirmation, options, grant)
+    _change_markers("clear_terminal", which, because, confirmation, options, grant, include_marked)
 
 
 def pause(
@@ -223,11 +225,12 @@ def _change_markers(
     confirmation: Confirmation,
     options: WriteOptions,
     grant: int | None = None,
+    include_marked: bool = False,
 ) -> NoReturn:
     """Mark, clear, pause or unpause partitions, print the outcome and end the command."""
     with open_operator(options, app_first=True) as ops:
         require_reason(because)
-        plan = ops.partitions.chosen(act, which.selection())
+        plan = ops.partitions.chosen(act, which.selection(), include_marked=include_marked)
         is_applied = bool(plan.count) and not confirmation.dry_run
         outcome = Act(0)
         if is_applied:
@@ -235,7 +238,8 @@ def _change_markers(
             outcome = ops.partitions.steer(plan, because=because, grant=grant)
     if options.as_json:
         counts = {"act": act, "matched": plan.count, "done": outcome.count}
-        print_json({**counts, "skipped": outcome.skipped, "audit": outcome.audit})
+        skipped = {"skipped": outcome.skipped, "left_alone": plan.left}
+        print_json({**counts, **skipped, "audit": outcome.audit})
     elif is_applied:
         show(f"{pluralise(outcome.count, 'partition')} {OUTCOMES[act]}")
         show_skipped(dict(list(outcome.skipped.items())[:MAX_LISTED]))
@@ -244,7 +248,10 @@ def _change_markers(
     elif plan.count:
         part = "" if plan.changes == plan.count else f"{plan.changes:,} of "
         show(f"Would be {OUTCOMES[act]}: {part}{pluralise(plan.count, 'partition')}")
-    else:
+    elif not plan.left:
         show("No partition matches.")
+    if plan.left and not options.as_json:
+        for reason, count in plan.left.items():
+            show(f"Left out: {count:,} {reason} (add --include-marked)", style="yellow")
     is_complete = outcome.count == plan.count > 0
     raise typer.Exit(0 if confirmation.dry_run or is_complete else NOT_DONE)

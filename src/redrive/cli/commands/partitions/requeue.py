@@ -14,6 +14,7 @@ from ...apply.dead_letters import Canary, Detach, Rate
 from ...apply.partitions import (
     ClearTerminal,
     HaltOn,
+    IncludeMarked,
     OptionalBecause,
     PlanFile,
     SavePlan,
@@ -52,6 +53,7 @@ def retry(
     which: PartitionOptions,
     because: OptionalBecause = None,
     clear_terminal: ClearTerminal = False,
+    include_marked: IncludeMarked = False,
     grant: Grant = None,
     without_raw: WithoutRaw = False,
     to_lane: ToLane = None,
@@ -63,7 +65,8 @@ def retry(
 
     Each partition gets a new run in a new folder, now. Prints a plan first. More than 20 partitions
     need a yes, more than 100 the typed number. Scripts pass --yes --max N. Running partitions are
-    skipped and listed. For accepted partitions use `redrive state reprocess`.
+    skipped and listed. For accepted partitions use `redrive state reprocess`. --clear-terminal
+    leaves out partitions that an operator marked as given up, unless they are named one by one.
 
     Examples:
         redrive state retry crm/acme/orders/2026-06-01 --because "source fixed"
@@ -80,7 +83,11 @@ def retry(
     """
     with open_operator(options, app_first=True) as ops:
         plan = ops.partitions.retry(
-            which.selection(), clear_terminal=clear_terminal, grant=grant or 0, lane=to_lane
+            which.selection(),
+            clear_terminal=clear_terminal,
+            include_marked=include_marked,
+            grant=grant or 0,
+            lane=to_lane,
         )
         apply = _apply_options(because, confirmation, requeue, options)
         _requeue(ops, plan, apply, requeue, without_raw=without_raw)

@@ -292,3 +292,19 @@ def test_the_heat_map_is_readable_without_colours(lake: World) -> None:
     ]
     assert printed.splitlines()[:3] == ["            2026", "            Mar", "crm/orders  !○○■   50 %"]
     assert "No partitions from " in call("state", "inspect", "--calendar")[1]
+
+
+@pytest.mark.req("O-2")
+@pytest.mark.usefixtures("lake")
+def test_plans_say_which_marked_partitions_they_leave_out() -> None:
+    why = ("--because", "customer left", "--actor", "jane")
+    assert call("state", "mark-terminal", "crm", "--customer-id", "c6", *why)[0] == 0
+    line = "1 marked as given up by jane: customer left (add --include-marked)"
+    status, printed = call("state", "retry", "crm", "--clear-terminal", "--dry-run", width=160)
+    assert (status, "2 accepted already" not in printed, line in printed) == (0, True, True)
+    assert "c6" not in call("state", "retry", "crm", "--clear-terminal", "--dry-run", "--json")[1].split("left_alone")[0]
+    command = ("state", "clear-terminal", "crm", "--because", "x")
+    assert call(*command, "--dry-run", width=160) == (0, f"Left out: {line}\n")
+    assert call(*command, width=160)[0] == 1
+    assert call(*command, "--dry-run", "--include-marked")[1] == "Would be allowed to retry: 1 partition\n"
+    assert call("state", "clear-terminal", f"crm/c6/orders/{DAY}", "--because", "x")[0] == 0
