@@ -32,7 +32,7 @@ prints what this page says about a command.
 | `--json` | Output as one JSON document. Its fields do not change with the words of the output. |
 | `--because TEXT` | The reason for a change. It is required, and is recorded in the audit log in the transaction of the change. |
 | `--actor NAME` | The name that the audit log records. The default is your user name. |
-| `--yes --max N` | Replaces the confirmation prompt in scripts. Nothing is done if more than N match. |
+| `--yes --max N` | Replaces the confirmation prompt in scripts. Nothing is done if more than N match, or more than `--limit`. |
 | `--dry-run` | Prints the plan and changes nothing. |
 | `--install-completion` | Installs completion for bash, zsh or fish, with `redrive --install-completion`. |
 

@@ -34,12 +34,19 @@ class Reopening:
     """Items that were named but cannot be reopened, with the reason."""
     more: bool
     """Whether more items match than the limit allows."""
+    beyond: int = 0
+    """Number of items that match beyond the limit."""
     act: Literal["reopen"] = "reopen"
 
     @property
     def count(self) -> int:
         """Number of items."""
         return len(self.items)
+
+    @property
+    def matched(self) -> int:
+        """Number of items that match, including those beyond the limit."""
+        return self.count + self.beyond
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..batch.store.queries import (
+    count_given_up,
     given_up_items,
     has_batch,
     item_states,
@@ -154,6 +155,11 @@ class BatchOperations:
                 newest=False,
             )
             more, rows = len(rows) > limit, rows[:limit]
+            matched = len(rows)
+            if more:
+                matched = count_given_up(
+                    connection, batch=batch, ids=ids, reason=reason, since=since
+                )
             planned = {row.item for row in rows}
             unplanned = [item for item in ids if item not in planned]
             states = item_states(connection, batch, unplanned) if unplanned else {}
@@ -167,6 +173,7 @@ class BatchOperations:
                 for item in unplanned
             },
             more=more,
+            beyond=matched - len(rows),
         )
 
     def reopen(

@@ -76,7 +76,8 @@ def test_many_items_are_reopened_in_steps(app: App) -> None:
     ids = [f"t{n:03}" for n in range(250)]
     items.give_up_many(dict.fromkeys(ids, "outage"))
     ann = Operator(app, actor="ann")
-    assert ann.batches.plan_reopen("many", reason="outage").more
+    cut = ann.batches.plan_reopen("many", reason="outage")
+    assert (cut.count, cut.more, cut.matched) == (100, True, 250)
     plan = ann.batches.plan_reopen("many", reason="outage", limit=1000)
     assert (plan.count, plan.more, plan.reasons) == (250, False, {"outage": 250})
     assert [len(step.done) for step in ann.batches.reopen(plan, because="it was an outage")] == [100, 100, 50]

@@ -159,7 +159,7 @@ def test_only_what_is_pending_is_planned_and_the_rest_is_named(ledger: Ledger, a
     )
     assert (plan.ids, plan.skipped) == ((first,), {second: "discarded already", 999: "not found"})
     bounded = ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync", limit=1))
-    assert (bounded.ids, bounded.more) == ((first,), True)
+    assert (bounded.ids, bounded.more, bounded.matched) == ((first,), True, 2)
     assert not ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync", limit=2)).more
     assert ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")).ids == (first, third)
 

@@ -53,10 +53,17 @@ def test_an_action_needs_a_selection_a_reason_and_a_maximum(api: TestClient, app
     assert (refused.status_code, refused.headers["content-type"]) == (422, "application/problem+json")
     assert "3 match" in refused.json()["detail"]
     assert api.post("/api/dead/replay", json=body | {"max": 2}).status_code == 409
+    cut = api.post("/api/dead/replay", json=body | {"max": 2, "limit": 2})
+    assert (cut.status_code, "3 match, more than max=2" in cut.text) == (409, True)
+    cut = api.post("/api/dead/replay", json=body | {"max": 3, "limit": 2})
+    assert (cut.status_code, "3 match, more than limit=2" in cut.text) == (409, True)
     assert api.post("/api/dead/replay", json={"because": "everything", "max": 9}).status_code == 422
     assert api.post("/api/dead/replay", json=body | {"max": 3, "seen": "0" * 32}).status_code == 409
     assert api.post("/api/dead/replay", json=body | {"max": 3, "because": " "}).status_code == 422
-    planned = api.get("/api/dead/plan?act=replay&kind=crm.sync&error=CrmRejected").json()
+    selection = "act=replay&kind=crm.sync&error=CrmRejected"
+    assert api.get(f"/api/dead/plan?{selection}&limit=2").json()["matched"] == 3
+    assert "3 dead letters match. This plan has only the oldest 2." in api.get(f"/dead/plan?{selection}&limit=2").text
+    planned = api.get(f"/api/dead/plan?{selection}").json()
     done = api.post("/api/dead/replay", json=body | {"max": 3, "seen": planned["digest"], "upto": planned["upto"]}).json()
     assert (done["actor"], done["made"], done["state"]) == ("bot", 3, "done")
     report = api.get(f"/api/sweeps/{done['id']}").json()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from ...ledger import audit
 from ...ledger.db.session import Session
@@ -73,7 +73,33 @@ def given_up_items(
     columns = [item.c[name] for name in GivenUpItem._fields]
     given_up_at = item.c.given_up_at
     order: list[Any] = [given_up_at.desc() if newest else given_up_at, item.c.batch, item.c.item]
-    query = select(*columns).where(item.c.status == "giveup").order_by(*order).limit(limit)
+    query = select(*columns).order_by(*order).limit(limit)
+    query = _narrow(query, batch, ids, reason, since)
+    return [GivenUpItem._make(row) for row in connection.execute(query)]
+
+
+def count_given_up(
+    connection: Connection,
+    /,
+    *,
+    batch: str | None,
+    ids: Sequence[str] = (),
+    reason: str | None = None,
+    since: datetime | None = None,
+) -> int:
+    """Return the number of items that `given_up_items` would return without a limit."""
+    query = _narrow(select(func.count()).select_from(item), batch, ids, reason, since)
+    return int(connection.execute(query).scalar_one())
+
+
+def _narrow(
+    query: Select[Any],
+    batch: str | None,
+    ids: Sequence[str],
+    reason: str | None,
+    since: datetime | None,
+) -> Select[Any]:
+    query = query.where(item.c.status == "giveup")
     if batch is not None:
         query = query.where(item.c.batch == batch)
     if ids:
@@ -81,8 +107,8 @@ def given_up_items(
     if reason is not None:
         query = query.where(func.lower(item.c.reason).contains(reason.lower(), autoescape=True))
     if since is not None:
-        query = query.where(given_up_at >= since)
-    return [GivenUpItem._make(row) for row in connection.execute(query)]
+        query = query.where(item.c.given_up_at >= since)
+    return query
 
 
 def item_states(connection: Connection, batch: str, ids: Sequence[str], /) -> dict[str, str]:

@@ -46,8 +46,8 @@ class SelectedPlan(Countable, Protocol):
         """Selected items that cannot be changed, each with the reason."""
 
     @property
-    def more(self) -> bool:
-        """Whether more items match than the limit allows."""
+    def matched(self) -> int:
+        """The number of items that match, including those beyond the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,30 @@ class Confirmation:
     max_count: Max = None
     dry_run: Annotated[bool, flag("--dry-run", "Plan only, without any change")] = False
 
-    def require(self, plan: Countable, /, *, ledger: str | None = None) -> None:
-        """End the command unless the number of items is typed, or `--yes --max N` allows it."""
+    def require(
+        self, plan: Countable, /, *, ledger: str | None = None, matched: int | None = None
+    ) -> None:
+        """End the command unless the number of items is typed, or `--yes --max N` allows it.
+
+        Args:
+            plan: The plan.
+            ledger: Address of the ledger, for the prompt.
+            matched: Number of items that match, if the plan has a limit. A script gets all of them
+                or none, because it cannot read that more match.
+        """
+        matched = plan.count if matched is None else matched
+        limit = f" --limit {matched}" if matched > plan.count else ""
         if self.yes:
             if self.max_count is None:
                 fail(BAD_INPUT, f"--yes: needs --max N, the most to {plan.act}")
-            if plan.count > self.max_count:
-                fail(NOT_DONE, f"--max {self.max_count}: {plan.count:,} match; nothing was done")
+            if matched > self.max_count:
+                fail(NOT_DONE, f"--max {self.max_count}: {matched:,} match; nothing was done")
+            if limit:
+                hint = f"pass{limit}, or select fewer"
+                fail(NOT_DONE, f"--limit {plan.count}: {matched:,} match; nothing was done; {hint}")
             return
         if not sys.stdin.isatty():
-            options = f"pass --yes --max {plan.count} to {plan.act} {plan.count:,}"
+            options = f"pass --yes --max {matched}{limit} to {plan.act} {matched:,}"
             fail(BAD_INPUT, f"confirmation: no interactive shell; {options}. Nothing was done")
         question = f"Type {plan.count} to {plan.act} {'it' if plan.count == 1 else 'them'}"
         question += " permanently" if plan.act == "discard" else ""
@@ -124,8 +138,9 @@ def show_plan(plan: SelectedPlan, /, summary: str, *, empty: str) -> None:
         show(f"To {plan.act}: {summary}")
     elif not plan.skipped:
         show(empty)
-    if plan.more:
-        show("More match; use --limit for more.", style="yellow")
+    if plan.matched > plan.count:
+        more = f"{plan.matched:,} match; only the oldest {plan.count:,} are included"
+        show(f"{more}. Use --limit {plan.matched} for all of them.", style="yellow")
     show_skipped(plan.skipped)
 
 

@@ -60,7 +60,7 @@ def apply_plan(ops: Operator, plan: Plan, apply: ApplyOptions, /, **limits: Any)
             print_json({"plan": plan, "done": {}, "skipped": plan.skipped})
         raise typer.Exit(0 if plan.count and not plan.skipped else NOT_DONE)
     if not apply.is_by_id:
-        apply.confirmation.require(plan, ledger=ops.url)
+        apply.confirmation.require(plan, ledger=ops.url, matched=plan.matched)
     sweep = ops.begin(plan, because=apply.because or "", **limits)
     if apply.detach:
         progress = f"workers process it. Progress: `redrive sweeps show {sweep.id}`"

@@ -253,7 +253,7 @@ def reopen(
         ops.batches.reopen(plan, because=because)  # refuses an empty reason before the prompt
         _show_plan(plan, dry_run=dry_run, as_json=as_json)
         if not items:
-            confirmation.require(plan)
+            confirmation.require(plan, matched=plan.matched)
         _reopen(plan, ops.batches.reopen(plan, because=because), as_json=as_json)
 
 

@@ -89,6 +89,8 @@ class PlanSummary:
     errors: Mapping[str, int]
     skipped: Mapping[int, str]
     more: bool
+    matched: int
+    """Number of items that match, including those beyond the limit."""
     digest: str
     """Pass it as `seen`, so that exactly the plan is carried out, or nothing."""
     upto: int | None
@@ -110,6 +112,7 @@ class PlanSummary:
             errors=plan.errors,
             skipped=plan.skipped,
             more=plan.more,
+            matched=plan.matched,
             digest=plan.digest,
             upto=plan.ids[-1] if plan.ids else None,
             missing_raw={} if partitions is None else partitions.missing_raw,
@@ -168,7 +171,7 @@ def reveal(view: CurrentView, number: RowId, body: Because) -> Revealed:
 
 
 def _begin(view: CurrentView, plan: Plan, body: DiscardBody, **options: Any) -> Sweep:
-    check_maximum(plan.count, body.max, named=body.ids)
+    check_maximum(plan.matched, body.max, named=body.ids, limit=body.limit)
     sweep = view.operator.begin(
         plan, because=body.because, rate=body.rate, seen=body.seen, **options
     )

@@ -57,15 +57,22 @@ def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
 
 
 def check_maximum(
-    count: int, maximum: int | None, /, *, named: Collection[Any] = (), noun: str = "match"
+    count: int,
+    maximum: int | None,
+    /,
+    *,
+    named: Collection[Any] = (),
+    noun: str = "match",
+    limit: int | None = None,
 ) -> None:
     """Refuse an action on more items than the caller expects.
 
     Args:
-        count: Number of items.
+        count: Number of items that match, including those beyond the limit.
         maximum: The expected maximum.
         named: Items that the caller has named one by one. They need no maximum.
         noun: The verb phrase of the message.
+        limit: The limit of the request.
 
     Raises:
         ValueError: The maximum is missing.
@@ -80,3 +87,5 @@ def check_maximum(
         )
     if count > maximum:
         raise NotAllowed(f"{count:,} {noun}, more than max={maximum:,}; nothing was changed")
+    if limit is not None and count > limit:
+        raise NotAllowed(f"{count:,} {noun}, more than limit={limit:,}; nothing was changed")

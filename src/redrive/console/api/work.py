@@ -59,7 +59,7 @@ def reopen(view: CurrentView, body: ReopenBody) -> ReopenResult:
     plan = view.operator.batches.plan_reopen(
         body.batch, items=body.items, reason=body.reason, since=body.since, limit=body.limit
     )
-    check_maximum(plan.count, body.max, named=body.items)
+    check_maximum(plan.matched, body.max, named=body.items, limit=body.limit)
     opened: list[str] = []
     skipped = dict(plan.skipped)
     for step in view.operator.batches.reopen(plan, because=body.because):

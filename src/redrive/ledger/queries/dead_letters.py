@@ -128,9 +128,29 @@ def summaries(
     return [DeadLetterSummary(*row) for row in rows.all()]
 
 
-def count(connection: Connection, wanted: DeadLetterConditions, /, *, most: int) -> int:
-    """Return the number of dead letters, counted up to `most`."""
+def count(
+    connection: Connection,
+    wanted: DeadLetterConditions,
+    /,
+    *,
+    most: int,
+    after: int = 0,
+    before: int | None = None,
+) -> int:
+    """Return the number of dead letters, counted up to `most`.
+
+    Args:
+        connection: The connection.
+        wanted: Which dead letters.
+        most: Maximum number.
+        after: Only dead letters with a higher id.
+        before: Only dead letters with a lower id.
+    """
     ids = _narrow(select(dead.c.id), wanted).limit(sql_int(most))
+    if after:
+        ids = ids.where(dead.c.id > after)
+    if before is not None:
+        ids = ids.where(dead.c.id < before)
     return int(connection.execute(select(func.count()).select_from(ids.subquery())).scalar_one())
 
 

@@ -6,7 +6,7 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import NotAllowed
@@ -34,6 +34,8 @@ from .model import (
 )
 
 PAGE = 1000
+MOST_BEYOND = 1_000_000
+"""Dead letters beyond the limit of a plan that are counted."""
 EXPORTED = (*Letter.__slots__,)
 ALL = DeadLetterFilter()
 
@@ -266,16 +268,17 @@ class DeadLetterOperations:
             kinds[letter.kind] += 1
             reasons[letter.reason] += 1
             errors[letter.signature or letter.reason] += 1
-        more = which.limit == len(ids) > 0 and _has_more(ledger, which, ids[-1])
+        beyond = _count_beyond(ledger, which, ids[-1]) if which.limit == len(ids) > 0 else 0
         return Plan(
             act=act,
             ids=tuple(ids),
             kinds=dict(kinds.most_common()),
             reasons=dict(reasons.most_common()),
             skipped=_skip_reason(ledger, which, set(ids)),
-            more=more,
+            more=beyond > 0,
             selection=which,
             errors=dict(errors.most_common()),
+            beyond=beyond,
         )
 
 
@@ -300,9 +303,12 @@ def _read_pending(ledger: Ledger, which: DeadLetterFilter, *, after: int = 0) ->
         left = None if left is None else left - len(page)
 
 
-def _has_more(ledger: Ledger, which: DeadLetterFilter, last_id: int) -> bool:
-    rest = _read_pending(ledger, replace(which, limit=1), after=last_id)
-    return next(rest, None) is not None
+def _count_beyond(ledger: Ledger, which: DeadLetterFilter, last_id: int) -> int:
+    """Return the number of dead letters that match after the last one of a plan."""
+    before = None if which.upto is None else which.upto + 1
+    query = which.to_query("pending")
+    with ledger.reading() as connection:
+        return queries.count(connection, query, most=MOST_BEYOND, after=last_id, before=before)
 
 
 def _skip_reason(ledger: Ledger, which: DeadLetterFilter, planned: set[int]) -> dict[int, str]:

@@ -79,6 +79,7 @@ class Plan:
         selection: Filter of dead letters.
         errors: Number of items by signature of their error.
         partitions: Details, if the plan is about partitions.
+        beyond: Number of items that match beyond the limit, counted up to 1,000,000.
     """
 
     act: str
@@ -90,6 +91,12 @@ class Plan:
     selection: DeadLetterFilter
     errors: Mapping[str, int] = field(default_factory=dict)
     partitions: PartitionPlan | None = None
+    beyond: int = 0
+
+    @property
+    def matched(self) -> int:
+        """Number of items that match, including those beyond the limit."""
+        return self.count + self.beyond
 
     @property
     def count(self) -> int:

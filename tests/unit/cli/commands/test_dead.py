@@ -179,11 +179,29 @@ def test_yes_and_max_replace_the_prompt(busy: Ledger) -> None:
     assert call(*asked, "--yes", "--max", "0")[0] == 1  # nothing is left to replay
 
 
-def test_a_plan_says_that_more_match(busy: Ledger) -> None:
-    status, printed = call("dead", "discard", "--reason", "attempts", "--limit", "3", "--because", "old", "--yes", "--max", "3")
-    assert status == 0
-    assert "More match; use --limit for more." in printed
-    assert len(busy.dead_letters(status="pending", reason="attempts")) == 4
+@pytest.mark.parametrize("act", ["discard", "replay"])
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (("--limit", "3", "--max", "3"), "--max 3: 7 match; nothing was done"),
+        (("--limit", "3", "--max", "9"), "--limit 3: 7 match; nothing was done; pass --limit 7, or select fewer"),
+    ],
+)
+def test_a_script_changes_nothing_if_more_match_than_the_limit(
+    busy: Ledger, act: str, limits: tuple[str, ...], said: str
+) -> None:
+    before = busy.dead_letters(), busy.audit()
+    status, printed = call("dead", act, "--reason", "attempts", "--because", "old", "--yes", *limits)
+    assert (status, said in printed) == (1, True), printed
+    assert "7 match; only the oldest 3 are included. Use --limit 7 for all of them." in printed
+    assert (busy.dead_letters(), busy.audit()) == before
+    assert call("dead", act, "--reason", "attempts", "--because", "old", "--yes", "--max", "7")[0] == 0
+
+
+def test_the_number_for_a_script_includes_matches_beyond_the_limit(busy: Ledger) -> None:
+    status, printed = call("dead", "discard", "--reason", "attempts", "--limit", "3", "--because", "old")
+    assert (status, "pass --yes --max 7 --limit 7 to discard 7. Nothing was done" in printed) == (2, True), printed
+    assert len(busy.dead_letters(status="pending", reason="attempts")) == 7
 
 
 def test_an_idempotency_record_is_released(busy: Ledger) -> None:
