@@ -65,12 +65,11 @@ def test_what_failed_is_planned_and_then_queued(mixed: World, ann: Operator) -> 
     assert plan.partitions is not None
     assert plan.partitions.left == {"accepted already": 2, "terminal": 1, "running now": 1}
     assert plan.skipped == {f"crm/busy/orders/{DAY}": "running now, by w1"}
-    assert plan.partitions.without_raw == 1
+    assert plan.partitions.without_raw == 0  # an extraction that failed has ended
     assert actions(ann) == before  # a preview leaves no trace
-    done = ann.apply(plan, because="the CRM is back", without_raw=True)
+    done = ann.apply(plan, because="the CRM is back")
     assert (done.sweep.made, done.sweep.skipped, done.sweep.act) == (3, 0, "retry")
     assert actions(ann) == [*before, "partition.retry"]
-    assert ann.audit.find()[0].because == "the CRM is back (without raw data too)"
     assert {lease.partition.customer_id for lease in mixed.claim()} == {"bad-1", "bad-2", "none"}
     assert mixed.facts(mixed.key("busy")).running
 
@@ -121,29 +120,67 @@ def keys_on(day: date) -> PartitionFilter:
 
 
 @pytest.mark.req("O-2")
-def test_raw_data_that_is_not_there(mixed: World, ann: Operator) -> None:
-    with pytest.raises(NotAllowed, match="the partition has no raw data.*no extraction has ended.*--without-raw"):
-        ann.apply(ann.partitions.retry(keys("none")), **WHY)
-    assert mixed.claim() == []  # nothing was queued
+def test_a_revalidation_needs_raw_data(mixed: World, ann: Operator) -> None:
     with pytest.raises(NotAllowed, match="no raw data to validate"):
         ann.apply(ann.partitions.revalidate(keys("none")), **WHY)
-    done = ann.apply(ann.partitions.revalidate(keys("none", "bad-1", "ok-1")), **WHY)
+    plan = ann.partitions.revalidate(keys("none", "bad-1", "ok-1"))
+    assert plan.partitions is not None
+    assert plan.partitions.missing_raw == {f"crm/none/orders/{DAY}": "no extraction has written data"}
+    done = ann.apply(plan, **WHY)
     assert (done.sweep.made, done.sweep.skipped) == (2, 1)
     assert {lease.kind for lease in mixed.claim()} == {"revalidate"}
 
 
 @pytest.mark.req("O-2")
-def test_a_retry_skips_the_partition_without_raw_data_and_applies_to_the_rest(mixed: World, ann: Operator) -> None:
-    plan = ann.partitions.retry(keys("none", "bad-1", "bad-2"))
+@pytest.mark.parametrize("act", ["retry", "clear_terminal"])
+def test_a_partition_whose_extraction_failed_is_retried(world: World, ann: Operator, act: str) -> None:
+    world.reject(world.one("none"), reason="HTTP 500", manifest=False, final=True)
+    if act == "retry":
+        ann.apply(ann.partitions.retry(ALL, clear_terminal=True), **WHY)
+    else:
+        ann.partitions.steer(ann.partitions.chosen("clear_terminal", ALL), **WHY)
+    assert [lease.partition.customer_id for lease in world.claim()] == ["none"]
+
+
+@pytest.fixture
+def unended(world: World) -> World:
+    """bad: gave up after a verdict; lost: gave up, and none of its extractions has ended."""
+    world.backfill(["bad", "lost"])
+    leases = {lease.partition.customer_id: lease for lease in world.claim()}
+    world.reject(leases["bad"], final=True)
+    world.give_back(leases["lost"], "stopped")
+    (number,) = [facts.id for facts in world.register.find(keys("lost"))]
+    world.control.mark_terminal([number], actor="policy", because="lost too often")
+    return world
+
+
+@pytest.mark.req("O-2")
+def test_a_retry_skips_a_partition_of_which_no_extraction_ended(unended: World, ann: Operator) -> None:
+    plan = ann.partitions.retry(keys("bad", "lost"), clear_terminal=True)
     assert plan.partitions is not None
-    assert plan.partitions.missing_raw == {f"crm/none/orders/{DAY}": "no extraction has ended"}
+    assert plan.partitions.missing_raw == {f"crm/lost/orders/{DAY}": "no extraction has ended"}
     done = ann.apply(plan, **WHY)
-    assert (done.sweep.made, done.sweep.skipped) == (2, 1)
-    assert {lease.partition.customer_id for lease in mixed.claim()} == {"bad-1", "bad-2"}
+    assert (done.sweep.made, done.sweep.skipped) == (1, 1)
+    assert {lease.partition.customer_id for lease in unended.claim()} == {"bad"}
     report = ann.backfills.progress(done.sweep.id)
     assert report is not None
     assert report.progress.skips == {"no raw data": 1}
     assert report.progress.untouched == 0
+    with pytest.raises(NotAllowed, match="the partition has no raw data.*no extraction has ended.*--without-raw"):
+        ann.apply(ann.partitions.retry(keys("lost"), clear_terminal=True), **WHY)
+    done = ann.apply(ann.partitions.retry(keys("lost"), clear_terminal=True), because="go on", without_raw=True)
+    assert done.sweep.made == 1
+    assert ann.audit.find()[0].because == "go on (without raw data too)"
+
+
+@pytest.mark.req("O-2")
+def test_clear_terminal_skips_a_partition_of_which_no_extraction_ended(unended: World, ann: Operator) -> None:
+    plan = ann.partitions.chosen("clear_terminal", keys("bad", "lost"))
+    assert (plan.count, plan.left) == (1, {"no raw data": 1})
+    plan = ann.partitions.chosen("clear_terminal", keys("bad", "lost"), without_raw=True)
+    assert (plan.count, plan.left) == (2, {})
+    ann.partitions.steer(plan, **WHY)
+    assert len(unended.claim()) == 2
 
 
 @pytest.mark.req("O-2")

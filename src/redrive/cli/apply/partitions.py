@@ -42,7 +42,11 @@ HaltOn = Annotated[
     option("--halt-on", "PART", "Share of rejected attempts that halts it, such as 0.05"),
 ]
 WithoutRaw = Annotated[
-    bool, flag("--without-raw", "Include partitions without raw data (default: skipped)")
+    bool,
+    flag(
+        "--without-raw",
+        "Include partitions of which no extraction ended, or whose raw data is gone",
+    ),
 ]
 PlanFile = Annotated[
     str | None, option("--out", "FILE", "File for the plan, instead of applying it")

@@ -116,6 +116,9 @@ def steer(view: CurrentView) -> Response:
         raise ValueError(f"invalid action {act!r}: use {', '.join(STEERING_ACTS)}")
     operations = view.operator.partitions
     plan = operations.chosen(act, select_partitions([key]))  # type: ignore[arg-type]  # checked above
+    if plan.left:
+        problem = f"{key}: {', '.join(plan.left)}; use Retry and include given-up partitions"
+        raise ValueError(f"{problem} without raw data. Nothing was changed")
     operations.steer(plan, because=view.form.get("because", ""))
     return _redirect_to_partition(view, key, STEERING_ACTS[act][1])
 

@@ -18,6 +18,7 @@ from ...partitions.raw.files import load_raw
 from ...partitions.store.marked import count_marked, leaves_out_marked
 from ..project.target import Operated, ledger_of
 from .datasets import check_selection, find_extraction
+from .raw_data import NO_RAW_DATA, missing_raw
 from .selection import acted_on
 
 Steer: TypeAlias = Literal["mark_terminal", "clear_terminal", "pause", "unpause"]
@@ -38,8 +39,8 @@ class MarkerPlan:
     changes: int = 0
     """Number of partitions that the operation would change."""
     left: Mapping[str, int] = field(default_factory=dict)
-    """Of `clear_terminal`: partitions that are left out, because an operator marked them as given
-    up. By actor and reason."""
+    """Of `clear_terminal`: number of partitions that are left out, by reason. Either an operator
+    marked them as given up, or they have no raw data."""
 
     @property
     def count(self) -> int:
@@ -55,6 +56,7 @@ def plan_markers(
     /,
     *,
     include_marked: bool = False,
+    without_raw: bool = False,
 ) -> MarkerPlan:
     """Plan to mark the selected partitions. Raise ValueError if none or too many are selected."""
     ledger = ledger_of(app)
@@ -74,6 +76,11 @@ def plan_markers(
         partitions = [facts for facts in partitions if not _is_marked(facts)]
         with ledger.reading() as connection:
             left = count_marked(connection, selection)
+    if act == "clear_terminal" and not without_raw:
+        given_up = [facts.id for facts in partitions if facts.terminal is not None]
+        missing = missing_raw(app, "retry", given_up)
+        partitions = [facts for facts in partitions if facts.id not in missing]
+        left |= {NO_RAW_DATA: len(missing)} if missing else {}
     return MarkerPlan(
         act=act,
         ids=tuple(facts.id for facts in partitions),

@@ -332,6 +332,7 @@ class PartitionOperations:
         *,
         most: int = markers.MOST,
         include_marked: bool = False,
+        without_raw: bool = False,
     ) -> MarkerPlan:
         """Plan to mark, clear, pause or unpause partitions. Nothing is changed before `steer`.
 
@@ -341,12 +342,19 @@ class PartitionOperations:
             most: Maximum number. More are an error.
             include_marked: For `clear_terminal`: include partitions that an operator marked as
                 given up. Otherwise only those that the selection names one by one are included.
+            without_raw: For `clear_terminal`: include partitions without raw data, as in a retry.
 
         Returns:
             The plan.
         """
-        app = self._context.app
-        return markers.plan_markers(app, act, selection, most, include_marked=include_marked)
+        return markers.plan_markers(
+            self._context.app,
+            act,
+            selection,
+            most,
+            include_marked=include_marked,
+            without_raw=without_raw,
+        )
 
     def steer(self, plan: MarkerPlan, /, *, because: str, grant: int | None = None) -> Act:
         """Carry out a plan of `chosen`.

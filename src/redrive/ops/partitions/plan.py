@@ -27,7 +27,7 @@ from ..plans.plan import PartitionPlan, Plan, PlanOptions
 from ..project.target import Operated, ledger_of
 from ..sweeps import SweepOptions
 from .datasets import check_selection, label, terms_of, zone_of
-from .raw_data import MAX_STORE_CHECKS, missing_raw, raw_states
+from .raw_data import MAX_STORE_CHECKS, NO_RAW_DATA, missing_raw, raw_states
 from .selection import acted_on, not_future
 
 PickingAct: TypeAlias = Literal["retry", "reprocess", "revalidate"]
@@ -263,7 +263,7 @@ def _skipped_without_raw(app: Operated, plan: Plan, options: SweepOptions) -> di
         return {}
     missing = missing_raw(app, plan.act, plan.ids)
     if plan.count > len(missing) or not missing:
-        return dict.fromkeys(missing, "no raw data")
+        return dict.fromkeys(missing, NO_RAW_DATA)
     if plan.act == "revalidate":
         raise NotAllowed(
             f"no raw data to validate; {_extract_again(plan)} instead. Nothing was changed"

@@ -31,7 +31,10 @@ MAX_STORE_CHECKS = 1000
 """Partitions of a plan that are looked up in the store. For a larger plan the ledger decides."""
 NO_APP = "pass --ledger module:app"
 """Why raw data is not checked if only a ledger is known."""
-NEVER_EXTRACTED = "no extraction has ended"
+NO_RAW_DATA = "no raw data"
+"""Why a partition is skipped."""
+NEVER_ENDED = "no extraction has ended"
+NEVER_WRITTEN = "no extraction has written data"
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -130,8 +133,9 @@ def look_at_all(look: Callable[[T], R], items: Sequence[T], /) -> list[R]:
 def missing_raw(app: Operated, act: str, ids: Sequence[int], /) -> dict[int, tuple[Partition, str]]:
     """Return partitions without raw data, by id, and the reason of each.
 
-    A revalidation needs the raw data of the run that it validates. A retry has raw data if any run
-    has. The store decides if the app knows it, or else the ledger.
+    A revalidation needs the raw data of the run that it validates. A retry needs an extraction that
+    has ended. If it failed, no raw data is expected. If it wrote raw data, any run must still have
+    some. The store decides if the app knows it, or else the ledger.
 
     Raises:
         NotAllowed: The raw store cannot be read.
@@ -143,16 +147,22 @@ def missing_raw(app: Operated, act: str, ids: Sequence[int], /) -> dict[int, tup
             runs |= runs_to_revalidate(connection, chunk)
         candidates = ids if asks_stores else [row_id for row_id in ids if row_id not in runs]
         partitions: dict[int, Partition] = {}
+        failed: set[int] = set()
         for chunk in chunks(candidates):
             rows = read_partitions(connection, chunk)
             partitions |= {row_id: row.partition for row_id, row in rows.items()}
+            # An extraction that raised an error has a verdict, and left no raw data.
+            failed |= {row_id for row_id, row in rows.items() if row.last_verdict is not None}
+        failed -= runs.keys()
     registered = {each.limits.dataset: each for each in extractions(app)} if asks_stores else {}
 
     def look(row_id: int) -> str | None:
         partition, run_id = partitions[row_id], runs.get(row_id)
+        if row_id in failed:
+            return None if act == "retry" else NEVER_WRITTEN
         extraction = registered.get((partition.source, partition.query_name))
         if extraction is None:
-            return NEVER_EXTRACTED if run_id is None else None
+            return NEVER_ENDED if run_id is None else None
         return _why_missing(extraction, partition, run_id, any_run=act == "retry")
 
     try:
@@ -173,7 +183,7 @@ def _why_missing(
     """Return why a partition has no raw data in its store. None: it has."""
     store = extraction.store()
     if run_id is None:
-        return None if any_run and _has_any_run(store, partition) else NEVER_EXTRACTED
+        return None if any_run and _has_any_run(store, partition) else NEVER_ENDED
     has_manifest = store.exists(manifest_path(partition, run_id))
     if any_run and (has_manifest or _has_any_run(store, partition)):
         return None

@@ -10,9 +10,10 @@ from ....core.text import pluralise
 from ....ops.operator import Operator
 from ....ops.partitions.markers import Steer
 from ....ops.partitions.operations import Act
+from ....ops.partitions.selection import MARKED
 from ....ops.render import moment as parse_time
 from ...apply.confirm import Confirmation, require_reason, show_skipped
-from ...apply.partitions import IncludeMarked
+from ...apply.partitions import IncludeMarked, WithoutRaw
 from ...errors import NOT_DONE
 from ...options import Because, WriteOptions, flag, open_operator, option
 from ...render import print_json, show
@@ -99,6 +100,7 @@ def clear_terminal(
     which: GivenUpOptions,
     grant: Grant = None,
     include_marked: IncludeMarked = False,
+    without_raw: WithoutRaw = False,
     confirmation: Confirmation,
     options: WriteOptions,
 ) -> None:
@@ -106,7 +108,8 @@ def clear_terminal(
 
     These are the partitions in the state "gave up" ("terminal" in JSON). They are retried now, with
     new attempts: the policy's number, or --grant. Earlier attempts stay counted. Partitions that an
-    operator marked as given up are left out, unless they are named one by one.
+    operator marked as given up are left out, unless they are named one by one. So are partitions
+    without raw data, as in `redrive state retry`.
 
     Examples:
         redrive state clear-terminal crm/acme/orders/2026-06-01 --because "source fixed"
@@ -118,7 +121,8 @@ def clear_terminal(
         2: invalid option, no selection, or no interactive shell to confirm
         3: ledger not reachable, or its schema is from another version
     """
-    _change_markers("clear_terminal", which, because, confirmation, options, grant, include_marked)
+    included = {"include_marked": include_marked, "without_raw": without_raw}
+    _change_markers("clear_terminal", which, because, confirmation, options, grant, **included)
 
 
 def pause(
@@ -225,12 +229,12 @@ def _change_markers(
     confirmation: Confirmation,
     options: WriteOptions,
     grant: int | None = None,
-    include_marked: bool = False,
+    **included: bool,
 ) -> NoReturn:
     """Mark, clear, pause or unpause partitions, print the outcome and end the command."""
     with open_operator(options, app_first=True) as ops:
         require_reason(because)
-        plan = ops.partitions.chosen(act, which.selection(), include_marked=include_marked)
+        plan = ops.partitions.chosen(act, which.selection(), **included)
         is_applied = bool(plan.count) and not confirmation.dry_run
         outcome = Act(0)
         if is_applied:
@@ -252,6 +256,7 @@ def _change_markers(
         show("No partition matches.")
     if plan.left and not options.as_json:
         for reason, count in plan.left.items():
-            show(f"Left out: {count:,} {reason} (add --include-marked)", style="yellow")
+            way = "--include-marked" if reason.startswith(MARKED) else "--without-raw"
+            show(f"Left out: {count:,} {reason} (add {way})", style="yellow")
     is_complete = outcome.count == plan.count > 0
     raise typer.Exit(0 if confirmation.dry_run or is_complete else NOT_DONE)

@@ -249,7 +249,8 @@ def _next_commands(explained: Explained) -> list[str]:
     if facts.running or _is_due(explained):
         return [history]
     if facts.terminal is not None:
-        verb = "clear-terminal"
+        is_unended = facts.last_verdict is None  # No extraction has ended, so no raw data is there.
+        verb = "clear-terminal --without-raw" if is_unended else "clear-terminal"
     elif facts.paused is not None:
         verb = "unpause"
     else:
