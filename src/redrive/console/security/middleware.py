@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from ...ops.actor import user
 from ...ops.sign_in.sessions import RevokedSessions
-from .credentials import AccessControl, Identity
+from .credentials import AccessControl, Identity, name_of
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -151,13 +151,14 @@ class SecurityMiddleware:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
         cookies = cookie_parser(headers.get("cookie", ""))
+        actor = _as_utf8(headers.get("redrive-actor", ""))
         if not self.access.is_protected:
             if token and self.access.is_local_token(token):
-                return self.access.local_identity(user(), by="token")
+                return self.access.local_identity(name_of(actor) or user(), by="token")
             has_cookie = self.access.is_local_cookie(cookies.get(_local_cookie_name(headers), ""))
             return self.access.local_identity(user()) if has_cookie else None
         if token:
-            return self.access.check_token(token, _as_utf8(headers.get("redrive-actor", "")))
+            return self.access.check_token(token, actor)
         identity = self.access.read_session(cookies.get(SESSION_COOKIE, ""))
         if identity is None:
             return None

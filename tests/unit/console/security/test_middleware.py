@@ -11,6 +11,7 @@ from starlette.websockets import WebSocketDisconnect
 from redrive import App
 from redrive.console import asgi
 from redrive.console.security.middleware import SESSION_COOKIE, parse_form
+from redrive.ops.actor import user
 
 from ..browser import HERE, PASSWORD, TOKEN, VIEWER_PASSWORD, client, csrf, let_in, signed_in
 
@@ -167,7 +168,9 @@ def test_the_token_of_the_url_works_for_programs(app: App) -> None:
     headers = {"authorization": f"Bearer {console.access.local_token}"}
     program = TestClient(console, base_url=HERE, client=("127.0.0.1", 50_000), headers=headers)
     body = {"ids": [1], "because": "it is back"}
-    assert program.post("/api/dead/replay", json=body).status_code == 200
+    assert program.post("/api/dead/replay", json=body).json()["actor"] == user()
+    named = program.post("/api/dead/discard", json=body | {"ids": [2]}, headers={"redrive-actor": "deploy"})
+    assert named.json()["actor"] == "deploy"
 
 
 # ---- sessions and limits ----
