@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..app import App
 from ..core.lazy import deferred
+from ..core.text import pluralise
 from ..errors import LedgerError
 from ..journal import bus
 from ..journal.record import Record
@@ -204,7 +207,11 @@ KINDS = frozenset(
 )
 """Records that are printed beside all warnings."""
 MOST = 20
-"""Lines in a window. An outage fails thousands of attempts, which must not fill a disk."""
+"""Lines in a window of attempts that will be retried, and of dead letters and all other records.
+
+An outage fails thousands of attempts, which must not fill a disk. Each group has its own limit, so
+that failed attempts cannot hide the dead letters.
+"""
 MOST_CALLS = 5
 """Lines in a window of calls that failed inside a job. A line of the job follows."""
 WINDOW = 10.0
@@ -214,13 +221,34 @@ Show = Callable[[str, str, Mapping[str, Any]], None]
 """Takes the line, the record's kind and its fields."""
 
 
-class FailureLines:
-    """A journal sink that shows failures. Belongs to the thread of its subscription."""
+def _start_timer(seconds: float, function: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, function)
+    timer.daemon = True
+    timer.start()
 
-    def __init__(self, show: Show, clock: Callable[[], float] = monotonic, /) -> None:
-        self._show, self._clock = show, clock
+
+class FailureLines:
+    """A journal sink that shows failures. Threads may share one.
+
+    Args:
+        show: Shows a line.
+        clock: Seconds of a monotonic clock.
+        call_later: Calls a function after some seconds. After a burst, no record may follow that
+            would show how many lines were left out.
+    """
+
+    def __init__(
+        self,
+        show: Show,
+        clock: Callable[[], float] = monotonic,
+        call_later: Callable[[float, Callable[[], None]], None] = _start_timer,
+        /,
+    ) -> None:
+        self._show, self._clock, self._call_later = show, clock, call_later
+        self._lock = threading.Lock()
         self._until = 0.0
-        self._shown = self._shown_calls = self._hidden = 0
+        self._shown: Counter[str] = Counter()
+        self._hidden = self._hidden_dead = 0
 
     def __call__(self, record: Record, /) -> None:
         """Show this record, unless the window is full."""
@@ -228,30 +256,40 @@ class FailureLines:
         loud = level_of(record.kind, fields.get("reason"), fields.get("item")) >= WARNING
         if record.kind not in KINDS and not loud:
             return
-        now = self._clock()
-        if now >= self._until:
-            self.finish()
-            self._until, self._shown, self._shown_calls = now + WINDOW, 0, 0
-        if self._has_room(is_call(record)):
-            self._show(format_record(record), record.kind, fields)
-        else:
+        with self._lock:
+            now = self._clock()
+            if now >= self._until:
+                self._show_hidden()
+                self._until = now + WINDOW
+                self._shown.clear()
+            if self._has_room(record):
+                self._show(format_record(record), record.kind, fields)
+                return
+            if not self._hidden:
+                self._call_later(self._until - now, self.finish)
             self._hidden += 1
+            self._hidden_dead += record.kind == "giveup" and "job_id" in fields
 
-    def _has_room(self, is_of_call: bool) -> bool:
-        """Count a line. Calls have a limit of their own, so that they cannot hide the jobs."""
-        if is_of_call:
-            self._shown_calls += 1
-            return self._shown_calls <= MOST_CALLS
-        self._shown += 1
-        return self._shown <= MOST
+    def _has_room(self, record: Record) -> bool:
+        """Count a line of its group."""
+        group = "calls" if is_call(record) else "retries" if record.kind == "retry" else "others"
+        self._shown[group] += 1
+        return self._shown[group] <= (MOST_CALLS if group == "calls" else MOST)
 
     def finish(self) -> None:
         """Show how many lines were left out."""
-        hidden, self._hidden = self._hidden, 0
+        with self._lock:
+            self._show_hidden()
+
+    def _show_hidden(self) -> None:
+        hidden, dead = self._hidden, self._hidden_dead
+        self._hidden = self._hidden_dead = 0
         if hidden:
             plural = "failure was" if hidden == 1 else "failures were"
-            text = f"{hidden:,} more {plural} not printed; `redrive failures` groups all of them"
-            self._show(text, "more", {"hidden": hidden})
+            part = f" ({pluralise(dead, 'dead letter')})" if dead else ""
+            hint = "`redrive failures` groups all of them"
+            text = f"{hidden:,} more {plural} not printed{part}; {hint}"
+            self._show(text, "more", {"hidden": hidden, "hidden_dead": dead})
 
 
 def is_call(record: Record, /) -> bool:

@@ -98,9 +98,11 @@ def work(
     not finish in time goes back to the queue, which does not count as an attempt. The second signal
     stops the worker immediately.
 
-    Each failed attempt and each dead letter is logged as one line, at most 20 lines in 10 seconds.
-    Failed calls inside jobs have their own limit of 5 lines. If the app configures logging, its log
-    handlers receive them instead. Options override the environment and redrive.toml.
+    Each failed attempt and each dead letter is logged as one line. In 10 seconds, at most 20 lines
+    of attempts that will be retried and 20 lines of dead letters and other problems are printed,
+    and 5 lines of failed calls inside jobs. Another line says how many were left out. If the app
+    configures logging, its log handlers receive all of them instead. Options override the
+    environment and redrive.toml.
 
     Examples:
         redrive work shop:app
