@@ -113,12 +113,17 @@ class CliCommand(TyperCommand):
         for param, times in Counter(passed).items():
             value = values.get(param.name)
             if "" in (value if isinstance(value, (list, tuple)) else [value]):
-                message = "empty value; leave it out, or check the shell variable"
+                fix = f"pass {_wanted(param)}" if param.required else "leave it out"
+                message = f"empty value; {fix}, or check the shell variable"
                 raise typer.BadParameter(message, ctx=ctx, param=param)
             is_option = times > 1 and param.param_type_name == "option"
             if is_option and not (param.multiple or param.is_flag or param.count):
                 message = f"passed {times} times; pass it once"
                 raise typer.BadParameter(message, ctx=ctx, param=param)
+
+
+def _wanted(param: Any) -> str:
+    return "a reason" if param.name == "because" else "a value"
 
 
 class CommandGroup(typer.Typer):

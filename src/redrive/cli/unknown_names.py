@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from itertools import islice
+from typing import get_args
 
+from ..core.job_reasons import DeadReason
+from ..ops.dead_letters.model import DeadLetterFilter
 from ..ops.operator import Operator
 
 MAX_COMPARED = 1000
@@ -31,6 +34,15 @@ def unknown_kind(ops: Operator, kind: str | None, /, *, or_dataset: bool = False
         known += [label(*dataset) for dataset in ops.partitions.datasets()]
         noun = "job type or dataset"
     return unknown_name(noun, kind, known)
+
+
+def unknown_reason(ops: Operator, reason: str | None, /) -> str | None:
+    """Say that no dead letter has a reason. None: it is known, or no filter."""
+    if reason is None:
+        return None
+    recent = ops.dead_letters.find(DeadLetterFilter(limit=MAX_COMPARED), status=None)
+    stored = (letter.reason for letter in recent)  # A blocked job has its own text.
+    return unknown_name("reason", reason, dict.fromkeys([*get_args(DeadReason), *stored]))
 
 
 def unknown_source(ops: Operator, source: str | None, /) -> str | None:

@@ -236,10 +236,12 @@ def test_repeatable_options_and_flags_may_be_repeated() -> None:
         (("dead", "replay", "--kind=", "--because", "x"), "--kind"),
         (("state", "retry", "", "--because", "x"), "WHICH"),
         (("jobs", "show", ""), "ID"),
+        (("dead", "replay", "10", "--because", ""), "--because"),
     ],
 )
 def test_an_empty_value_is_rejected(arguments: tuple[str, ...], name: str) -> None:
     """It comes from a shell variable that is not set, and would select more than was meant."""
     status, printed = call(*arguments)
     assert status == 2
-    assert f"Invalid value for '{name}': empty value; leave it out, or check the shell variable" in " ".join(printed.split())
+    fix = {"ID": "pass a value", "--because": "pass a reason"}.get(name, "leave it out")
+    assert f"Invalid value for '{name}': empty value; {fix}, or check the shell variable" in " ".join(printed.split())

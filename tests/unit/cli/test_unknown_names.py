@@ -39,5 +39,21 @@ def test_a_mistyped_job_type_is_named(busy: Ledger, arguments: tuple[str, ...], 
     assert "'crm.snyc' in this ledger; did you mean crm.sync?" in " ".join(done[1].split())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("dead", "list"), 0),
+        (("dead", "export"), 0),
+        (("dead", "replay", *REASON), 1),
+        (("dead", "discard", *REASON), 1),
+        (("events", "replay", *REASON), 1),
+    ],
+)
+def test_a_mistyped_reason_is_named(busy: Ledger, arguments: tuple[str, ...], status: int) -> None:
+    done = call(*arguments, "--reason", "stoped")
+    assert done[0] == status
+    assert "No reason 'stoped' in this ledger; did you mean stopped?" in " ".join(done[1].split())
+
+
 def test_an_unknown_source_is_named(busy: Ledger) -> None:
     assert call("events", "list", "--source", "webhok")[:2] == (0, "No source 'webhok' in this ledger.\n")

@@ -7,6 +7,7 @@ import pytest
 from redrive import App
 from redrive.ledger import NewJob
 from redrive.ledger.jobs.sweeps import Sweep
+from redrive.ops import Operator
 from tests.conformance.partitions.world import World
 
 from .browser import client, csrf
@@ -48,6 +49,16 @@ def test_the_page_resumes_after_a_failed_canary_only_if_it_is_accepted(app: App)
     assert accepted.status_code == 303
     assert _state(app, sweep.id) == "running"
     assert FIELD not in browser.get(f"/sweeps/{sweep.id}").text
+
+
+def test_the_page_of_a_cancelled_operation_does_not_explain_how_to_resume(app: App) -> None:
+    sweep = _halt_by_canary(app)
+    browser = client(app)
+    assert "Resume needs" in browser.get(f"/sweeps/{sweep.id}").text
+    Operator(app, actor="ann").sweeps.cancel(sweep.id, because="wrong selection")
+    page = browser.get(f"/sweeps/{sweep.id}").text
+    assert "anary failed, 1 of the first 1" in page
+    assert "Resume needs" not in page
 
 
 @pytest.mark.req("M-4", "O-4")

@@ -15,7 +15,7 @@ from ..options import flag, option
 from ..render import print_json, show, top_counts
 from ..render.progress import sweep_progress
 from ..suggestions import expand_commands
-from ..unknown_names import unknown_kind
+from ..unknown_names import unknown_kind, unknown_reason
 from .confirm import ApplyOptions, show_done, show_plan, show_skipped
 
 Rate = Annotated[float | None, option("--rate", "N", "Maximum per second (default: no limit)")]
@@ -53,7 +53,9 @@ def apply_plan(ops: Operator, plan: Plan, apply: ApplyOptions, /, **limits: Any)
     if not apply.as_json:
         letters = pluralise(plan.count, "dead letter")
         summary = f"{letters} ({top_counts(plan.kinds)}; {top_counts(plan.reasons)})"
-        unknown = None if plan.count else unknown_kind(ops, plan.selection.kind)
+        selection, unknown = plan.selection, None
+        if not plan.count:
+            unknown = unknown_kind(ops, selection.kind) or unknown_reason(ops, selection.reason)
         show_plan(plan, summary, empty=unknown or "No pending dead letter matches.")
     if apply.confirmation.dry_run or not plan.count:
         if apply.as_json:

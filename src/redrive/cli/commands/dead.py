@@ -65,7 +65,7 @@ from ..render import (
     up_to_limit,
 )
 from ..suggestions import expand_commands
-from ..unknown_names import unknown_kind
+from ..unknown_names import unknown_kind, unknown_reason
 
 app = CommandGroup(help="List, replay and discard dead letters.")
 
@@ -162,7 +162,7 @@ def list_(*, which: AnyStatusOptions, limit: Limit = 50, options: ReadOptions) -
             show(f"No dead letters. {ops.status().sentence}.")
         else:
             pending = up_to_limit(ops.dead_letters.count())
-            unknown = unknown_kind(ops, selection.kind)
+            unknown = unknown_kind(ops, selection.kind) or unknown_reason(ops, selection.reason)
             show(unknown or f"No dead letter matches; {pending} pending in total.")
 
 
@@ -430,7 +430,9 @@ def export(
             for letter in letters:
                 print_json_line(letter)
                 printed.add(letter["id"])
-        unknown = None if printed else unknown_kind(ops, selection.kind)
+        unknown = None
+        if not printed:
+            unknown = unknown_kind(ops, selection.kind) or unknown_reason(ops, selection.reason)
         if unknown is not None:
             complain(unknown)
         missing = [str(each) for each in dict.fromkeys(ids or ()) if each not in printed]

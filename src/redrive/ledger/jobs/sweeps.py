@@ -25,7 +25,6 @@ from sqlalchemy import (
     update,
 )
 
-from ...core.text import pluralise
 from ...errors import NotAllowed
 from .. import audit
 from ..db.clock import now_on
@@ -133,13 +132,14 @@ class Canary(NamedTuple):
 
     @property
     def problem(self) -> str | None:
-        """Why the rest must not follow. None: nothing has failed so far."""
+        """Why the rest must not follow. None: nothing has failed so far.
+
+        It is stored, so it does not say which of the failed jobs are being retried.
+        """
         if not self.failed:
             return None
-        retried = self.failed - self.dead
-        then = f"; {pluralise(retried, 'is', 'are')} still being retried" if retried else ""
         error = f": {self.error[:MAX_ERROR_CHARS]}" if self.error else ""
-        return f"canary failed, {self.failed} of the first {self.size}{error}{then}"
+        return f"canary failed, {self.failed} of the first {self.size}{error}"
 
 
 class SweepStep(NamedTuple):
