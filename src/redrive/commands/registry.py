@@ -112,6 +112,11 @@ class CommandRegistry:
         decoder: ResultDecoder = JsonDecoder() if spec is None else spec.envelope
         return Job(self, decoder, submitted, row.due_at)
 
+    def payload_problem(self, name: str, payload: bytes, /) -> str | None:
+        """Return why a payload does not fit a command. None: it fits, or there is no command."""
+        spec = self._specs.get(name)
+        return None if spec is None else spec.envelope.payload_problem(payload)
+
     def place(self, name: str, /) -> str | None:
         """Return where the command of this name is defined, for messages."""
         spec = self._specs.get(name)

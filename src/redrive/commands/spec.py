@@ -122,16 +122,30 @@ class Envelope:
                 f"this code of {self.name} reads version {ENVELOPE_VERSION}"
             )
         try:
-            stored = from_bytes(lease.payload)
-            if not isinstance(stored, dict):
-                raise TypeError("a JSON object of arguments was expected")
-            return self._arguments.load(stored)
+            return self._load(lease.payload)
         except (TypeError, ValueError, KeyError, RecursionError) as error:
-            takes = f"{self._place} takes {self._arguments.signature}"
             raise Undecodable(
                 f"stored arguments don't fit {self.name}: {error}",
-                f"Stored: {outline(lease.payload)}; {takes}",
+                f"Stored: {outline(lease.payload)}; {self._takes}",
             ) from None
+
+    def payload_problem(self, payload: bytes, /) -> str | None:
+        """Return why a payload does not fit the function, or None."""
+        try:
+            self._load(payload)
+        except (TypeError, ValueError, KeyError, RecursionError) as error:
+            return f"{error}; {self._takes}"
+        return None
+
+    @property
+    def _takes(self) -> str:
+        return f"{self._place} takes {self._arguments.signature}"
+
+    def _load(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        stored = from_bytes(payload)
+        if not isinstance(stored, dict):
+            raise TypeError("a JSON object of arguments was expected")
+        return self._arguments.load(stored)
 
     def encode_result(self, result: Any, /) -> bytes | None:
         """Return the stored form of a result.

@@ -25,6 +25,8 @@ from ..errors import Again, Blocked, BreakerOpen, KeyBusy, LedgerUnavailable, St
 from ..ledger.model import Lease, Settlement
 from .job_type import JobType, Undecodable, Unstorable
 
+PLAIN_MODULES = ("builtins", "__main__", "redrive.errors", "redrive.worker.job_type")
+"""Modules whose errors are named without the module."""
 MAX_FRAMES = 6
 """Frames of a traceback that are stored with an error: the innermost ones."""
 MAX_USER_FRAMES = 2
@@ -326,8 +328,8 @@ def _min_wait(error: BaseException, fault: Fault, now: datetime) -> float:
 def describe_error(error: BaseException, /) -> str:
     """Return the stored text of an error: type, message, notes, cause and innermost frames."""
     name = type(error).__name__
-    is_plain = type(error).__module__ in ("builtins", "__main__")
-    qualified = name if is_plain else f"{type(error).__module__}.{name}"
+    module = type(error).__module__
+    qualified = name if module in PLAIN_MODULES else f"{module}.{name}"
     lines = [f"{qualified}: {safe_str(error)}" if safe_str(error) else qualified]
     if isinstance(error, (SystemExit, KeyboardInterrupt, CancelledError)):
         lines.append(f"raised by the work itself: {name} ends this attempt, not the worker")
@@ -335,7 +337,9 @@ def describe_error(error: BaseException, /) -> str:
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
         lines.append(f"because of {type(cause).__name__}: {safe_str(cause)}")
-    return "\n".join([*lines, *_frames(error)])
+    # An undecodable payload was rejected before the function ran, so all frames are Redrive's.
+    frames = () if isinstance(error, Undecodable) else _frames(error)
+    return "\n".join([*lines, *frames])
 
 
 def _frames(error: BaseException) -> Iterator[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from redrive import App
 from redrive.cli.root import app as cli
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger, NewJob
@@ -132,3 +133,19 @@ def test_on_the_command_line(url: str, ledger: Ledger, tmp_path: Path) -> None:
     assert call(url, "replay", str(first), str(second), "--payload", "{}", "--because", "x")[0] == 2
     assert call(url, "replay", str(first), "--edit", str(tmp_path / "none"), "--because", "x")[0] == 2
     assert call(url, "replay", str(first), "--payload", "{}", "--because", "x")[0] == 1, "it is being replayed"
+
+
+def test_a_payload_that_does_not_fit_the_command_is_rejected(ledger: Ledger) -> None:
+    app = App(ledger)
+
+    @app.command("crm.sync")
+    def charge(cents: int, token: str = "s3cret-value") -> None: ...
+
+    (number,) = die(ledger, "o-1", payload={"cents": 1})
+    ann = Operator(app, actor="ann")
+    with pytest.raises(ValueError, match=r"does not fit crm.sync: .*'?cent.*Nothing was changed") as caught:
+        ann.dead_letters.replay_edited(number, b'{"cent": 5}', because="typo")
+    assert "cents: int, token: str = …" in str(caught.value)
+    assert "s3cret-value" not in str(caught.value)
+    assert ledger.dead_letters()[0].status == "pending"
+    assert ann.dead_letters.replay_edited(number, b'{"cents": 5}', because="corrected")

@@ -121,6 +121,17 @@ def test_a_payload_that_does_not_fit_is_undecodable() -> None:
     assert end(Undecodable("order_id is missing")).settlement.reason == "undecodable"
 
 
+def test_the_stored_error_of_an_undecodable_payload_has_no_module_and_no_frames() -> None:
+    def reject(error: Exception) -> str:
+        try:
+            raise error
+        except Exception as raised:
+            return str(end(raised).settlement.error)
+
+    assert reject(Undecodable("order_id is missing")) == "Undecodable: order_id is missing"
+    assert reject(Stop("the customer is gone")).startswith("Stop: the customer is gone\n  ")
+
+
 def test_payloads_that_do_not_fit_for_one_reason_have_one_signature_and_are_not_an_outage() -> None:
     one, other = (end(Undecodable("order_id isn't there", f"Stored: {came}")) for came in ('{"ids":[1,2]}', '{"a":null}'))
     assert one.settlement.signature == other.settlement.signature == "Undecodable: order_id isn't there"

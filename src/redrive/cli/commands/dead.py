@@ -352,8 +352,9 @@ def replay(
         3: ledger not reachable, or its schema is from another version
         130: interrupted; workers continue the sweep
     """
-    with open_operator(options) as ops:
-        if edit is not None or payload is not None:
+    is_edited = edit is not None or payload is not None
+    with open_operator(options, app_first=is_edited) as ops:
+        if is_edited:
             changed = _read_payload(edit, payload)
             _replay_edited(ops, ids or [], changed, because, max_replays, as_json=options.as_json)
             return

@@ -19,6 +19,7 @@ from ...ledger.model import Attempt, DeadLetter, DeadLetterStatus, Job
 from ...ledger.queries import dead_letters as queries
 from ..context import MAX_CHAIN_JOBS, MAX_REPLAYS, MOST_COUNTED, OperatorContext, check_reason
 from ..plans.plan import Plan
+from ..project.target import payload_problem
 from ..render import document
 from .model import (
     GROUPED,
@@ -183,7 +184,8 @@ class DeadLetterOperations:
 
         Raises:
             NotAllowed: There is no such dead letter, or it cannot be replayed.
-            ValueError: The payload is too large, is no longer JSON, or has masks for secrets.
+            ValueError: The payload is too large, is no longer JSON, has masks for secrets, or does
+                not fit the command. The last is checked if the operator has the app.
         """
         check_reason(because)
         ledger, actor = self._context.ledger, self._context.actor
@@ -192,6 +194,11 @@ class DeadLetterOperations:
             raise NotAllowed(f"dead letter {letter_id} not found")
         validation.check_payload("payload", payload, ledger.max_payload)
         _check_edit(letter.payload, payload)
+        problem = payload_problem(self._context.app, letter.kind, payload)
+        if problem is not None:
+            raise ValueError(
+                f"the payload does not fit {letter.kind}: {problem}. Nothing was changed"
+            )
         edits = {letter_id: payload}
         with ledger.connections.write.use() as session:
             result = dead_letters.replay(

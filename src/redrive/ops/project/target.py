@@ -133,6 +133,17 @@ def extractions(app: Operated, /) -> list[Extraction]:
     return list(app.datasets)
 
 
+def payload_problem(app: Operated, kind: str, payload: bytes, /) -> str | None:
+    """Return why a payload does not fit the command of an app.
+
+    None: it fits, or the command is not known. A bare ledger knows none.
+    """
+    if not isinstance(app, apps.App):
+        return None
+    app.registrations.load()
+    return app.commands.payload_problem(kind, payload)
+
+
 @contextmanager
 def _open(source: str, migrate: bool, create: bool) -> Iterator[Operated]:
     keep_address_secret(source)
