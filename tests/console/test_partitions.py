@@ -185,7 +185,7 @@ def test_a_selection_becomes_a_plan_and_a_sweep(page: Page, app: App) -> None:
     page.get_by_role("link", name="Retry …").first.click()
     page.wait_for_url("**/partitions/plan?**")
     expect(page.get_by_role("heading", name="Retry 1 partition?")).to_be_visible()
-    expect(page.get_by_text("terminal", exact=True).first).to_be_visible()  # it is left alone
+    expect(page.get_by_text("gave up", exact=True).first).to_be_visible()  # it is left alone
     page.get_by_label("Because").fill("the source was fixed")
     page.get_by_role("button", name="Retry 1").click()
     page.wait_for_url("**/sweeps/*")

@@ -17,7 +17,8 @@ from ..engine.retry import Retry
 from .base_client import READINESS_ERRORS, AsyncBodyOptions, BaseClient, QueryOptions, not_ready
 from .bounded_body import read_body_async
 from .call_state import CURRENT_CALL, RetryLoops, reset
-from .network import HttpxConnections, seconds_left, subtract_margin
+from .connections import HttpxConnections
+from .network import seconds_left, subtract_margin
 from .request import CallOptions, HttpCall, RequestDefaults
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from ..engine.retry import DEFAULT, Retry, RetryLike
 from ..errors import AttemptTimeout, NotReady
 from .bounded_body import DEFAULT_MAX_BYTES
 from .call_state import RetryLoops, resolve_retry, timeout_error
-from .network import HttpxClient, HttpxConnections, system_certificates
+from .connections import HttpxClient, HttpxConnections, system_certificates
 from .request import CallOptions, HttpCall, RequestDefaults
 
 TIMEOUT_ERROR = timeout_error(httpx2)

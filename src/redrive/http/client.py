@@ -17,7 +17,8 @@ from ..engine.retry import Retry
 from .base_client import READINESS_ERRORS, BaseClient, BodyOptions, QueryOptions, not_ready
 from .bounded_body import read_body
 from .call_state import RetryLoops
-from .network import HttpxConnections, seconds_left
+from .connections import HttpxConnections
+from .network import seconds_left
 from .request import CallOptions, HttpCall, RequestDefaults
 from .streams import deadline_streams
 

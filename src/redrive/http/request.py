@@ -23,6 +23,7 @@ from ..journal.redaction.secrets import (
 from . import headers as header
 from .bounded_body import check_max_body
 from .call_state import CallState
+from .connections import HttpxConnections
 from .headers import (
     IDEMPOTENT_METHODS,
     check_generates_keys,
@@ -31,7 +32,7 @@ from .headers import (
     key_header,
     may_repeat,
 )
-from .network import HttpxConnections, phase_timeouts
+from .network import phase_timeouts
 from .typed_json import JsonMismatch, json_reader
 
 _ABSOLUTE_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|//|\\\\")

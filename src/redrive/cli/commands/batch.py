@@ -140,7 +140,7 @@ def _reopen_command(batch: str, item: str, options: str = "") -> Text:
     """Suggest the command that reopens one of the listed items."""
     which = f"{quote_argument(batch)} {quote_argument(item)}"
     if batch.startswith("-") or item.startswith("-"):  # not options
-        return suggestion(f'redrive batch reopen{options} --because "..." -- {which}')
+        return suggestion(f'redrive batch reopen --because "..."{options} -- {which}')
     return suggestion(f'redrive batch reopen {which}{options} --because "..."')
 
 
