@@ -260,10 +260,12 @@ def too_old(max_age_at: datetime, /) -> str:
     return f"too old: no retries after {max_age_at:%Y-%m-%d %H:%M} UTC"
 
 
+SOURCE_DOWN = "the source is down"
+"""Begins the strategy of partitions that were queued again in an outage."""
 _RELEASE_WORDS = {
     "not_ready": "not ready yet",
     "rate_limited": "rate limited",
-    "systemic": "the source is down",
+    "systemic": SOURCE_DOWN,
     "ledger": "the ledger could not be used",
 }
 

@@ -57,6 +57,18 @@ def test_rejections_of_an_outage_are_counted_and_not_charged(ledger: Ledger) -> 
     assert world.register.imbalance() == []
 
 
+def test_partitions_are_due_after_an_operator_unpauses_their_source(world: World) -> None:
+    world.backfill(["a", "b", "late"])
+    first, second, late = world.claim()
+    world.reject(late)
+    world.control.release_uncharged([_systemic(first), _systemic(second)])
+    assert world.claim() == []
+    world.control.unpause_source("crm", **SAID)
+    facts = world.facts(first.partition)
+    assert facts.strategy == "source unpaused by ann"
+    assert {lease.partition for lease in world.claim()} == {first.partition, second.partition}  # not the backoff of the third
+
+
 def test_attempts_granted_meanwhile_are_not_refunded(world: World) -> None:
     world.backfill(["a", "b"])
     first, second = sorted(world.claim(), key=lambda one: one.partition.customer_id)

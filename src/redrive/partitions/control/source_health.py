@@ -35,8 +35,9 @@ from ..model import (
     Verdict,
     VerdictResult,
 )
-from ..retry_schedule import Policy, after_release, pause_seconds
+from ..retry_schedule import SOURCE_DOWN, Policy, after_release, pause_seconds
 from ..store.changes import Changes
+from ..store.queue import make_due
 from ..store.rows import (
     POLICY,
     SOURCE_COLUMNS,
@@ -256,11 +257,12 @@ def pause_by_operator(
 
 
 def unpause_by_operator(session: Session, name: str, actor: str, because: str, /) -> SourceView:
-    """Unpause a source."""
+    """Unpause a source. Partitions that waited for the end of its outage are due now."""
     audit.check_actor(actor, because)
     now = now_on(session)
     lock_sources(session, [name], now)
     unpause_source(session, name, now, actor=actor)
+    make_due(session, name, SOURCE_DOWN, now, f"source unpaused by {actor}")
     audit.write(
         session, actor=actor, action="source.unpause", because=because, what={"source": name}
     )

@@ -22,6 +22,7 @@ from sqlalchemy import (
     literal_column,
     select,
     true,
+    update,
 )
 
 from ...ledger.db.clock import now_micros, now_on
@@ -172,3 +173,22 @@ def seconds_since_expiry(session: Session, /) -> float:
     """Return the seconds since the first lease expired, or 0."""
     first = session.core.execute(select(func.min(work.c.lease_until))).scalar()
     return 0.0 if first is None else max(0.0, (now_on(session) - first).total_seconds())
+
+
+def make_due(session: Session, source: str, strategy: str, now: datetime, because: str, /) -> None:
+    """Let queued partitions of a source start now.
+
+    Args:
+        session: The session, in a transaction.
+        source: The source.
+        strategy: Only partitions whose strategy begins with this text.
+        now: The time.
+        because: Their new strategy.
+    """
+    waits = (
+        work.c.source == source,
+        work.c.lease_until.is_(None),
+        work.c.due_at > now,
+        work.c.strategy.startswith(strategy, autoescape=True),
+    )
+    session.core.execute(update(work).where(*waits).values(due_at=now, strategy=because))
