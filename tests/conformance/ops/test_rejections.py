@@ -156,6 +156,30 @@ def test_the_overview_names_partitions_that_gave_up(world: World, ann: Operator)
     assert ann.overview.summary().says == decision
 
 
+def test_a_rejected_newer_run_that_is_not_retried_is_reported(world: World, ann: Operator) -> None:
+    world.ledger.maintenance.heartbeat("w1", {"kinds": []})
+    world.accept(world.one())
+    world.retry(world.key(), act="reprocess")
+    world.reject(*world.claim())
+    world.control.maintain()
+    assert [finding.name for finding in ann.health.check().findings] == [], "a retry is scheduled"
+    for _ in range(2):
+        world.pass_time(3600)
+        world.reject(*world.claim())
+    world.ledger.maintenance.heartbeat("w1", {"kinds": []})
+    (finding,) = ann.health.check().findings
+    assert (finding.name, finding.severity, finding.count) == ("newer runs rejected", "warning", 1)
+    assert finding.says.startswith("Partitions: the newer run of 1 was rejected (1 crm/orders) and is not retried")
+    assert ann.overview.summary().says.startswith("No new problems; 1 rejected newer run. ")
+    chosen = ann.partitions.chosen("mark_terminal", select_partitions(["crm"]))
+    assert (chosen.count, chosen.changes, chosen.kept) == (1, 1, 1)
+    assert ann.partitions.steer(chosen, because="the old data is right").count == 1
+    facts = world.facts()
+    assert (facts.shade, facts.reason, facts.current_run_id is not None) == ("success", None, True)
+    assert ann.health.check().findings == ()
+    assert ann.partitions.steer(chosen, because="again").skipped == {f"crm/acme/orders/{DAY}": "accepted already"}
+
+
 def test_the_doctor_reports_no_partition_that_an_operator_gave_up(world: World, ann: Operator) -> None:
     def given_up() -> list[int]:
         return [finding.count for finding in ann.health.check().findings if finding.name == "partitions given up"]

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from ...core.text import format_duration, pluralise
 from ...journal.redaction import redact_text
+from ...partitions.store.rows import POLICY
 from ..context import QUIET
 from ..overview.job_types import KindLine
 from ..overview.trend import MANY, QUIET_SLOTS, Trend
 from ..partitions.overview import COUNTED, DatasetLine, PausedSource
 from ..sweeps import PARTITIONED
 from ..workers import TASK_VERBS
-from .finding import Finding
+from .finding import Finding, Severity
 
 if TYPE_CHECKING:
     from ...ledger.queries.overview import CountSince, HaltedSweep
@@ -139,10 +140,20 @@ def _sources(facts: OverviewFacts) -> Iterator[Trouble]:
             says, fix = error.removeprefix(CUSTOMERS_FAILED), FIX_CUSTOMERS
         yield Trouble(name, "critical", says, len(names), None, fix, False)
     for source in facts.paused:
-        fix = f'redrive state unpause {shlex.quote(source.name)} --whole-source --because "..."'
-        yield Trouble(
-            "source paused", "warning", f"Source {source.name}: paused {source.why}", 1, None, fix
-        )
+        severity, fix, is_command = pause_fix(source.name, source.actor)
+        says = f"Source {source.name}: paused {source.why}"
+        yield Trouble("source paused", severity, says, 1, None, fix, is_command)
+
+
+def pause_fix(source: str, actor: str, /) -> tuple[Severity, str, bool]:
+    """Return how severe the pause of a source is, the fix, and whether that is a command.
+
+    After an outage the source must be restored, as the service of a paused job type.
+    """
+    unpause = f'redrive state unpause {shlex.quote(source)} --whole-source --because "..."'
+    if actor != POLICY:
+        return "warning", unpause, True
+    return "critical", f"restore the source; to start now, without a probe: `{unpause}`", False
 
 
 def _halted_sweeps(facts: OverviewFacts) -> Iterator[Trouble]:

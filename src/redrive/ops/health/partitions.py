@@ -17,12 +17,13 @@ from ...ledger.db.partition_tables import partition, work
 from ...partitions.key import Partition
 from ...partitions.queries import PartitionQueries
 from ...partitions.raw.manifest import MANIFEST, encode_part
-from ...partitions.store.overview import count_marked_by_operator
+from ...partitions.store.overview import count_marked_by_operator, count_rejected_updates
 from ..partitions.datasets import label
 from ..partitions.overview import paused_by
 from ..partitions.raw_data import find_damage, look_at_all
 from ..project.target import extractions, ledger_of
 from .finding import Finding
+from .overview_rules import pause_fix
 
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger
@@ -45,7 +46,7 @@ _RUN = re.compile(r"(?P<folder>.*/logical_date=[^/]+/run_id=(?P<run>[^/]+))/(?P<
 
 def check_ledger(ledger: Ledger, /) -> Iterator[Finding]:
     """Find problems that the ledger shows."""
-    checks = (_wrong_counts, _paused_sources, _expired_leases, _given_up)
+    checks = (_wrong_counts, _paused_sources, _expired_leases, _given_up, _rejected_updates)
     return chain.from_iterable(check(ledger) for check in checks)
 
 
@@ -70,12 +71,9 @@ def _paused_sources(ledger: Ledger) -> Iterator[Finding]:
     for source in PartitionQueries(ledger).sources():
         if source.paused:
             pause = f"{paused_by(source.until, source.actor or '')} ({source.because})"
-            fix = (
-                f'redrive state unpause {shlex.quote(source.source)} --whole-source --because "..."'
-            )
-            yield Finding(
-                "source paused", "warning", f"Source {source.source}: paused {pause}", 1, None, fix
-            )
+            says = f"Source {source.source}: paused {pause}"
+            severity, fix, is_command = pause_fix(source.source, source.actor or "")
+            yield Finding("source paused", severity, says, 1, None, fix, is_command)
 
 
 def _expired_leases(ledger: Ledger) -> Iterator[Finding]:
@@ -110,6 +108,23 @@ def _given_up(ledger: Ledger) -> Iterator[Finding]:
         yield Finding(
             "partitions given up", "warning", says, total, None, "redrive state failures --terminal"
         )
+
+
+def _rejected_updates(ledger: Ledger) -> Iterator[Finding]:
+    """Find accepted partitions whose newer run was rejected, and that no retry is scheduled for."""
+    with ledger.reading() as connection:
+        rejected = count_rejected_updates(connection)
+    if rejected:
+        counts = {label(*dataset): count for dataset, count in rejected.items()}
+        largest = sorted(counts.items(), key=lambda pair: -pair[1])
+        names = _first([f"{count:,} {name}" for name, count in largest])
+        total = sum(counts.values())
+        says = (
+            f"Partitions: the newer run of {total:,} was rejected ({names}) and is not retried; "
+            "consumers read the older run"
+        )
+        fix = 'redrive state inspect --status "newer run rejected"'
+        yield Finding("newer runs rejected", "warning", says, total, None, fix)
 
 
 def _damaged_runs(ledger: Ledger, extraction: Extraction) -> Iterator[Finding]:

@@ -109,8 +109,10 @@ class Overview:
             given_up = sum(line.terminal for line in self.datasets)
             known = [f"{pluralise(dead, 'dead letter')} waiting for a decision"] if dead else []
             known += [pluralise(given_up, "given-up partition")] if given_up else []
+            rejected = sum(line.refresh_failed for line in self.datasets)
+            known += [pluralise(rejected, "rejected newer run")] if rejected else []
             if known:  # `redrive doctor` reports those that wait for a decision as a problem.
-                return f"No new problems; {' and '.join(known)}. {online}"
+                return f"No new problems; {', '.join(known)}. {online}"
             return f"No problems found. {online}"
         return describe_missing(self.seen_at, self.now)
 

@@ -10,6 +10,8 @@ from ...partitions.key import Partition
 from ...partitions.model import Explanation, Marker, PartitionRun, PartitionView, SourceView
 from ...partitions.queries import PartitionQueries
 from ...partitions.store.rows import POLICY
+from ..audit import AuditOperations, Decision
+from ..context import OperatorContext
 from ..project.target import Operated, ledger_of
 from .datasets import terms_of
 from .raw_data import RawState, raw_states
@@ -24,6 +26,9 @@ __all__ = [
     "history",
 ]
 
+MAX_ROLLBACKS = 1000
+"""Rollbacks of all partitions that are searched for those of one."""
+
 
 @dataclass(frozen=True, slots=True)
 class History:
@@ -34,6 +39,8 @@ class History:
     """Newest first."""
     markers: Sequence[Marker]
     now: datetime
+    rollbacks: Sequence[Decision] = ()
+    """Rollbacks among the last 1,000 of the audit log, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +68,21 @@ class Explained:
         return self.paused_source is not None and self.paused_source.actor == POLICY
 
 
-def history(app: Operated, partition: Partition, /) -> History | None:
+def history(context: OperatorContext, partition: Partition, /) -> History | None:
     """Return the attempts at a partition. None: nothing is stored of it."""
-    ledger = ledger_of(app)
+    ledger = context.ledger
     queries = PartitionQueries(ledger)
     facts = queries.get(partition)
     if facts is None:
         return None
-    return History(facts, queries.history(partition), queries.markers(partition), ledger.now())
+    entries = AuditOperations(context).find(action="partition.rollback", limit=MAX_ROLLBACKS)
+    return History(
+        facts,
+        queries.history(partition),
+        queries.markers(partition),
+        ledger.now(),
+        [entry for entry in entries if entry.what.get("partition") == str(partition)],
+    )
 
 
 def explain(app: Operated, partition: Partition, /) -> Explained:

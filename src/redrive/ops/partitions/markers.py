@@ -38,6 +38,9 @@ class MarkerPlan:
     """The first ten partitions, as text."""
     changes: int = 0
     """Number of partitions that the operation would change."""
+    kept: int = 0
+    """Of `mark_terminal`: number of these that keep their accepted run, because only a newer run
+    was rejected."""
     left: Mapping[str, int] = field(default_factory=dict)
     """Of `clear_terminal`: number of partitions that are left out, by reason. Either an operator
     marked them as given up, or they have no raw data."""
@@ -86,6 +89,7 @@ def plan_markers(
         ids=tuple(facts.id for facts in partitions),
         first=tuple(str(facts.partition) for facts in partitions[:10]),
         changes=sum(_is_changed(act, facts) for facts in partitions),
+        kept=sum(_keeps_run(facts) for facts in partitions) if act == "mark_terminal" else 0,
         left=left,
     )
 
@@ -140,7 +144,12 @@ def _is_changed(act: Steer, facts: PartitionView) -> bool:
         return (facts.paused is None) == (act == "pause")
     if act == "clear_terminal":
         return facts.terminal is not None
-    return facts.status != "success" and not _is_marked(facts)
+    return _keeps_run(facts) or (facts.status != "success" and not _is_marked(facts))
+
+
+def _keeps_run(facts: PartitionView) -> bool:
+    """Return whether the partition is accepted, and its newer run was rejected."""
+    return facts.shade == "refresh_failed"
 
 
 def _is_marked(facts: PartitionView) -> bool:

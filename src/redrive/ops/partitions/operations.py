@@ -173,7 +173,7 @@ class PartitionOperations:
         Returns:
             The history. None: nothing is stored of it.
         """
-        return lookup.history(self._context.app, self._key(partition))
+        return lookup.history(self._context, self._key(partition))
 
     def explain(self, partition: Partition | str, /) -> Explained:
         """Return the state of a partition, why it is not running now, and what can be done.

@@ -51,6 +51,8 @@ class PausedSource:
 
     name: str
     why: str
+    actor: str = ""
+    """Who paused it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ def partitioned(connection: Connection, now: datetime, grace: timedelta, /) -> P
     queue = queue_overview(connection, now - grace)
     paused = tuple(
         PausedSource(
-            row.source, f"{paused_by(row.paused_until, row.actor or '')}: {row.because or ''}"
+            row.source,
+            f"{paused_by(row.paused_until, row.actor or '')}: {row.because or ''}",
+            row.actor or "",
         )
         for row in queue.paused
     )

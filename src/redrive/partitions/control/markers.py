@@ -50,10 +50,18 @@ class MarkerChange:
     ) -> str | None:
         """Let a partition give up until it is cleared. A running run may still be accepted.
 
-        A partition that gave up by itself then counts as given up by the operator.
+        A partition that gave up by itself then counts as given up by the operator. If a newer run
+        of an accepted partition was rejected, the partition keeps its accepted run.
         """
-        if row.status == "success":
+        if row.status == "success" and row.last_verdict != "rejected":
             return "accepted already"
+        if row.status == "success":
+            self._dequeue(work)
+            row = row._replace(
+                last_verdict="accepted", reason=None, error=None, updated_at=self.now
+            )
+            self.changes.rows[row.id] = row.with_display_status(is_terminal=False)
+            return None
         if "terminal" in markers and markers["terminal"].cause == MANUAL:
             return "marked as given up already"
         self._dequeue(work)

@@ -18,6 +18,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    exists,
     func,
     select,
     text,
@@ -136,6 +137,18 @@ def count_marked_by_operator(connection: Connection, /) -> dict[tuple[str, str],
         select(_AT.source, _AT.query_name, func.count())
         .join(marker, marker.c.partition_id == _AT.id)
         .where(own, TROUBLE, is_given_up)
+        .group_by(_AT.source, _AT.query_name)
+    )
+    return {(row[0], row[1]): row[2] for row in connection.execute(query)}
+
+
+def count_rejected_updates(connection: Connection, /) -> dict[tuple[str, str], int]:
+    """Count accepted partitions whose newer run was rejected and is not retried, by dataset."""
+    is_rejected = _AT.shade == sql_int(DISPLAY_STATUSES.index("refresh_failed"))
+    is_queued = exists(select(work.c.partition_id).where(work.c.partition_id == _AT.id))
+    query = (
+        select(_AT.source, _AT.query_name, func.count())
+        .where(TROUBLE, is_rejected, ~is_queued)
         .group_by(_AT.source, _AT.query_name)
     )
     return {(row[0], row[1]): row[2] for row in connection.execute(query)}

@@ -10,6 +10,7 @@ from redrive.ops.health.overview_rules import OverviewFacts, find_problems
 from redrive.ops.overview.job_types import KindLine
 from redrive.ops.overview.trend import NONE, Trend
 from redrive.ops.partitions.overview import DatasetLine, PausedSource
+from redrive.partitions.store.rows import POLICY
 
 NOW = datetime(2026, 1, 31, 3, 0, tzinfo=timezone.utc)
 WELL = KindLine(
@@ -143,3 +144,12 @@ def test_a_failing_customers_function_is_named_with_its_dataset() -> None:
     assert problem.mend.startswith("fix the function of customers= in the app")
     (other,) = find_problems(replace(FACTS, failing={"datasets": ("OSError: disk", ["w1"])}))
     assert other.says == "Workers: 1 worker cannot start scheduled extractions (w1: OSError: disk)"
+
+
+def test_a_source_that_is_paused_after_an_outage_is_as_severe_as_a_job_type() -> None:
+    outage, decision = PausedSource("crm", "after an outage", POLICY), PausedSource("crm", "by ann", "ann")
+    (problem,) = find_problems(replace(FACTS, paused=(outage,)))
+    assert (problem.severity, problem.is_command) == ("critical", False)
+    assert problem.mend.startswith("restore the source; to start now, without a probe: `redrive state unpause crm")
+    (problem,) = find_problems(replace(FACTS, paused=(decision,)))
+    assert (problem.severity, problem.is_command) == ("warning", True)

@@ -15,7 +15,7 @@ from redrive.cli.apply.partitions import plan_view
 from redrive.cli.commands.health import health_view
 from redrive.cli.commands.partitions import markers
 from redrive.cli.commands.partitions.calendar import heat_map
-from redrive.cli.commands.partitions.render import explanation_view
+from redrive.cli.commands.partitions.render import explanation_view, history_view
 from redrive.cli.options import WriteOptions
 from redrive.console.render.heat_map import dataset_rows, select_days
 from redrive.errors import NotAllowed
@@ -88,6 +88,10 @@ def test_back_to_an_earlier_run_and_forth(lake: Lake, box: Sandbox) -> None:
     assert facts.current_run_id == first
     assert len(list(lake.orders.read("acme", DAY).rows())) == 3
     assert lake.ann.audit.find()[0].action == "partition.rollback"
+    history = lake.ann.partitions.history(f"crm/acme/orders/{DAY}")
+    assert history is not None
+    assert [(entry.actor, entry.because) for entry in history.rollbacks] == [("ann", "the new rows are wrong")]
+    assert f"rolled back  to run {facts.current_run_id} by ann" in plain(history_view(history))
     assert lake.ann.partitions.rollback(f"crm/acme/orders/{DAY}", second, because="they were not").current_run_id == second
     history = lake.ann.partitions.history(f"crm/acme/orders/{DAY}")
     assert history is not None

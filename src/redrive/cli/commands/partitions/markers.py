@@ -27,6 +27,7 @@ OUTCOMES = {
     "pause": "paused",
     "unpause": "unpaused",
 }
+KEPT = "accepted before: the current run stays, and the rejected newer run is acknowledged"
 MAX_LISTED = 10
 SAME_DATA = (
     "The data is the same as before: both runs validated the same raw data. For other data, pass "
@@ -79,7 +80,8 @@ def mark_terminal(
 
     They count as given up ("terminal") by your decision, so `redrive doctor` does not report them.
     This also acknowledges partitions that gave up by themselves. They are not retried until
-    `redrive state clear-terminal`. Running attempts continue.
+    `redrive state clear-terminal`. If a newer run of an accepted partition was rejected, the
+    current run stays and the rejection is acknowledged. Running attempts continue.
 
     Examples:
         redrive state mark-terminal crm/acme/orders/2026-06-01 --because "source has no data"
@@ -245,13 +247,15 @@ def _change_markers(
         skipped = {"skipped": outcome.skipped, "left_alone": plan.left}
         print_json({**counts, **skipped, "audit": outcome.audit})
     elif is_applied:
-        show(f"{pluralise(outcome.count, 'partition')} {OUTCOMES[act]}")
+        kept = f"; {plan.kept:,} of these {KEPT}" if plan.kept else ""
+        show(f"{pluralise(outcome.count, 'partition')} {OUTCOMES[act]}{kept}")
         show_skipped(dict(list(outcome.skipped.items())[:MAX_LISTED]))
         if len(outcome.skipped) > MAX_LISTED:
             show(f"… {len(outcome.skipped) - MAX_LISTED:,} more skipped", style="yellow")
     elif plan.count:
         part = "" if plan.changes == plan.count else f"{plan.changes:,} of "
-        show(f"Would be {OUTCOMES[act]}: {part}{pluralise(plan.count, 'partition')}")
+        kept = f"; {plan.kept:,} of these {KEPT}" if plan.kept else ""
+        show(f"Would be {OUTCOMES[act]}: {part}{pluralise(plan.count, 'partition')}{kept}")
     elif not plan.left:
         show("No partition matches.")
     if plan.left and not options.as_json:

@@ -70,6 +70,12 @@ def history_view(history: History, /) -> Group:
     for marker in history.markers:
         # There is at most one of each kind.
         values[MARKER_NAMES.get(marker.kind, marker.kind)] = _marker(marker, now)
+    rollbacks = [
+        f"to run {entry.what.get('to')} by {entry.actor}, {both(entry.at, now)}: {entry.because}"
+        for entry in history.rollbacks
+    ]
+    if rollbacks:
+        values["rolled back"] = rollbacks
     parts: list[RenderableType] = []
     for run in history.runs:
         parts += ["", _run_title(run, facts.current_run_id, now), indent(_run_fields(run))]
