@@ -33,6 +33,11 @@ VALIDATOR_MESSAGES = {
 }
 """Messages of the validator inside Typer, and their replacements."""
 _SECTION = re.compile(r"^(Examples|Exit codes):\n", re.MULTILINE)
+_UsageError: Any = typer.BadParameter.__base__  # Newer versions of Typer include Click.
+_EXTRA_LEDGER = re.compile(
+    r"^Got unexpected extra argument(?:\(s\))? \(([\w.]+:[\w.]+|[\w+]+://[^\s@]*)\)"
+)
+"""A message about an argument that looks like an app, or an address without a password."""
 _EXIT_CODE = re.compile(r"^\s*(\d+): (.+)$")
 
 
@@ -100,6 +105,11 @@ class CliCommand(TyperCommand):
         except typer.BadParameter as error:
             for pattern, replacement in VALIDATOR_MESSAGES.items():
                 error.message = re.sub(pattern, replacement, error.message)
+            raise
+        except _UsageError as error:
+            ledger = _EXTRA_LEDGER.search(error.message)
+            if ledger is not None and "--ledger" in own:
+                error.message += f"; pass the ledger as --ledger {ledger[1]}"
             raise
 
     def _check_values(self, ctx: Any, words: list[str]) -> None:

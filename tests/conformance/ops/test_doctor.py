@@ -221,7 +221,18 @@ def test_dead_letters_that_grow(ledger: Ledger, ann: Operator) -> None:
     found = only(ann.health.check())
     assert (found.name, found.severity, found.count) == ("dead letters growing", "warning", 12)
     assert "Dead letters: 12 new in the last hour (9 crm.sync, 3 mail; average before: 1.12/h)" in found.says
-    assert found.mend == "redrive dead list --since 1h"
+    assert found.mend == "redrive dead list --status all --since 1h"
+
+
+def test_doctor_counts_all_dead_letters_beside_a_job_type_with_many_new_ones(ledger: Ledger, ann: Operator) -> None:
+    ledger.maintenance.heartbeat("w1")
+    die(ledger, *(f"mail-{each}" for each in range(11)), kind="mail")
+    die(ledger, *(f"crm-{each}" for each in range(6)))
+    texts = {finding.name: finding.says for finding in ann.health.check().findings}
+    assert texts["dead letters growing"].startswith("mail: 11 new dead letters")
+    assert texts["dead letters pending"] == (
+        "Dead letters: 17 waiting for a decision in total, 6 of them of other job types (6 crm.sync)"
+    )
 
 
 @pytest.mark.req("O-5")

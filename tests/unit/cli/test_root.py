@@ -245,3 +245,10 @@ def test_an_empty_value_is_rejected(arguments: tuple[str, ...], name: str) -> No
     assert status == 2
     fix = {"ID": "pass a value", "--because": "pass a reason"}.get(name, "leave it out")
     assert f"Invalid value for '{name}': empty value; {fix}, or check the shell variable" in " ".join(printed.split())
+
+
+@pytest.mark.parametrize("ledger", ["shop:app", "sqlite:///shop.db"])
+def test_a_ledger_as_an_argument_is_named_as_an_option(ledger: str) -> None:
+    status, printed = call("overview", ledger)
+    assert status == 2
+    assert f"({ledger}); pass the ledger as --ledger {ledger}" in " ".join(printed.split())

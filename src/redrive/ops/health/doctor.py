@@ -171,14 +171,16 @@ def _check_dead_letters(ledger: Ledger, _clock: Clock, reported: Reported) -> It
         fresh = queries.deaths_by_kind(connection, now - HOUR, now + HOUR)
         before = queries.deaths_by_kind(connection, now - HOUR - DAY, now - HOUR)
         undecided = queries.undecided_dead_letters(connection)
+    waiting = f"{sum(count.many for count in undecided.values()):,} waiting for a decision"
     undecided = {kind: count for kind, count in undecided.items() if kind not in growing}
     last_hour, hourly = sum(fresh.values()), sum(before.values()) / 24
     pending = sum(count.many for count in undecided.values())
-    waiting = f"{pending:,} waiting for a decision"
+    if growing:  # Another finding has the other job types.
+        waiting += f" in total, {pending:,} of them of other job types"
     if not growing and last_hour >= MIN_GROWTH and last_hour > 2 * hourly:
         kinds = f"{_largest(fresh)}; average before: {hourly:.3g}/h"
         says = f"Dead letters: {last_hour:,} new in the last hour ({kinds}); {waiting}"
-        fix = "redrive dead list --since 1h"
+        fix = "redrive dead list --status all --since 1h"
         yield Finding("dead letters growing", "warning", says, last_hour, None, fix)
     elif pending:
         kinds = _largest({kind: count.many for kind, count in undecided.items()})
