@@ -144,6 +144,15 @@ class WorkerOperations:
         lines.sort(key=lambda line: ORDER.index(line.presence))
         return Workers(now, quiet, tuple(lines))
 
+    def last_heartbeat(self) -> datetime | None:
+        """Return when a worker that has not ended was last seen.
+
+        Returns:
+            The time, or None if there is no such worker.
+        """
+        workers = self._context.ledger.workers()
+        return max((each.seen_at for each in workers if each.ended_at is None), default=None)
+
     def missing(self, *, quiet: float = QUIET) -> str | None:
         """Return a sentence that no worker is online, and since when.
 

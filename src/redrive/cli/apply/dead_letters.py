@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from ...core.text import pluralise
 from ...ops.operator import Operator
 from ...ops.plans.plan import Plan
+from ...ops.render import ago
 from ...ops.sweeps import Applied, Sweep
 from ..errors import INTERRUPTED, NOT_DONE, complain
 from ..options import flag, option
@@ -38,6 +40,10 @@ MaxReplays = Annotated[
     ),
 ]
 Detach = Annotated[bool, flag("--detach", "Processing by workers instead of this process")]
+
+
+POLLS_PER_CHECK = 10
+"""Steps of a waiting sweep between two checks for a worker."""
 
 
 def apply_plan(ops: Operator, plan: Plan, apply: ApplyOptions, /, **limits: Any) -> None:
@@ -91,14 +97,9 @@ def run_sweep(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
     """
     done: dict[int, int] = {}
     skipped: dict[int, str] = {}
-    missing_worker = ops.workers.missing() if sweep.canary else None
-    if missing_worker is not None:  # Otherwise the command would wait for the canary silently.
-        complain(
-            f"{missing_worker}; the canary ({sweep.canary:,}) waits for a worker, and the rest for"
-            " the canary",
-            "redrive work module:app",
-            "Ctrl+C leaves the rest to workers",
-        )
+    wait = CanaryWait(ops, quiet=quiet)
+    if sweep.canary:
+        wait.check_worker(sweep)
     try:
         with sweep_progress(sweep, quiet=quiet) as update:
             for step in ops.carry_out(sweep.id):
@@ -106,6 +107,7 @@ def run_sweep(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
                 skipped |= step.skipped
                 sweep = step.sweep
                 update(sweep)
+                wait.update(sweep)
     except KeyboardInterrupt:
         complain(
             f"interrupted; workers continue with {pluralise(sweep.left, 'dead letter')}",
@@ -114,6 +116,42 @@ def run_sweep(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
         )
         return Applied(done, skipped, sweep), True
     return Applied(done, skipped, sweep), False
+
+
+class CanaryWait:
+    """Says that a command waits for its canary, and when no worker is online for it."""
+
+    def __init__(self, ops: Operator, /, *, quiet: bool) -> None:
+        self._ops, self._quiet = ops, quiet
+        self._polls = 0
+        self._is_reported = False
+
+    def update(self, sweep: Sweep, /) -> None:
+        """Take the sweep after a step. While it waits, there is a step in each second."""
+        is_waiting = sweep.canary and sweep.made == sweep.canary and sweep.left
+        if not is_waiting or sweep.state != "running":
+            return
+        self._polls += 1
+        if self._polls == 1 and not self._quiet and not sys.stderr.isatty():  # no progress bar
+            seen_at = self._ops.workers.last_heartbeat()
+            last = "none so far" if seen_at is None else ago(seen_at, self._ops.now())
+            jobs = pluralise(sweep.canary, "canary job")
+            show(f"Waiting for {jobs}; last worker heartbeat: {last}")
+        if self._polls % POLLS_PER_CHECK == 0:
+            self.check_worker(sweep)
+
+    def check_worker(self, sweep: Sweep, /) -> None:
+        """Report once that no worker is online, so that the command does not wait silently."""
+        missing_worker = None if self._is_reported else self._ops.workers.missing()
+        if missing_worker is None:
+            return
+        self._is_reported = True
+        complain(
+            f"{missing_worker}; the canary ({sweep.canary:,}) waits for a worker, and the rest for"
+            " the canary",
+            "redrive work module:app",
+            "Ctrl+C leaves the rest to workers",
+        )
 
 
 def _show_applied(applied: Applied) -> None:

@@ -220,6 +220,25 @@ def test_a_canary_without_a_worker_is_reported(monkeypatch: pytest.MonkeyPatch) 
     assert "No worker is online (none seen so far); the canary (1) waits for a worker" in " ".join(printed.split())
 
 
+def test_a_command_says_that_it_waits_for_the_canary(busy: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy.maintenance.heartbeat("w1")
+    missing = iter([None, "No worker is online (last seen 2 min ago)"])
+
+    def wait(self: Operator, sweep_id: int, /) -> Iterator[Applied]:
+        busy.sweeps.step(sweep_id)
+        for _ in range(10):
+            sweep = self.sweeps.get(sweep_id)
+            assert sweep is not None
+            yield Applied({}, {}, sweep.sweep)
+
+    monkeypatch.setattr(Operator, "carry_out", wait)
+    monkeypatch.setattr(WorkerOperations, "missing", lambda *_: next(missing))
+    asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed", "--yes", "--max", "9")
+    printed = " ".join(call(*asked, "--canary", "1")[1].split())
+    assert printed.count("Waiting for 1 canary job; last worker heartbeat: ") == 1
+    assert "No worker is online (last seen 2 min ago); the canary (1) waits for a worker" in printed
+
+
 @pytest.mark.req("M-4")
 def test_a_replay_counts_jobs_that_a_worker_replayed(busy: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     def beside_a_worker(self: Operator, sweep_id: int, /) -> Iterator[Applied]:
