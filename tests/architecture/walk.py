@@ -26,7 +26,7 @@ from tests.ledgers import sqlite_ledger
 PACKAGE = Path(redrive.__file__).parent
 GIVE_UP_SECONDS = 60.0
 
-LIMITS = {"job": 109, "partition": 131}
+LIMITS = {"job": 100, "partition": 109}
 """The counts when they were set. Lower them, never raise them."""
 GOALS = {"job": 60, "partition": 80}
 

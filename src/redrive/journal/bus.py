@@ -43,7 +43,7 @@ class DropCounter:
 DROPS = DropCounter()
 
 AttemptWrapper: TypeAlias = "Callable[[str, str, Callable[..., Any]], Callable[..., Any]]"
-"""Wraps a job's function. Arguments: job type, `plain`, `async` or `transaction`, the function."""
+"""Wraps a job's function. Arguments: job type, `thread`, `async` or `transaction`, the function."""
 ATTEMPT_WRAPPERS: list[AttemptWrapper] = []
 """Wrappers around each attempt of a job. A worker applies them when it starts."""
 

@@ -195,7 +195,7 @@ class Lease(NamedTuple):
         payload: Stored bytes.
         started_stored: When the attempt started, as stored. Use `started`.
         token: Random for each claim, checked together with the fence. The last field, see
-            `lease_name`.
+            `lease_key`.
     """
 
     job_id: int

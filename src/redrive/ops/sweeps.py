@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PAGE = 1000
 """Items of a sweep that are read at once."""
 MAX_STOPS = 100
-"""Pauses or cancellations among which the one of a sweep is looked for."""
+"""Newest pauses or cancellations that are searched for the one of a sweep."""
 PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
 """Sweeps over partitions. The others are about dead letters."""
 JOB_STATES = ("done", "at it", "dead again")

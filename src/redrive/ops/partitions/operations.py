@@ -263,7 +263,7 @@ class PartitionOperations:
             clear_terminal: Include partitions that gave up.
             include_marked: Include those that an operator marked as given up, too. Otherwise only
                 marked partitions that the selection names one by one are included.
-            lane: Only partitions of this lane.
+            lane: The lane to queue them in. None: the one of this operation.
 
         Returns:
             The plan.
@@ -291,7 +291,7 @@ class PartitionOperations:
             since: First day.
             until: Last day, inclusive. Default: one day.
             customers: Only these customers.
-            lane: Only partitions of this lane.
+            lane: The lane to queue them in. None: the one of this operation.
 
         Returns:
             The plan.
@@ -315,7 +315,7 @@ class PartitionOperations:
             since: First day.
             until: Last day, inclusive. Default: one day.
             customers: Only these customers.
-            lane: Only partitions of this lane.
+            lane: The lane to queue them in. None: the one of this operation.
 
         Returns:
             The plan.
