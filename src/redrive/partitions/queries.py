@@ -220,9 +220,24 @@ class PartitionQueries:
         """Return the sources, and which of them are paused."""
         return self._read(source_health.list_sources)
 
-    def customers(self, source: str, query_name: str, /, *, among: Sequence[str]) -> set[str]:
-        """Return which of these customers have partitions of a dataset. Reads all its keys."""
-        query = select(partition.c.customer_id).where(partition.c.customer_id.in_(among))
+    def customers(
+        self,
+        source: str | None,
+        query_name: str | None,
+        /,
+        *,
+        among: Sequence[str] | None = None,
+    ) -> set[str]:
+        """Return which of these customers have partitions of a dataset. Reads all its keys.
+
+        Args:
+            source: Only this source. None: any.
+            query_name: Only this query. None: any.
+            among: Only these customers. None: all.
+        """
+        query = select(partition.c.customer_id)
+        if among is not None:
+            query = query.where(partition.c.customer_id.in_(among))
         query = of_dataset(query, partition, source, query_name).distinct()
         with self._session() as session:
             return set(session.core.execute(query).scalars())

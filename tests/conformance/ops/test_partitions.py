@@ -190,7 +190,7 @@ def test_the_world_moves_on(mixed: World, ann: Operator) -> None:
     ann.apply(ann.partitions.retry(keys("bad-1")), **WHY)
     (lease,) = mixed.claim()
     mixed.accept(lease)
-    with pytest.raises(Drift, match="partitions changed since the plan: 1 success meanwhile"):
+    with pytest.raises(Drift, match="partitions changed since the plan: 1 accepted meanwhile"):
         ann.apply(plan, **WHY)
     assert mixed.claim() == []
     with pytest.raises(Drift, match="the plan has changed"):

@@ -173,7 +173,7 @@ def test_only_planned_partitions_are_changed(world: World) -> None:
     plan = world.register.freeze("retry", PartitionFilter(source="crm", shades=["failed"]))
     assert (plan.count, plan.reasons, plan.skipped, plan.readable, plan.without_raw) == (10, {"row_count": 10}, {}, 0, 0)
     world.control.mark_terminal([world.facts(world.key("c3")).id], **SAID)
-    with pytest.raises(Drift, match="1 terminal meanwhile"):
+    with pytest.raises(Drift, match="1 gave up meanwhile"):
         world.control.begin_requeue(plan, **SAID)
     sweep = world.control.begin_requeue(plan, accept_drift=True, **SAID).id
     world.control.maintain()

@@ -76,7 +76,10 @@ def apply_plan(ops: Operator, plan: Plan, apply: ApplyOptions, /, **limits: Any)
     if not is_dry:
         apply.require_reason()
     if not apply.as_json:
-        show(plan_view(plan, without_raw=bool(limits.get("without_raw"))))
+        view = plan_view(plan, without_raw=bool(limits.get("without_raw")))
+        if not plan.count and plan.partitions is not None and not plan.partitions.left:
+            view = ops.partitions.describe_no_match(plan.partitions.selection)
+        show(view)
     if is_saved and plan.count:
         _show_saved(_save(ops, plan, apply.file), apply.as_json)
         raise typer.Exit(0)
@@ -171,13 +174,17 @@ def plan_view(plan: Plan, /, *, without_raw: bool = False) -> RenderableType:
     more_runs = plan.count - details.without_raw - MAX_LISTED
     if len(validates) > MAX_LISTED:
         validates = [*validates[:MAX_LISTED], f"… {more_runs:,} more"]
+    reasons = dict(plan.reasons)
+    unvalidated = plan.count - sum(reasons.values())
+    if plan.act == "retry" and unvalidated > 0:
+        reasons["no verdict"] = unvalidated
     view = fields(
         {
-            **_scope(plan),
+            **_scope(plan, plan.count - _count_skipped(plan, without_raw)),
             "skipped": _skipped_counts(plan.act, details.left) if details.left else None,
             "running now": shorten(running, MAX_LISTED),
             "validates": validates,
-            "by reason": top_counts(plan.reasons) if plan.reasons else None,
+            "by reason": top_counts(reasons) if plan.reasons else None,
             "accepted": _accepted_runs(details),
             "no raw data": _missing_raw(plan, without_raw),
         }
@@ -197,11 +204,17 @@ def _accepted_runs(details: PartitionPlan) -> Sequence[RenderableType]:
     return [summary, *(Text(line, style="red") for line in shorten(lost, MAX_LISTED))]
 
 
-def _scope(plan: Plan) -> dict[str, FieldValue]:
+def _count_skipped(plan: Plan, without_raw: bool) -> int:
+    """Return how many partitions of the plan are skipped because they have no raw data."""
+    is_included = without_raw and plan.act == "retry"
+    return 0 if plan.partitions is None or is_included else plan.partitions.without_raw
+
+
+def _scope(plan: Plan, changed: int) -> dict[str, FieldValue]:
     """Return the partitions that the plan changes: of a backfill, or of a selection."""
     details = plan.partitions
     assert details is not None
-    grid, count = details.grid, pluralise(plan.count, "partition")
+    grid, count = details.grid, pluralise(changed, "partition")
     if grid is None:
         datasets = "".join(f" of {name}" for name in plan.kinds)
         if len(plan.kinds) > 1:
@@ -227,12 +240,12 @@ def _missing_raw(plan: Plan, is_included: bool) -> Sequence[RenderableType]:
     assert details is not None
     if not details.without_raw:
         return []
-    affected = f"{details.without_raw:,} of these {'is' if details.without_raw == 1 else 'are'}"
     if is_included and plan.act == "retry":
-        summary = f"{affected} extracted too (--without-raw)"
+        verb = "is" if details.without_raw == 1 else "are"
+        summary = f"{details.without_raw:,} of these {verb} extracted too (--without-raw)"
     else:
         unless = " unless you add --without-raw" if plan.act == "retry" else ""
-        summary = f"{affected} skipped{unless}"
+        summary = f"{details.without_raw:,} skipped{unless}"
     names = [f"{name}: {reason}" for name, reason in details.missing_raw.items()][:MAX_LISTED]
     if details.without_raw > MAX_LISTED:
         names.append(f"… {details.without_raw - MAX_LISTED:,} more")

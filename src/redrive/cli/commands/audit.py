@@ -104,12 +104,11 @@ def _action(entry: Decision) -> str:
 
 def _subject(detail: Mapping[str, Any]) -> str:
     """Return the subject of a decision in a few words."""
-    ids = (
-        detail.get("jobs")
-        or detail.get("letters")
-        or detail.get("items")
-        or detail.get("partitions")
-    )
+    partitions = detail.get("partitions")
+    if isinstance(partitions, list) and partitions:  # Their names are long.
+        others = detail.get("count", len(partitions)) - 1
+        return f"{partitions[0]}" + (f" and {others:,} more" if others else "")
+    ids = detail.get("jobs") or detail.get("letters") or detail.get("items")
     if isinstance(ids, (dict, list)):
         batch = f"{detail['batch']}: " if "batch" in detail else ""
         more = f" and {len(ids) - MAX_SUBJECTS} more" if len(ids) > MAX_SUBJECTS else ""

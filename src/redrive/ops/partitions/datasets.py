@@ -19,6 +19,9 @@ from ..project.user_code import suggest
 
 Named: TypeAlias = "Dataset | str"
 """A dataset, or its name such as `crm/orders`."""
+NO_MATCH = "No partition matches."
+MAX_CHECKED_NAMES = 100
+"""Customers that are compared with the known ones. A longer list was generated, not typed."""
 MAX_NAMED = 12
 """Known names that a message lists."""
 COUNT_SECONDS = 60.0
@@ -131,6 +134,23 @@ def check_selection(app: Operated, selection: PartitionFilter, /) -> PartitionFi
         for source, query in dict.fromkeys((key.source, key.query_name) for key in keys):
             _check_known(known, source, query)
     return selection
+
+
+def describe_no_match(app: Operated, selection: PartitionFilter, /) -> str:
+    """Return `No partition matches.`, and which selected customers are unknown."""
+    keys = selection.keys or ()
+    names = {*(selection.customers or ()), *(key.customer_id for key in keys)}
+    if not 0 < len(names) <= MAX_CHECKED_NAMES:
+        return NO_MATCH
+    source = keys[0].source if keys else selection.source
+    query = keys[0].query_name if keys else selection.query_name
+    known = sorted(PartitionQueries(ledger_of(app)).customers(source, query))
+    unknown = [f"{name!r}{suggest(name, known)}" for name in sorted(names.difference(known))]
+    if not unknown:
+        return NO_MATCH
+    noun = "customer" if len(unknown) == 1 else "customers"
+    more = ", …" if len(unknown) > MAX_NAMED else ""
+    return f"{NO_MATCH[:-1]}: unknown {noun} {', '.join(unknown[:MAX_NAMED])}{more}."
 
 
 def _check_known(known: Sequence[tuple[str, str]], source: str | None, query: str | None) -> None:

@@ -164,6 +164,17 @@ class PartitionOperations:
         """
         return self._queries().reasons(source=source, query_name=query)
 
+    def describe_no_match(self, selection: PartitionFilter, /) -> str:
+        """Return the text for a selection without a partition.
+
+        Args:
+            selection: The selection.
+
+        Returns:
+            `No partition matches.`, or which customers are unknown, with a similar name.
+        """
+        return datasets.describe_no_match(self._context.app, selection)
+
     def history(self, partition: Partition | str, /) -> History | None:
         """Return every attempt at a partition with its verdict, newest first.
 

@@ -38,6 +38,12 @@ MAX_COUNTED = 1000
 """Plans of more partitions do not count those without raw data."""
 MAX_NAMED = 100
 """Partitions of a revalidation whose run the plan names."""
+STATUS_NAMES = {
+    "success": "accepted",
+    "refresh_failed": "newer run rejected",
+    "terminal": "gave up",
+}
+"""Display statuses whose name in a message differs from the stored one."""
 Verb: TypeAlias = Literal["retry", "reprocess", "revalidate"]
 
 
@@ -168,7 +174,8 @@ def find_drift(connection: Connection, planned: FrozenSelection, /) -> dict[str,
         before = Counter(planned.shades)
         for status in DISPLAY_STATUSES:
             if now[status] > before[status]:
-                drift[f"{status} meanwhile"] = now[status] - before[status]
+                name = STATUS_NAMES.get(status, status)
+                drift[f"{name} meanwhile"] = now[status] - before[status]
         if now.total() < len(planned.ids):
             drift["gone"] = len(planned.ids) - now.total()
         if not drift:

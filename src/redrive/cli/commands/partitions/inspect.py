@@ -37,7 +37,7 @@ from .calendar import SIGNS, Unit, heat_map
 from .render import explanation_view, history_view, partition_state, pause_text, rejection_text
 from .selection import FailedOptions, PartitionArgument, PartitionOptions
 
-NO_MATCH = "No partition matches. Partitions are stored when they are first queued."
+STORED = "Partitions are stored when they are first queued."
 CALENDAR_FILTERS = ("customers", "shades", "reason", "min_attempts", "lane", "keys")
 """Parts of a selection that a calendar cannot show."""
 Limit = Annotated[int, limit_option("partitions")]
@@ -108,7 +108,8 @@ def inspect(
             listed = ops.partitions.inspect(selection, after=after, limit=limit)
             raw = None if selection.keys is None else ops.partitions.raw_states(listed)
             cut = _next_page(listed) if len(listed) == limit else None
-            _show_partitions(ops, listed, options.as_json, cut, empty=NO_MATCH, raw=raw)
+            empty = "" if listed else f"{ops.partitions.describe_no_match(selection)} {STORED}"
+            _show_partitions(ops, listed, options.as_json, cut, empty=empty, raw=raw)
 
 
 def failures(

@@ -237,6 +237,7 @@ def _change_markers(
     with open_operator(options, app_first=True) as ops:
         require_reason(because)
         plan = ops.partitions.chosen(act, which.selection(), **included)
+        no_match = "" if plan.count else ops.partitions.describe_no_match(which.selection())
         is_applied = bool(plan.count) and not confirmation.dry_run
         outcome = Act(0)
         if is_applied:
@@ -257,7 +258,7 @@ def _change_markers(
         kept = f"; {plan.kept:,} of these {KEPT}" if plan.kept else ""
         show(f"Would be {OUTCOMES[act]}: {part}{pluralise(plan.count, 'partition')}{kept}")
     elif not plan.left:
-        show("No partition matches.")
+        show(no_match)
     if plan.left and not options.as_json:
         for reason, count in plan.left.items():
             way = "--include-marked" if reason.startswith(MARKED) else "--without-raw"

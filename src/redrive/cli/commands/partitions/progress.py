@@ -37,7 +37,7 @@ def sweep_title(sweep: Sweep, /) -> str:
 
 def _line(report: BackfillReport) -> str:
     sweep, progress = report.sweep, report.progress
-    ended = f"{progress.ok:,} accepted, {progress.failed:,} failed"
+    ended = f"{progress.ok:,} accepted, {progress.failed:,} not accepted"
     open_ = f"{progress.active:,} running, {progress.queued:,} queued, {sweep.left:,} not started"
     return f"{sweep.state}; {ended}, {open_}"
 
@@ -86,13 +86,13 @@ def _bar(report: BackfillReport) -> Text:
         report.sweep.total,
         ("━", "green", report.progress.ok),
         ("━", "red", report.progress.failed),
-        ("─", "yellow", report.sweep.skipped),
+        ("━", "yellow", report.sweep.skipped),
     )
 
 
 def _counts(report: BackfillReport) -> str:
     progress = report.progress
-    failed = f"failed {progress.failed:,}"
+    failed = f"not accepted {progress.failed:,}"
     if progress.failed:
         failed += f" ({progress.failed / (progress.ok + progress.failed):.2%})"
     parts = [f"{progress.done:.1%} done", f"accepted {progress.ok:,}", failed]
@@ -107,7 +107,7 @@ def _time_left(report: BackfillReport) -> str | None:
     only_retries = progress.queued and not progress.untouched and not progress.active
     if report.sweep.state != "running" or not only_retries:
         return None
-    # Partitions that wait for the end of an outage are not failures.
-    hint = "; see `redrive state failures`" if report.reasons else ""
+    # The lane lists failed ones and those that wait for the end of an outage, which are pending.
+    hint = f"; see `redrive state inspect --lane {progress.lane}`" if report.reasons else ""
     partitions = pluralise(progress.queued, "partition waits", "partitions wait")
     return expand_commands(f"unknown: {partitions} for a retry{hint}")

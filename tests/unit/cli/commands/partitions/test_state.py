@@ -93,7 +93,7 @@ def test_in_an_outage_no_retry_is_suggested(lake: World) -> None:
 def test_errors_of_partitions_that_wait_for_a_retry_are_not_failures(lake: World) -> None:
     printed = call("backfill", "status", "1", width=160)[1]
     failed = json.loads(call("backfill", "status", "1", "--json")[1])["progress"]["failed"]
-    assert f"failed {failed}" in printed
+    assert f"not accepted {failed}" in printed
     (errors,) = [line for line in printed.splitlines() if line.strip().startswith("last errors")]
     assert f"{5 - failed} of these wait for a retry" in errors, errors
 
@@ -316,3 +316,42 @@ def test_plans_say_which_marked_partitions_they_leave_out() -> None:
     assert call(*command, width=160)[0] == 1
     assert call(*command, "--dry-run", "--include-marked")[1] == "Would be allowed to retry: 1 partition\n"
     assert call("state", "clear-terminal", f"crm/c6/orders/{DAY}", "--because", "x")[0] == 0
+
+
+@pytest.mark.req("O-1")
+@pytest.mark.usefixtures("lake")
+def test_an_unknown_customer_is_named_with_a_similar_one() -> None:
+    text = "No partition matches: unknown customer 'c33' (did you mean 'c3'?)."
+    assert call("state", "reprocess", f"crm/c33/orders/{DAY}", "--because", "x") == (1, f"{text}\n")
+    assert call("state", "pause", "crm", "--customer-id", "c33", "--because", "x") == (1, f"{text}\n")
+    assert call("state", "inspect", "crm", "--customer-id", "c33")[1].startswith(text)
+    assert call("state", "reprocess", "crm/c3/orders/2020-01-01", "--because", "x") == (1, "No partition matches.\n")
+
+
+@pytest.mark.req("O-2")
+def test_a_plan_counts_only_partitions_that_are_not_skipped(lake: World) -> None:
+    lease = next(lease for lease in lake.claim() if lease.sweep_id == 3)
+    lake.give_back(lease, "stopped")
+    command = ("state", "retry", str(lease.partition), BAD, "--dry-run")
+    printed = call(*command, width=160)[1]
+    assert "would retry  1 partition of crm/orders" in printed
+    assert "by reason    row_count ×1, no verdict ×1" in printed
+    assert "no raw data  1 skipped unless you add --without-raw" in printed
+    assert "would retry  2 partitions of crm/orders" in call(*command, "--without-raw", width=160)[1]
+
+
+@pytest.mark.req("O-1")
+def test_the_status_names_the_command_that_lists_waiting_partitions(lake: World) -> None:
+    sweep_id = lake.backfill(["z1"])
+    lake.reject(*(lease for lease in lake.claim() if lease.sweep_id == sweep_id))
+    printed = call("backfill", "status", str(sweep_id), width=160)[1]
+    assert "1 partition waits for a retry; see `redrive state inspect --lane backfill`" in printed
+    assert "crm/z1/orders" in call("state", "inspect", "--lane", "backfill", "--limit", "500")[1]
+
+
+@pytest.mark.req("O-5")
+@pytest.mark.usefixtures("lake")
+def test_the_audit_log_names_one_of_many_marked_partitions() -> None:
+    assert call("state", "pause", "crm/orders", "--status", "failed", "--because", "x")[0] == 0
+    printed = call("audit", "list", width=200)[1]
+    assert re.search(r"partition.pause crm/c3/orders/\S+ and [23] more", printed), printed
