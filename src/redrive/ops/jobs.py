@@ -15,6 +15,7 @@ from ..ledger.queries import jobs as queries
 from ..ledger.queries import overview
 from .context import MAX_CHAIN_JOBS, OperatorContext, check_reason
 from .dead_letters.model import REPLAY_NOTES, Revealed, Try, failed_attempts, readable, reveal
+from .render import describe_probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,10 @@ class JobOperations:
         line = _line(job, None if letter is None else letter.id)
         with ledger.reading() as connection:
             parked = overview.parked_reasons(connection).get(job.kind)
+            probe_at = None if parked is None else overview.probe_times(connection).get(job.kind)
         now, replaced_by = ledger.now(), _replacement(ledger, job)
+        if parked is not None:
+            parked = f"paused after an outage ({parked}){describe_probe(probe_at, now)}"
         return JobReport(
             job=line,
             says=_describe(job, line, now, parked, None if letter is None else letter.blocked_until)
@@ -178,7 +182,8 @@ def _describe(
     job: Job, line: JobLine, now: datetime, parked: str | None, until: datetime | None
 ) -> str:
     if job.state == "ready" and parked is not None:
-        return f"queued; {job.kind} is paused after an outage ({parked})"
+        state = "retry scheduled" if line.state == "retry_wait" else "queued"
+        return f"{state}; {job.kind} is {parked}"
     replay = f'replay it with `redrive dead replay {line.dead_id} --because "..."`'
     note = REPLAY_NOTES.get(job.reason or "")
     if note is not None:
@@ -187,7 +192,8 @@ def _describe(
         case "queued" | "retry_wait" | "replaying" if job.state == "leased":
             return f"claimed by {job.worker}, about to start"
         case "queued" | "replaying" | "retry_wait":
-            attempt = "next" if line.attempts else "first"
+            # A failure in an outage does not count as an attempt.
+            attempt = "next" if line.attempts or line.state == "retry_wait" else "first"
             due = ", due now" if job.due_at <= now else ""
             return f"queued for its {attempt} attempt{due}"
         case "running":

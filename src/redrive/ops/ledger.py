@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -64,6 +64,8 @@ class LedgerStatus:
     workers: tuple[Seen, ...]
     parked: Mapping[str, str]
     """Job types that are paused after an outage, and why."""
+    probe_at: Mapping[str, datetime] = field(default_factory=dict)
+    """When one job of each of them may probe the service."""
 
     @property
     def sentence(self) -> str:
@@ -98,6 +100,7 @@ def status(ledger: Ledger, /) -> LedgerStatus:
         live = overview.kind_summaries(connection, now)
         stored_workers = workers.list_workers(connection)
         parked = overview.parked_reasons(connection)
+        probes = overview.probe_times(connection) if parked else {}
     kinds = []
     for name in sorted(tallies.keys() | live.keys()):
         tally, jobs = tallies.get(name, Tally()), live.get(name)
@@ -118,7 +121,8 @@ def status(ledger: Ledger, /) -> LedgerStatus:
     seen = [
         Seen(**{name: getattr(each, name) for name in Seen.__slots__}) for each in stored_workers
     ]
-    return LedgerStatus(redact_text(ledger.url), HEAD, now, tuple(kinds), tuple(seen), parked)
+    url = redact_text(ledger.url)
+    return LedgerStatus(url, HEAD, now, tuple(kinds), tuple(seen), parked, probes)
 
 
 @dataclass(frozen=True, slots=True)

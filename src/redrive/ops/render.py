@@ -54,6 +54,15 @@ def utc(moment: datetime | None, /) -> str:
     return "–" if moment is None else moment.astimezone(timezone.utc).isoformat(" ")[:19]
 
 
+def describe_probe(at: datetime | None, now: datetime, /) -> str:
+    """Return `; next probe in 12 s (12:30:05 UTC)`, to follow the reason of a pause."""
+    if at is None:
+        return ""
+    if at <= now:
+        return "; the next probe is due"
+    return f"; next probe {ago(at, now)} ({utc(at)[11:]} UTC)"
+
+
 def both(moment: datetime | None, now: datetime, /) -> str:
     """Return `5 min ago, 2026-01-31 12:30:05 UTC`."""
     return "–" if moment is None else f"{ago(moment, now)}, {utc(moment)} UTC"

@@ -109,6 +109,23 @@ def test_parked_kinds_and_leases_that_nobody_took_back(ledger: Ledger, ann: Oper
     }  # fmt: skip
     sms = next(kind for kind in found.kinds if kind.name == "sms")
     assert sms.parked == "503 of the gateway"
+    assert sms.probe_at is not None
+    (parked,) = [finding for finding in found.findings if finding.name == "parked"]
+    assert parked.says.endswith("the first success resumes it; the next probe is due")
+    job = ledger.find("sms", "b")
+    assert job is not None
+    report = ann.jobs.get(job.id)
+    assert report is not None
+    assert report.says == "queued; sms is paused after an outage (503 of the gateway); the next probe is due"
+
+
+def test_a_job_whose_failure_did_not_count_waits_for_its_next_attempt(ledger: Ledger, ann: Operator) -> None:
+    ledger.submit(NewJob("mail", "a"))
+    (lease,) = ledger.claim({"mail": 1}, worker="w1")
+    ledger.settle(lease.again(600, error="503", reason="parked", free=True))
+    report = ann.jobs.get(lease.job_id)
+    assert report is not None
+    assert (report.job.state, report.job.attempts, report.says) == ("retry_wait", 0, "queued for its next attempt")
 
 
 @pytest.mark.req("O-4")

@@ -13,7 +13,7 @@ from rich.text import Text
 from ...core.text import pluralise
 from ...ops.ledger import STATES, Kind, LedgerStatus, Seen
 from ...ops.ledger import migrate as migrate_ledger
-from ...ops.render import ago, document, utc
+from ...ops.render import ago, describe_probe, document, utc
 from ...ops.user_data import Erasure
 from ..apply.confirm import Confirmation
 from ..command import CommandGroup
@@ -105,7 +105,11 @@ def _status(report: LedgerStatus, width: int) -> Group:
     if report.kinds:
         kinds = _kinds(report.kinds, report.now, width - 2)
         parts += [Text(report.sentence), *section("Jobs by type", kinds)]
-        paused = [Text(f"{kind}: {reason}", "yellow") for kind, reason in report.parked.items()]
+        probes = {kind: describe_probe(at, report.now) for kind, at in report.probe_at.items()}
+        paused = [
+            Text(f"{kind}: {reason}{probes.get(kind, '')}", "yellow")
+            for kind, reason in report.parked.items()
+        ]
         parts += section("Paused after an outage", Group(*paused)) if paused else []
     else:
         parts.append("No jobs.")

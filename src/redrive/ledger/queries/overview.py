@@ -365,6 +365,13 @@ def parked_reasons(connection: Connection, /) -> dict[str, str]:
     return {row[0]: row[1] or "" for row in rows}
 
 
+def probe_times(connection: Connection, /) -> dict[str, datetime]:
+    """Return when each parked job type is probed next. A time in the past is due now."""
+    is_parked = (kind.c.parked_at.is_not(None), kind.c.parked_until.is_not(None))
+    rows = connection.execute(select(kind.c.kind, kind.c.parked_until).where(*is_parked))
+    return {row[0]: row[1] for row in rows}
+
+
 # --- Bulk operations
 
 

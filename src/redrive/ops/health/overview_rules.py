@@ -18,6 +18,7 @@ from ..context import QUIET
 from ..overview.job_types import KindLine
 from ..overview.trend import MANY, QUIET_SLOTS, Trend
 from ..partitions.overview import COUNTED, DatasetLine, PausedSource
+from ..render import describe_probe
 from ..sweeps import PARTITIONED
 from ..workers import TASK_VERBS
 from .finding import Finding, Severity
@@ -92,7 +93,7 @@ def find_problems(facts: OverviewFacts, /) -> list[Trouble]:
         *_given_up(facts),
     ]
     for line in facts.kinds:
-        problems += [*_parked_job_types(line), *_late(facts, line), *_failing(line)]
+        problems += [*_parked_job_types(facts, line), *_late(facts, line), *_failing(line)]
     # "critical" sorts before "warning".
     return sorted(problems, key=lambda problem: (problem.severity, -problem.count))
 
@@ -196,13 +197,14 @@ def _given_up(facts: OverviewFacts) -> Iterator[Trouble]:
         )
 
 
-def _parked_job_types(line: KindLine) -> Iterator[Trouble]:
+def _parked_job_types(facts: OverviewFacts, line: KindLine) -> Iterator[Trouble]:
     if line.parked is None:
         return
     says = (
         f"{line.name}: paused after an outage, {pluralise(line.waiting, 'job')} queued "
         f"({line.parked}); "
         "single jobs probe the service, and the first success resumes it"
+        f"{describe_probe(line.probe_at, facts.now)}"
     )
     fix = "restore the service that these jobs call"
     yield Trouble(

@@ -37,6 +37,8 @@ class KindLine:
     """Number of online workers that run it."""
     done: int
     submitted: int
+    probe_at: datetime | None = None
+    """When one job may probe the service, while it is paused after an outage."""
 
     @property
     def first_attempts(self) -> int:

@@ -133,6 +133,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         waits = stored.queues(connection, [kind for kind, tally in tallies.items() if tally.ready])
         failed = failures.hours_by_kind(connection, sorted(tallies), slot, HOURS)
         blocked, parked, firsts = failures.by_kind(connection, now - DAY)
+        probes = stored.probe_times(connection) if parked else {}
         known_workers = workers.list_workers(connection)
         stuck = stored.read_stuck(
             connection, expired_before=now - grace, given_up_since=now - HOUR, most=COUNTED
@@ -174,6 +175,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
             workers=sum(_takes(worker, name) for worker in online),
             done=tally.done + tally.pruned,
             submitted=tally.submitted,
+            probe_at=probes.get(name),
         )
         lines.append(line)
     problems = find_problems(

@@ -94,6 +94,9 @@ def test_late_is_told_apart_from_what_nobody_has_registered() -> None:
 def test_parked_failing_and_dying() -> None:
     parked = replace(LATE, parked="503", parked_since=NOW)
     assert said(replace(FACTS, kinds=(parked,))) == [("parked", "critical", "mail", 7)]
+    probed = replace(parked, probe_at=NOW + timedelta(seconds=12))
+    (problem,) = find_problems(replace(FACTS, kinds=(probed,)))
+    assert problem.says.endswith("resumes it; next probe in 12 s (03:00:12 UTC)")
     failing = replace(WELL, name="a b", failed=MANY, retry_wait=40)
     dying = replace(WELL, name="c", failed=MANY, died=MANY, dead=41)
     found_ = find_problems(replace(FACTS, kinds=(failing, dying)))
