@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from redrive import App
 from redrive.console import asgi
+from redrive.ledger import NewJob
 
 from .browser import HERE, PASSWORD, client, let_in
 
@@ -65,6 +66,19 @@ def test_a_missing_row_is_a_404_page(app: App) -> None:
     assert browser.get("/jobs/99999999999999999999").status_code == 422
     assert browser.get("/dead/plan?act=replay").status_code == 422, "an empty selection means all"
     assert browser.get("/dead/plan?act=burn&ids=1").status_code == 422
+
+
+def test_error_groups_can_be_replayed_and_discarded(app: App) -> None:
+    page = client(app).get("/dead?by=cause").text
+    assert ("/dead/plan?act=replay&amp;kind=" in page, "/dead/plan?act=discard&amp;kind=" in page) == (True, True)
+
+
+def test_a_job_whose_failure_did_not_count_waits_for_its_next_attempt(app: App) -> None:
+    app.ledger.submit(NewJob("mail", "a"))
+    (lease,) = app.ledger.claim({"mail": 1}, worker="w1")
+    app.ledger.settle(lease.again(600, error="503", reason="parked", free=True))
+    page = client(app).get(f"/jobs/{lease.job_id}").text
+    assert ("<dt>Next attempt</dt>" in page, "irst attempt" in page) == (True, False)
 
 
 def test_a_link_cannot_forge_a_message(app: App) -> None:

@@ -30,6 +30,10 @@ from ..suggestions import expand_commands
 app = CommandGroup(help="List and verify the audit log.")
 
 HIDDEN = "Automatic entries are hidden; `redrive audit list --all` includes them."
+MAX_SUBJECT_CHARS = 50
+"""Characters of the names of a decision that are printed, unless one name is longer."""
+MAX_DETAIL_CHARS = 100
+"""Characters of the details of a decision that are printed. --json has all of them."""
 MAX_SUBJECTS = 3
 
 
@@ -111,8 +115,11 @@ def _subject(detail: Mapping[str, Any]) -> str:
     ids = detail.get("jobs") or detail.get("letters") or detail.get("items")
     if isinstance(ids, (dict, list)):
         batch = f"{detail['batch']}: " if "batch" in detail else ""
-        more = f" and {len(ids) - MAX_SUBJECTS} more" if len(ids) > MAX_SUBJECTS else ""
-        return batch + ", ".join(map(str, list(ids)[:MAX_SUBJECTS])) + more
+        names = list(map(str, ids))[:MAX_SUBJECTS]
+        while len(names) > 1 and len(", ".join(names)) > MAX_SUBJECT_CHARS:
+            names.pop()
+        hidden = max(len(ids), detail.get("count", 0)) - len(names)
+        return batch + ", ".join(names) + (f" and {hidden:,} more" if hidden else "")
     if "kind" in detail:
         return (
             f"{detail['kind']} ({detail['signature']})"
@@ -131,7 +138,8 @@ def _subject(detail: Mapping[str, Any]) -> str:
         return f"sweep {detail['sweep']}{count}"
     if "key" in detail:
         return str(detail["key"])
-    return json.dumps(document(detail), ensure_ascii=False) if detail else ""
+    text = json.dumps(document(detail), ensure_ascii=False) if detail else ""
+    return text if len(text) <= MAX_DETAIL_CHARS else text[:MAX_DETAIL_CHARS] + "…"
 
 
 @app.command()
