@@ -29,7 +29,7 @@ class KindLine:
     failed: Trend
     """Failed attempts over time."""
     died: Trend
-    """New dead letters over time."""
+    """New dead letters over time. A replay that fails again counts again."""
     parked: str | None
     """Why it is paused after an outage. None: it is not."""
     parked_since: datetime | None
