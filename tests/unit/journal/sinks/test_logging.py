@@ -30,6 +30,10 @@ def record(kind: str, **fields: Any) -> Record:
         (record("retry", wait=0.25), "crm.fetch: attempt 1 of 3 failed (OSError: reset), again in 0.25 s"),
         (record("retry", wait=1234.5), "crm.fetch: attempt 1 of 3 failed (OSError: reset), again in 1.23e+03 s"),
         (record("giveup", reason="attempts"), "crm.fetch: attempt 1 of 3 failed (OSError: reset), giving up: attempts"),
+        (
+            record("giveup", reason="error", rejected="stopped"),
+            "crm.fetch: attempt 1 of 3 failed (OSError: reset), giving up: stopped",
+        ),
         (record("recovered", attempt=2), "crm.fetch: attempt 2 of 3 succeeded"),
         (record("success"), "crm.fetch: attempt 1 of 3 succeeded"),
         (Record("giveup", AT, {"operation": "crm", "attempt": 0, "reason": "breaker_open"}), "crm: not called: breaker_open"),
