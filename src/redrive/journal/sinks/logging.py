@@ -149,8 +149,8 @@ def _describe(record: Record) -> str:
         dead_letter = f" (dead letter {fields['dlq_id']})" if "dlq_id" in fields else ""
         # A partition whose error is final has the word that `redrive state failures` shows.
         is_final = fields.get("reason") == "error" and fields.get("rejected")
-        reason = fields["rejected"] if is_final else fields.get("reason")
-        return f"{attempt} failed ({_error(fields)}), giving up: {reason}{dead_letter}"
+        cause = fields["rejected"] if is_final else fields.get("reason")
+        return f"{attempt} failed ({_error(fields)}), giving up: {cause}{dead_letter}"
     if record.kind == "again":
         error = f": {_error(fields)}" if "error" in fields else ""
         wait = f", again in {fields['wait']:.3g} s" if fields.get("wait") else ""
