@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from datetime import date
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, exists, func, select
+from sqlalchemy import Connection, case, exists, func, select
 
 from ..ledger.db.clock import now_on
-from ..ledger.db.compiled import sql_int
+from ..ledger.db.compiled import sql_int, sql_text
 from ..ledger.db.partition_tables import TROUBLE, partition, rollup, run
 from ..ledger.db.session import Session
 from ..ledger.ledger import Ledger
@@ -35,6 +35,7 @@ from .retry_schedule import DatasetLimits
 from .store import frozen_selection, overview, queries
 from .store.changes import ROLLUP
 from .store.frozen_selection import FrozenSelection, Verb
+from .store.marked import IS_MARKED, MARKED
 from .store.queries import StoredSchedule, in_range, of_dataset
 from .store.rows import read_markers
 from .store.sweeps import load_sweep
@@ -203,7 +204,8 @@ class PartitionQueries:
             sweep_id: Only with runs of this sweep.
         """
         at = partition.c
-        query = select(at.reason, func.count()).where(TROUBLE).group_by(at.reason)
+        marked = case((at.reason.is_(None) & IS_MARKED, sql_text(MARKED)), else_=at.reason)
+        query = select(marked.label("why"), func.count()).where(TROUBLE).group_by("why")
         query = of_dataset(query, partition, source, query_name)
         if sweep_id is not None:
             own = exists().where(run.c.partition_id == at.id, run.c.sweep_id == sweep_id)

@@ -173,6 +173,15 @@ def test_a_retry_skips_a_partition_of_which_no_extraction_ended(unended: World, 
     assert ann.audit.find()[0].because == "go on (without raw data too)"
 
 
+@pytest.mark.req("O-1")
+def test_a_marked_partition_without_a_verdict_has_a_reason(unended: World, ann: Operator) -> None:
+    reasons = {"row_count": 1, "marked as given up": 1}
+    assert ann.partitions.reasons() == reasons
+    report = ann.backfills.progress(unended.facts(unended.key("bad")).sweep_id or 1)
+    assert report is not None
+    assert report.reasons == reasons
+
+
 @pytest.mark.req("O-2")
 def test_clear_terminal_skips_a_partition_of_which_no_extraction_ended(unended: World, ann: Operator) -> None:
     plan = ann.partitions.chosen("clear_terminal", keys("bad", "lost"))
