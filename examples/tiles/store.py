@@ -34,6 +34,12 @@ class TileStore:
         with Session(self.engine, expire_on_commit=False) as session:
             return list(session.scalars(wanted))
 
+    def given_up_uploads(self, flight_id: str) -> list[str]:
+        """Return the ids of tiles that were given up."""
+        wanted = select(Tile.id).where(Tile.flight_id == flight_id, Tile.voting_status == VotingStatus.UPLOAD_GIVEUP)
+        with self.engine.connect() as connection:
+            return list(connection.scalars(wanted.order_by(Tile.id)))
+
     def mark_uploaded(self, tile_id: str) -> None:
         """Mark a tile as uploaded, so that it is not sent again."""
         with self.engine.begin() as tx:

@@ -7,12 +7,14 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from redrive.batch import ItemStatus, Report, progress
 
 from .store import TileStore
 from .tables import Tile
+
+Outcome: TypeAlias = Literal["success", "partial", "failure"]
 
 
 class FlightStateNotOnGroundError(Exception):
@@ -80,8 +82,12 @@ class HttpTileUploader:
                 progress(len(statuses), len(tiles))
         # The connection dropped: the other tiles stay pending, which does not count as an attempt.
         statuses += [ItemStatus(tile.id, "pending") for tile in tiles[len(statuses) :]]
-        acknowledged = sum(item.status == "acknowledged" for item in statuses)
-        return Report("success" if acknowledged == len(statuses) else "partial" if acknowledged else "failure", statuses)
+        # Given-up tiles are reported in every call, so that the caller sees that they never arrived.
+        sent = {item.id for item in statuses}
+        given_up = [
+            ItemStatus(tile_id, "giveup") for tile_id in self.store.given_up_uploads(request.flight_id) if tile_id not in sent
+        ]
+        return Report(_outcome(statuses, given_up), statuses + given_up)
 
     def _send(self, connection: http.client.HTTPConnection, tile: Tile) -> ItemStatus:
         try:
@@ -94,6 +100,13 @@ class HttpTileUploader:
             self.store.mark_uploaded(tile.id)
             return ItemStatus(tile.id, "acknowledged")
         return ItemStatus(tile.id, "rejected", f"{reply.status} {_reason(reply, body)}")
+
+
+def _outcome(statuses: list[ItemStatus], given_up: list[ItemStatus]) -> Outcome:
+    acknowledged = sum(item.status == "acknowledged" for item in statuses)
+    if acknowledged < len(statuses):
+        return "partial" if acknowledged else "failure"
+    return "partial" if given_up else "success"
 
 
 def _reason(reply: http.client.HTTPResponse, body: bytes) -> str:

@@ -254,7 +254,9 @@ def test_an_outage_of_the_provider_gives_up_nobody_but_the_damaged_tile(
     assert store.statuses().pop("t07") == ("upload_giveup", 5)
     assert {row for tile, row in store.statuses().items() if tile != "t07"} == {("pending", 0)}
     provider.refuse = lambda *_: ""
-    assert uploader.upload_pending_tiles(FLIGHT).outcome == "success"
+    report = uploader.upload_pending_tiles(FLIGHT)
+    assert (report.count("acknowledged"), report.count("giveup"), report.next_retry_at) == (39, 1, None)
+    assert report.outcome == "partial"  # the damaged tile never arrived
     assert len(provider.accepted) == 39
 
 

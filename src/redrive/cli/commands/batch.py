@@ -56,6 +56,8 @@ MAX_COUNTED_REASON_CHARS = 40
 def status(*, options: ReadOptions) -> None:
     """Show the state of each batch.
 
+    It shows batches in the ledger. For your own store, `redrive batch giveups` has --items.
+
     Only items that were rejected at least once are counted. "pending" are items that the next call
     sends again. "accepted later" are items that were accepted after a rejection. "not counted" are
     rejections that do not count as attempts: those in outages, and those of whole groups with
@@ -222,12 +224,13 @@ def reopen(
 ) -> None:
     """Reopen given-up batch items.
 
-    A reopened item is sent again, with all its attempts. Select by ID, or by --reason or --since. A
-    selection without IDs needs confirmation: type the number at the prompt, or pass --yes --max N.
+    A reopened item is sent again. In the ledger, it has all its attempts again. Select by ID, or by
+    --reason or --since. A selection without IDs needs confirmation: type the number at the prompt,
+    or pass --yes --max N.
 
-    Items of your own store (--items) are selected by ID, and its counters stay. BATCH is then the
-    name of the table. That store needs no ledger. Without a ledger nothing is recorded in an audit
-    log, and the output says so.
+    In your own store (--items), the counter of an item is not reset. An item without attempts left
+    has one more. Select by ID. BATCH is the name of the table. That store needs no ledger. Without
+    a ledger nothing is recorded in an audit log, and the output says so.
 
     Examples:
         redrive batch reopen readings r-17 r-18 --because "device fixed"
