@@ -113,7 +113,7 @@ class CommandRegistry:
         return Job(self, decoder, submitted, row.due_at)
 
     def payload_problem(self, name: str, payload: bytes, /) -> str | None:
-        """Return why a payload does not fit a command. None: it fits, or there is no command."""
+        """Return why a payload does not fit a command. None if it fits, or without a command."""
         spec = self._specs.get(name)
         return None if spec is None else spec.envelope.payload_problem(payload)
 

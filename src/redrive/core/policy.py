@@ -231,7 +231,7 @@ def environment_values(
 
 
 def parse_number(variable: str, text: str, /, *, is_count: bool, unit: str = "seconds") -> float:
-    """Return the number of an environment variable. If it is no count, it has this unit."""
+    """Return the number in an environment variable. `unit` names what it measures, in errors."""
     try:
         return int(text) if is_count else float(text)
     except ValueError:

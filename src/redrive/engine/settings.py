@@ -48,7 +48,7 @@ def error_rules(on: Rules | None, name: str = "on") -> ErrorRules:
 
     Raises:
         TypeError: A rule is not valid.
-        ValueError: There is no rule.
+        ValueError: No rule is passed.
     """
     if on is None:
         return ErrorRules(classify, {})

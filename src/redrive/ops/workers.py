@@ -148,7 +148,7 @@ class WorkerOperations:
         """Return when a worker that has not ended was last seen.
 
         Returns:
-            The time, or None if there is no such worker.
+            The time, or None for an unknown worker.
         """
         workers = self._context.ledger.workers()
         return max((each.seen_at for each in workers if each.ended_at is None), default=None)

@@ -185,7 +185,7 @@ def test_revalidation_of_the_same_data(app: App) -> None:
         strict.clear()
         register, control = PartitionQueries(app.ledger), ControlPlane(app.ledger, [one.limits for one in app.datasets])
         picked = register.freeze("revalidate", PartitionFilter(source="crm"), clear_terminal=True)
-        control.begin_requeue(picked, actor="ann", because="the check is mended", clear_terminal=True)
+        control.begin_requeue(picked, actor="ann", because="the check is fixed", clear_terminal=True)
         until(lambda: counts(app) == {"success": 1})
     assert len(extracted) == 1
     facts = register.get(Partition("crm", "acme", "orders", SINCE))  # type: ignore[arg-type]

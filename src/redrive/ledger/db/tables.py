@@ -279,7 +279,7 @@ key = Table(
     "redrive_key",
     METADATA,
     Column("domain", Text, primary_key=True),
-    Column("user_id", Text, primary_key=True, comment="'' if it belongs to no user, never null"),
+    Column("user_id", Text, primary_key=True, comment="of nobody in particular: '', never null"),
     Column("key", Text, primary_key=True, comment="in full: domain:user:entity:operation:version"),
     Column("status", Text, nullable=False),
     Column(

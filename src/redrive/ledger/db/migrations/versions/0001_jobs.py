@@ -35,56 +35,22 @@ def upgrade() -> None:
         sa.Column("id", NUMBER, sa.Identity(), primary_key=True),
         sa.Column("state", sa.SmallInteger, nullable=False, server_default=ZERO),
         sa.Column("priority", sa.SmallInteger, nullable=False, server_default=ZERO),
-        sa.Column(
-            "fence",
-            sa.Integer,
-            nullable=False,
-            server_default=ZERO,
-            comment="grows with each claim",
-        ),
-        sa.Column(
-            "attempts",
-            sa.Integer,
-            nullable=False,
-            server_default=ZERO,
-            comment="charged ones; grows when one starts",
-        ),
+        sa.Column("fence", sa.Integer, nullable=False, server_default=ZERO, comment="grows with each claim"),
+        sa.Column("attempts", sa.Integer, nullable=False, server_default=ZERO, comment="charged ones; grows when one starts"),
         sa.Column("crashes", sa.SmallInteger, nullable=False, server_default=ZERO),
-        sa.Column(
-            "max_attempts",
-            sa.Integer,
-            comment="what a lost attempt is measured against; none: crashes alone",
-        ),
-        sa.Column(
-            "current",
-            sa.Boolean,
-            nullable=False,
-            server_default=sa.true(),
-            comment="false once a replay took its place",
-        ),
+        sa.Column("max_attempts", sa.Integer, comment="what a lost attempt is measured against; none: crashes alone"),
+        sa.Column("current", sa.Boolean, nullable=False, server_default=sa.true(), comment="false once a replay took its place"),
         sa.Column("due_at", MOMENT, nullable=False),
         sa.Column("lease_until", MOMENT),
         sa.Column("created_at", MOMENT, nullable=False),
-        sa.Column(
-            "started_at",
-            MOMENT,
-            comment="of the attempt under this lease; null while it is only claimed",
-        ),
+        sa.Column("started_at", MOMENT, comment="of the attempt under this lease; null while it is only claimed"),
         sa.Column("ended_at", MOMENT),
         sa.Column("deadline", MOMENT),
         sa.Column("expires_at", MOMENT, comment="of a pruned job: when its key is free again"),
-        sa.Column(
-            "keep", sa.Float(53), comment="seconds for which the key stays done; none: for ever"
-        ),
+        sa.Column("keep", sa.Float(53), comment="seconds for which the key stays done; none: for ever"),
         sa.Column("replay_of", sa.BigInteger, comment="the job in whose place this one is"),
         sa.Column("dead_id", sa.BigInteger, comment="the dead letter that this job replays"),
-        sa.Column(
-            "version",
-            sa.SmallInteger,
-            nullable=False,
-            server_default=sa.text("1"),
-            comment="of the payload's envelope",
-        ),
+        sa.Column("version", sa.SmallInteger, nullable=False, server_default=sa.text("1"), comment="of the payload's envelope"),
         sa.Column("kind", BYTES, nullable=False),
         sa.Column("key", BYTES, nullable=False),
         sa.Column("worker", sa.Text),
@@ -100,15 +66,8 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
         postgresql_with=BUSY,
     )
-    op.create_index(
-        "redrive_job_key", "redrive_job", ["kind", "key"], unique=True, **_where("current")
-    )
-    op.create_index(
-        "redrive_job_ready",
-        "redrive_job",
-        ["kind", "priority", "due_at", "id"],
-        **_where("state = 0"),
-    )
+    op.create_index("redrive_job_key", "redrive_job", ["kind", "key"], unique=True, **_where("current"))
+    op.create_index("redrive_job_ready", "redrive_job", ["kind", "priority", "due_at", "id"], **_where("state = 0"))
     op.create_index("redrive_job_leased", "redrive_job", ["lease_until"], **_where("state = 1"))
     op.create_index("redrive_job_done", "redrive_job", ["ended_at", "id"], **_where("state = 2"))
     op.create_index("redrive_job_pruned", "redrive_job", ["expires_at"], **_where("state = 5"))
@@ -133,13 +92,7 @@ def upgrade() -> None:
         sa.Column("replay_job_id", sa.BigInteger, comment="the job that replays it, or did"),
         sa.Column("status", sa.Text, nullable=False, server_default=sa.text("'pending'")),
         sa.Column("reason", sa.Text, nullable=False),
-        sa.Column(
-            "blocked",
-            sa.Boolean,
-            nullable=False,
-            server_default=sa.false(),
-            comment="waits for something outside",
-        ),
+        sa.Column("blocked", sa.Boolean, nullable=False, server_default=sa.false(), comment="waits for something outside"),
         sa.Column("blocked_until", MOMENT, comment="when it is replayed by itself"),
         sa.Column("error", sa.Text),
         sa.Column("signature", sa.Text, comment="equal for errors of one cause"),
@@ -154,10 +107,7 @@ def upgrade() -> None:
         sa.Column("last_attempt_at", MOMENT),
         sa.Column("created_at", MOMENT, nullable=False),
         sa.Column("updated_at", MOMENT, nullable=False),
-        sa.CheckConstraint(
-            "status IN ('pending', 'replaying', 'replayed', 'discarded')",
-            name="redrive_dead_status",
-        ),
+        sa.CheckConstraint("status IN ('pending', 'replaying', 'replayed', 'discarded')", name="redrive_dead_status"),
         sqlite_autoincrement=True,
     )
     op.create_index("redrive_dead_status", "redrive_dead", ["status", "kind", "id"])
@@ -167,9 +117,7 @@ def upgrade() -> None:
     op.create_table(
         "redrive_audit",
         sa.Column("number", NUMBER, primary_key=True, autoincrement=False, comment="without gaps"),
-        sa.Column(
-            "at", sa.Text, nullable=False, comment="text, so that what was hashed is what is read"
-        ),
+        sa.Column("at", sa.Text, nullable=False, comment="text, so that what was hashed is what is read"),
         sa.Column("actor", sa.Text, nullable=False),
         sa.Column("action", sa.Text, nullable=False),
         sa.Column("because", sa.Text, nullable=False),

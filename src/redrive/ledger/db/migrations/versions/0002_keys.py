@@ -23,15 +23,8 @@ def upgrade() -> None:
     op.create_table(
         "redrive_key",
         sa.Column("domain", sa.Text, primary_key=True),
-        sa.Column(
-            "user_id", sa.Text, primary_key=True, comment="'' if it belongs to no user, never null"
-        ),
-        sa.Column(
-            "key",
-            sa.Text,
-            primary_key=True,
-            comment="in full: domain:user:entity:operation:version",
-        ),
+        sa.Column("user_id", sa.Text, primary_key=True, comment="of nobody in particular: '', never null"),
+        sa.Column("key", sa.Text, primary_key=True, comment="in full: domain:user:entity:operation:version"),
         sa.Column("status", sa.Text, nullable=False),
         sa.Column(
             "fence",
@@ -44,17 +37,12 @@ def upgrade() -> None:
         sa.Column("error", sa.Text, comment="JSON"),
         sa.Column("holder", sa.Text, comment="who began it: host and process"),
         sa.Column(
-            "lease_until",
-            MOMENT,
-            nullable=False,
-            comment="of the holder, renewed; nothing to do with how long it is kept",
+            "lease_until", MOMENT, nullable=False, comment="of the holder, renewed; nothing to do with how long it is kept"
         ),
         sa.Column("expires_at", MOMENT, nullable=False),
         sa.Column("created_at", MOMENT, nullable=False),
         sa.Column("updated_at", MOMENT, nullable=False),
-        sa.CheckConstraint(
-            "status IN ('processing', 'completed', 'failed')", name="redrive_key_status"
-        ),
+        sa.CheckConstraint("status IN ('processing', 'completed', 'failed')", name="redrive_key_status"),
         postgresql_with=BUSY,
     )
     op.create_index("redrive_key_expires", "redrive_key", ["expires_at"])

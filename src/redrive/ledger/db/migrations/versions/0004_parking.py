@@ -16,19 +16,9 @@ MOMENT = sa.DateTime(timezone=True).with_variant(sa.BigInteger(), "sqlite")
 
 def upgrade() -> None:
     op.add_column("redrive_kind", sa.Column("parked_at", MOMENT, comment="null: it is not parked"))
-    op.add_column(
-        "redrive_kind",
-        sa.Column("signature", sa.Text, comment="of the errors that it is parked for"),
-    )
-    op.add_column(
-        "redrive_kind", sa.Column("probes", sa.Integer, nullable=False, server_default=sa.text("0"))
-    )
-    op.add_column(
-        "redrive_kind",
-        sa.Column(
-            "tokens", sa.Float(53), comment="starts that its rate still allows, at filled_at"
-        ),
-    )
+    op.add_column("redrive_kind", sa.Column("signature", sa.Text, comment="of the errors that it is parked for"))
+    op.add_column("redrive_kind", sa.Column("probes", sa.Integer, nullable=False, server_default=sa.text("0")))
+    op.add_column("redrive_kind", sa.Column("tokens", sa.Float(53), comment="starts that its rate still allows, at filled_at"))
     op.add_column("redrive_kind", sa.Column("filled_at", MOMENT))
 
 

@@ -24,46 +24,18 @@ BUSY = {
 def upgrade() -> None:
     op.create_table(
         "redrive_item",
-        sa.Column(
-            "batch", BYTES, primary_key=True, comment="the name that app.items(...) was given"
-        ),
+        sa.Column("batch", BYTES, primary_key=True, comment="the name that app.items(...) was given"),
         sa.Column("item", BYTES, primary_key=True),
         sa.Column("status", sa.Text, nullable=False, server_default=sa.text("'open'")),
-        sa.Column(
-            "attempts",
-            sa.Integer,
-            nullable=False,
-            server_default=ZERO,
-            comment="rejections, ever; only grows",
-        ),
-        sa.Column(
-            "forgiven",
-            sa.Integer,
-            nullable=False,
-            server_default=ZERO,
-            comment="of these, before it last began anew",
-        ),
-        sa.Column(
-            "spared",
-            sa.Integer,
-            nullable=False,
-            server_default=ZERO,
-            comment="rejections in outages, not charged",
-        ),
-        sa.Column(
-            "reopened",
-            sa.Integer,
-            nullable=False,
-            server_default=ZERO,
-            comment="how often, by a person",
-        ),
+        sa.Column("attempts", sa.Integer, nullable=False, server_default=ZERO, comment="rejections, ever; only grows"),
+        sa.Column("forgiven", sa.Integer, nullable=False, server_default=ZERO, comment="of these, before it last began anew"),
+        sa.Column("spared", sa.Integer, nullable=False, server_default=ZERO, comment="rejections in outages, not charged"),
+        sa.Column("reopened", sa.Integer, nullable=False, server_default=ZERO, comment="how often, by a person"),
         sa.Column("reason", sa.Text, comment="for which it was given up"),
         sa.Column("given_up_at", MOMENT),
         sa.Column("created_at", MOMENT, nullable=False),
         sa.Column("updated_at", MOMENT, nullable=False),
-        sa.CheckConstraint(
-            "status IN ('open', 'acknowledged', 'giveup')", name="redrive_item_status"
-        ),
+        sa.CheckConstraint("status IN ('open', 'acknowledged', 'giveup')", name="redrive_item_status"),
         postgresql_with=BUSY,
     )
     op.create_index("redrive_item_standing", "redrive_item", ["batch", "status", "item"])

@@ -35,12 +35,8 @@ def upgrade() -> None:
     )
     op.create_index("redrive_event_key", "redrive_event", ["source", "event_id"], unique=True)
     op.create_index("redrive_event_received", "redrive_event", ["received_at"])
-    op.add_column(
-        "redrive_dead", sa.Column("told_at", MOMENT, comment="when a stream was told of it")
-    )
-    op.create_index(
-        "redrive_dead_untold", "redrive_dead", ["id"], postgresql_where=UNTOLD, sqlite_where=UNTOLD
-    )
+    op.add_column("redrive_dead", sa.Column("told_at", MOMENT, comment="when a stream was told of it"))
+    op.create_index("redrive_dead_untold", "redrive_dead", ["id"], postgresql_where=UNTOLD, sqlite_where=UNTOLD)
 
 
 def downgrade() -> None:

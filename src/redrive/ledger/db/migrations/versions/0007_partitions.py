@@ -46,51 +46,25 @@ def upgrade() -> None:
         sa.Column("logical_date", sa.Date, nullable=False),
         sa.Column("customer_id", BYTES, nullable=False),
         sa.Column("status", sa.Text, nullable=False, server_default=sa.text("'pending'")),
-        sa.Column(
-            "shade",
-            sa.SmallInteger,
-            nullable=False,
-            server_default=sa.text("1"),
-            comment="what the rollup counts it as",
-        ),
+        sa.Column("shade", sa.SmallInteger, nullable=False, server_default=sa.text("1"), comment="what the rollup counts it as"),
         sa.Column("current_run_id", sa.Text, comment="authority: what readers get"),
         sa.Column("current_raw_id", sa.Text, comment="the run whose raw data that is"),
         sa.Column("current_attempt_no", sa.Integer, nullable=False, server_default=ZERO),
         sa.Column("record_count", sa.BigInteger, comment="of the run in force"),
-        sa.Column(
-            "attempt_count",
-            sa.Integer,
-            nullable=False,
-            server_default=ZERO,
-            comment="verdicts, ever; only grows",
-        ),
-        sa.Column(
-            "dispatch_count",
-            sa.Integer,
-            nullable=False,
-            server_default=ZERO,
-            comment="runs, ever; the last attempt_no",
-        ),
+        sa.Column("attempt_count", sa.Integer, nullable=False, server_default=ZERO, comment="verdicts, ever; only grows"),
+        sa.Column("dispatch_count", sa.Integer, nullable=False, server_default=ZERO, comment="runs, ever; the last attempt_no"),
         sa.Column("last_verdict", sa.Text),
         sa.Column("verdict_at", MOMENT),
         sa.Column("reason", sa.Text, comment="of the last rejection, in a word"),
         sa.Column("error", sa.Text, comment="of the last rejection, in its own words"),
         sa.Column("updated_at", MOMENT, nullable=False),
-        sa.CheckConstraint(
-            "status IN ('pending', 'success', 'failed')", name="redrive_partition_status"
-        ),
-        sa.CheckConstraint(
-            "(status = 'success') = (current_run_id IS NOT NULL)",
-            name="redrive_partition_authority",
-        ),
+        sa.CheckConstraint("status IN ('pending', 'success', 'failed')", name="redrive_partition_status"),
+        sa.CheckConstraint("(status = 'success') = (current_run_id IS NOT NULL)", name="redrive_partition_authority"),
         sqlite_autoincrement=True,
         postgresql_with=BUSY,
     )
     op.create_index(
-        "redrive_partition_key",
-        "redrive_partition",
-        ["source", "query_name", "logical_date", "customer_id"],
-        unique=True,
+        "redrive_partition_key", "redrive_partition", ["source", "query_name", "logical_date", "customer_id"], unique=True
     )
     op.create_index(
         "redrive_partition_trouble",
@@ -105,30 +79,15 @@ def upgrade() -> None:
         sa.Column("source", BYTES, nullable=False),
         sa.Column("query_name", BYTES, nullable=False),
         sa.Column("lane", sa.SmallInteger, nullable=False),
-        sa.Column(
-            "sweep_id",
-            sa.BigInteger,
-            nullable=False,
-            server_default=ZERO,
-            comment="0: only of the policy",
-        ),
+        sa.Column("sweep_id", sa.BigInteger, nullable=False, server_default=ZERO, comment="0: nobody's but the policy's"),
         sa.Column("due_at", MOMENT, nullable=False),
         sa.Column("queued_at", MOMENT, nullable=False),
         sa.Column("kind", sa.Text, nullable=False),
         sa.Column("raw_run_id", sa.Text, comment="to be judged again, and not extracted"),
-        sa.Column(
-            "seed",
-            sa.Float(53),
-            nullable=False,
-            comment="of the waits: the time shown is the time used",
-        ),
+        sa.Column("seed", sa.Float(53), nullable=False, comment="of the waits: the time shown is the time used"),
         sa.Column("strategy", sa.Text, comment="how due_at came about"),
         sa.Column(
-            "lost",
-            sa.SmallInteger,
-            nullable=False,
-            server_default=ZERO,
-            comment="consecutive runs without a result, whose worker was lost",
+            "lost", sa.SmallInteger, nullable=False, server_default=ZERO, comment="runs in a row that nobody heard of again"
         ),
         sa.Column("attempt_no", sa.Integer, comment="of the run that has it now: the fence"),
         sa.Column("run_id", sa.Text),
@@ -163,10 +122,7 @@ def upgrade() -> None:
         sa.Column("attempt_no", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("run_id", BYTES, nullable=False),
         sa.Column(
-            "raw_run_id",
-            sa.Text,
-            nullable=False,
-            comment="where its raw data is: its own, or of the run that it judged again",
+            "raw_run_id", sa.Text, nullable=False, comment="where its raw data is: its own, or of the run that it judged again"
         ),
         sa.Column("kind", sa.Text, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
@@ -177,33 +133,23 @@ def upgrade() -> None:
         sa.Column("ended_at", MOMENT),
         sa.Column("note", sa.Text, comment="without a verdict: why it ended"),
         sa.CheckConstraint(
-            "state IN ('leased', 'accepted', 'rejected', 'late', 'lost', 'returned')",
-            name="redrive_partition_run_state",
+            "state IN ('leased', 'accepted', 'rejected', 'late', 'lost', 'returned')", name="redrive_partition_run_state"
         ),
     )
     op.create_index("redrive_partition_run_id", "redrive_partition_run", ["run_id"], unique=True)
     op.create_table(
         "redrive_partition_verdict",
-        sa.Column(
-            "run_id", BYTES, primary_key=True, comment="said once: a repetition changes nothing"
-        ),
+        sa.Column("run_id", BYTES, primary_key=True, comment="said once: a repetition changes nothing"),
         sa.Column("decision", sa.Text, nullable=False),
         sa.Column("validator", sa.Text, nullable=False),
         sa.Column("version", sa.Text, nullable=False),
-        sa.Column(
-            "checks",
-            sa.Text,
-            nullable=False,
-            comment="JSON: each with what was measured, and its limit",
-        ),
+        sa.Column("checks", sa.Text, nullable=False, comment="JSON: each with what was measured, and its limit"),
         sa.Column("record_count", sa.BigInteger),
         sa.Column("reason", sa.Text),
         sa.Column("message", sa.Text),
         sa.Column("manifest", sa.Text),
         sa.Column("at", MOMENT, nullable=False),
-        sa.CheckConstraint(
-            "decision IN ('accepted', 'rejected')", name="redrive_partition_verdict_decision"
-        ),
+        sa.CheckConstraint("decision IN ('accepted', 'rejected')", name="redrive_partition_verdict_decision"),
     )
     op.create_table(
         "redrive_partition_marker",
@@ -213,29 +159,15 @@ def upgrade() -> None:
         sa.Column("actor", sa.Text, nullable=False),
         sa.Column("because", sa.Text, nullable=False),
         sa.Column("at", MOMENT, nullable=False),
-        sa.Column(
-            "attempts", sa.Integer, nullable=False, comment="the partition's count when it was set"
-        ),
-        sa.Column(
-            "amount",
-            sa.Integer,
-            comment="of a grant: new attempts; none: as many as the policy has",
-        ),
-        sa.CheckConstraint(
-            "kind IN ('terminal', 'paused', 'grant')", name="redrive_partition_marker_kind"
-        ),
+        sa.Column("attempts", sa.Integer, nullable=False, comment="the partition's count when it was set"),
+        sa.Column("amount", sa.Integer, comment="of a grant: new attempts; none: as many as the policy has"),
+        sa.CheckConstraint("kind IN ('terminal', 'paused', 'grant')", name="redrive_partition_marker_kind"),
     )
     op.create_table(
         "redrive_partition_source",
-        sa.Column(
-            "source", BYTES, primary_key=True, comment="locked by whoever hands out its work"
-        ),
+        sa.Column("source", BYTES, primary_key=True, comment="locked by whoever hands out its work"),
         sa.Column("paused_at", MOMENT, comment="null: it is not paused"),
-        sa.Column(
-            "paused_until",
-            MOMENT,
-            comment="when one probe is let through; none: until somebody says so",
-        ),
+        sa.Column("paused_until", MOMENT, comment="when one probe is let through; none: until somebody says so"),
         sa.Column("because", sa.Text),
         sa.Column("actor", sa.Text),
         sa.Column("signature", sa.Text, comment="of the faults that it is paused for"),
@@ -247,9 +179,7 @@ def upgrade() -> None:
         sa.Column("source", BYTES, primary_key=True),
         sa.Column("query_name", BYTES, primary_key=True),
         sa.Column("cron", sa.Text),
-        sa.Column(
-            "fired_at", MOMENT, comment="the last moment of its cron whose work is written down"
-        ),
+        sa.Column("fired_at", MOMENT, comment="the last moment of its cron whose work is written down"),
     )
     op.create_table(
         "redrive_partition_rollup",
@@ -270,54 +200,18 @@ def upgrade() -> None:
         sa.Column("customers", sa.Text, comment="JSON"),
         sa.Column("newest", sa.Boolean, nullable=False, server_default=sa.true()),
         sa.Column("picks", sa.LargeBinary, comment="else: the ids that were planned, in order"),
-        sa.Column(
-            "cursor",
-            sa.BigInteger,
-            nullable=False,
-            server_default=ZERO,
-            comment="how many of them have had their turn",
-        ),
+        sa.Column("cursor", sa.BigInteger, nullable=False, server_default=ZERO, comment="how many of them have had their turn"),
         sa.Column("share", sa.Float(53), nullable=False),
         sa.Column("halt_on", sa.Float(53), comment="part of its verdicts that may be rejections"),
-        sa.Column(
-            "again",
-            sa.Boolean,
-            nullable=False,
-            server_default=sa.false(),
-            comment="what is accepted already too",
-        ),
+        sa.Column("again", sa.Boolean, nullable=False, server_default=sa.false(), comment="what is accepted already too"),
         sa.Column("amount", sa.Integer, comment="new attempts that each is granted"),
-        sa.Column(
-            "clear",
-            sa.Boolean,
-            nullable=False,
-            server_default=sa.false(),
-            comment="what is terminal too",
-        ),
-        sa.Column(
-            "skips",
-            sa.Text,
-            nullable=False,
-            server_default=sa.text("'{}'"),
-            comment="JSON: how many for which reason",
-        ),
-        sa.Column(
-            "ok", sa.BigInteger, nullable=False, server_default=ZERO, comment="ended accepted"
-        ),
-        sa.Column(
-            "failed", sa.BigInteger, nullable=False, server_default=ZERO, comment="ended without"
-        ),
-        sa.Column(
-            "accepted", sa.BigInteger, nullable=False, server_default=ZERO, comment="verdicts"
-        ),
+        sa.Column("clear", sa.Boolean, nullable=False, server_default=sa.false(), comment="what is terminal too"),
+        sa.Column("skips", sa.Text, nullable=False, server_default=sa.text("'{}'"), comment="JSON: how many for which reason"),
+        sa.Column("ok", sa.BigInteger, nullable=False, server_default=ZERO, comment="ended accepted"),
+        sa.Column("failed", sa.BigInteger, nullable=False, server_default=ZERO, comment="ended without"),
+        sa.Column("accepted", sa.BigInteger, nullable=False, server_default=ZERO, comment="verdicts"),
         sa.Column("rejected", sa.BigInteger, nullable=False, server_default=ZERO),
-        sa.Column(
-            "pardoned",
-            sa.BigInteger,
-            nullable=False,
-            server_default=ZERO,
-            comment="verdicts when somebody let it go on",
-        ),
+        sa.Column("pardoned", sa.BigInteger, nullable=False, server_default=ZERO, comment="verdicts when somebody let it go on"),
         sa.Column("pardoned_rejected", sa.BigInteger, nullable=False, server_default=ZERO),
         sa.Column(
             "withdrawn",

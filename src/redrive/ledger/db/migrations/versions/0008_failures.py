@@ -44,13 +44,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "redrive_failure_slot",
-        sa.Column(
-            "slot",
-            sa.BigInteger,
-            primary_key=True,
-            autoincrement=False,
-            comment="which ten minutes since 1970",
-        ),
+        sa.Column("slot", sa.BigInteger, primary_key=True, autoincrement=False, comment="which ten minutes since 1970"),
         sa.Column("kind", BYTES, primary_key=True),
         sa.Column("signature", BYTES, primary_key=True),
         _count("tries"),
@@ -67,46 +61,24 @@ def upgrade() -> None:
         _count("pending"),
         _count("blocked"),
         sa.Column("at", MOMENT, nullable=False),
-        sa.Column(
-            "job_id", sa.BigInteger, comment="none: nothing failed, dead letters were dealt with"
-        ),
+        sa.Column("job_id", sa.BigInteger, comment="none: nothing failed, dead letters were dealt with"),
         sa.Column("error", sa.Text),
         sqlite_autoincrement=True,
         postgresql_with=BUSY,
     )
-    op.execute(
-        "UPDATE redrive_dead SET signature = substr(signature, 1, 300) WHERE length(signature) > 300"
-    )
+    op.execute("UPDATE redrive_dead SET signature = substr(signature, 1, 300) WHERE length(signature) > 300")
     op.execute(FILL)
     sqlite = op.get_bind().dialect.name == "sqlite"
-    op.execute(
-        FILL_SLOTS.format(
-            slot="created_at / 600000000"
-            if sqlite
-            else "floor(extract(epoch FROM created_at) / 600)"
-        )
-    )
+    op.execute(FILL_SLOTS.format(slot="created_at / 600000000" if sqlite else "floor(extract(epoch FROM created_at) / 600)"))
     op.execute(FILL_WHOLE)
     # After they were filled: one by one costs several times as much.
     op.create_index("redrive_failure_pending", "redrive_failure", ["pending", "last_at"])
     op.create_index("redrive_failure_last", "redrive_failure", ["last_at"])
-    op.create_index(
-        "redrive_failure_slot_group", "redrive_failure_slot", ["kind", "signature", "slot"]
-    )
-    op.create_index(
-        "redrive_job_tried",
-        "redrive_job",
-        ["kind", "due_at", "id"],
-        postgresql_where=TRIED,
-        sqlite_where=TRIED,
-    )
+    op.create_index("redrive_failure_slot_group", "redrive_failure_slot", ["kind", "signature", "slot"])
+    op.create_index("redrive_job_tried", "redrive_job", ["kind", "due_at", "id"], postgresql_where=TRIED, sqlite_where=TRIED)
     op.create_index("redrive_attempt_ended", "redrive_attempt", ["ended_at", "job_id", "fence"])
     op.create_index(
-        "redrive_dead_group",
-        "redrive_dead",
-        ["kind", "signature", "id"],
-        postgresql_where=PENDING,
-        sqlite_where=PENDING,
+        "redrive_dead_group", "redrive_dead", ["kind", "signature", "id"], postgresql_where=PENDING, sqlite_where=PENDING
     )
 
 

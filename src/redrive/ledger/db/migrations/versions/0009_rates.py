@@ -19,24 +19,13 @@ CANCELLED = sa.text("state = 'cancelled'")
 
 def upgrade() -> None:
     for table in RATED:
-        op.add_column(
-            table,
-            sa.Column(
-                "tokens", sa.Float(53), comment="starts that its rate still allows, at filled_at"
-            ),
-        )
+        op.add_column(table, sa.Column("tokens", sa.Float(53), comment="starts that its rate still allows, at filled_at"))
         op.add_column(table, sa.Column("filled_at", MOMENT))
     op.create_index(
         "redrive_partition_failed", "redrive_partition", ["source", "query_name", "verdict_at"],
         postgresql_where=TROUBLE, sqlite_where=TROUBLE,
     )  # fmt: skip
-    op.create_index(
-        "redrive_sweep_cancelled",
-        "redrive_sweep",
-        ["id"],
-        postgresql_where=CANCELLED,
-        sqlite_where=CANCELLED,
-    )
+    op.create_index("redrive_sweep_cancelled", "redrive_sweep", ["id"], postgresql_where=CANCELLED, sqlite_where=CANCELLED)
 
 
 def downgrade() -> None:

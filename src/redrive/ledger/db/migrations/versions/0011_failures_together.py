@@ -40,15 +40,10 @@ def _written_anew(by: tuple[str, str, str]) -> None:
         sa.Column("slot", sa.BigInteger, nullable=False),
         sa.Column("kind", sa.Text, nullable=False),
         sa.Column("signature", sa.Text, nullable=False),
-        *(
-            sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0"))
-            for name in ("tries", "died")
-        ),
+        *(sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0")) for name in ("tries", "died")),
         sa.PrimaryKeyConstraint(*by),
         sqlite_with_rowid=by is not TOGETHER,
     )
-    op.execute(
-        "INSERT INTO redrive_failure_slot_new SELECT * FROM redrive_failure_slot ORDER BY kind, signature, slot"
-    )
+    op.execute("INSERT INTO redrive_failure_slot_new SELECT * FROM redrive_failure_slot ORDER BY kind, signature, slot")
     op.drop_table("redrive_failure_slot")
     op.rename_table("redrive_failure_slot_new", "redrive_failure_slot")

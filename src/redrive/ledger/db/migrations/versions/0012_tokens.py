@@ -13,9 +13,7 @@ depends_on = None
 
 def upgrade() -> None:
     # Nullable and without a default: no table is rewritten. Leases of the code before run out by themselves.
-    comment = (
-        "random for each claim: a fence that comes back after a failover is not the same lease"
-    )
+    comment = "random for each claim: a fence that comes back after a failover is not the same lease"
     op.add_column("redrive_job", sa.Column("token", sa.BigInteger, comment=comment))
 
 

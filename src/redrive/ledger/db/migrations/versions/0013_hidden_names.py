@@ -13,10 +13,7 @@ depends_on = None
 
 def upgrade() -> None:
     op.create_table(
-        "redrive_hidden_name",
-        sa.Column(
-            "name", sa.Text, primary_key=True, comment="of a secret field, as App(secrets=) has it"
-        ),
+        "redrive_hidden_name", sa.Column("name", sa.Text, primary_key=True, comment="of a secret field, as App(secrets=) has it")
     )
 
 

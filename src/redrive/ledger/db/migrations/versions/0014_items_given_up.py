@@ -14,13 +14,7 @@ GIVEN_UP = sa.text("status = 'giveup'")
 
 
 def upgrade() -> None:
-    op.create_index(
-        "redrive_item_given_up",
-        "redrive_item",
-        ["given_up_at"],
-        postgresql_where=GIVEN_UP,
-        sqlite_where=GIVEN_UP,
-    )
+    op.create_index("redrive_item_given_up", "redrive_item", ["given_up_at"], postgresql_where=GIVEN_UP, sqlite_where=GIVEN_UP)
 
 
 def downgrade() -> None:
