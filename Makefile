@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help environment install demo test test-quick check format house walk requirements docs bench bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions bench-console screenshots crash-matrix kill-table plans wire-table constraints clean
+.PHONY: help environment install demo test test-quick check format house walk requirements docs bench bench-call bench-ledger bench-commands bench-steps bench-batch bench-clients bench-storage bench-messages bench-engines bench-partitions bench-console screenshots crash-matrix kill-table ha-drill engine-drills plans wire-table constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -59,13 +59,19 @@ crash-matrix: environment ## Die at every crash point, on both databases, in eve
 kill-table: environment ## Kill, poison, stop and drain workers, on both databases; print what became of their jobs
 	@$(RUN) -m tests.acceptance.worker.kill_table
 
+engine-drills: install ## Kill servers of the engines under load; print what was lost or doubled (ENGINE=nats runs one engine)
+	@$(RUN) -m tests.acceptance.engines.drills $(ENGINE)
+
+ha-drill: environment ## Kill the primary of a Patroni cluster five times under load; print what was lost, and how long it took (KILLS=5)
+	@$(RUN) -m tests.acceptance.ha.drill $(KILLS)
+
 plans: environment ## Look at the plans of the hot statements beside a million jobs, on both databases
 	@REDRIVE_FULL=1 $(RUN) -m pytest -q tests/conformance/ledger/test_plans.py tests/conformance/partitions/test_plans.py
 
 wire-table: install ## Count what each storage backend sends when things go wrong, into docs/reference/wire.md
 	@$(RUN) -m tests.acceptance.wire.table --write
 
-bench: bench-call bench-ledger bench-commands bench-batch bench-clients bench-storage bench-messages bench-partitions bench-console ## Run every benchmark
+bench: bench-call bench-ledger bench-commands bench-steps bench-batch bench-clients bench-storage bench-messages bench-partitions bench-console ## Run every benchmark
 
 bench-call: ## Measure a call against the other retry libraries (in .venv-bench)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench --requirements benchmarks/requirements.txt
@@ -78,6 +84,10 @@ bench-ledger: ## Measure the ledger against raw loops and other libraries (in .v
 bench-commands: ## Measure the whole worker against other libraries (in .venv-bench-ledger)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-ledger --extras postgres --requirements benchmarks/requirements-ledger.txt
 	@.venv-bench-ledger/bin/python benchmarks/commands.py
+
+bench-steps: ## Measure jobs of ten steps against DBOS and Temporal (in .venv-bench-steps)
+	@$(FIND); "$$found" scripts/environment.py .venv-bench-steps --extras postgres --requirements benchmarks/requirements-steps.txt
+	@.venv-bench-steps/bin/python benchmarks/steps.py
 
 bench-batch: environment ## Measure the batch layer against its bare sender, on a local Postgres
 	@$(RUN) benchmarks/batch.py
@@ -100,6 +110,10 @@ bench-messages: ## Measure messages against raw loops and other libraries (in .v
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-messages --extras postgres,redis --requirements benchmarks/requirements-messages.txt
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-arq --requirements benchmarks/requirements-arq.txt
 	@.venv-bench-messages/bin/python benchmarks/messages.py
+
+bench-engines: ## Measure the engines with 1 to 8 worker processes, against their own loops and faststream (in .venv-bench-engines)
+	@$(FIND); "$$found" scripts/environment.py .venv-bench-engines --extras postgres,redis,nats,kafka --requirements benchmarks/requirements-engines.txt
+	@.venv-bench-engines/bin/python benchmarks/engines.py
 
 constraints: environment ## Pin what pyproject.toml needs in constraints.txt and hashes.txt, for 3.11 and up (UPGRADE=1: newest versions)
 	@$(RUN) scripts/constraints.py $(if $(UPGRADE),--upgrade)

@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from redrive.console.view import NAVIGATION  # noqa: E402
+from redrive.demo.history import write_history  # noqa: E402
 from tests.conformance.partitions.world import DAY, World  # noqa: E402
 from tests.console.sample_shop import add_problems, shop  # noqa: E402
 from tests.console.serving import let_in, serve_console  # noqa: E402
@@ -29,6 +30,7 @@ RANGE = f"since={DAY}&until={DAY + timedelta(days=DAYS - 1)}"
 PICKED = f"of_source=crm&of_query=orders&from={DAY + timedelta(days=18)}&to={DAY + timedelta(days=24)}"
 PICTURES = {
     "overview": "/",
+    "activity": "/activity",
     "failure": "/dead/2",
     "plan": "/dead/plan?act=replay&kind=crm.sync",
     "sweep": "/sweeps/2",
@@ -43,6 +45,7 @@ EVERY = {
     "partition-plan": f"/partitions/plan?act=retry&source=crm&query=orders&{RANGE}",
     "backfill": "/sweeps/3", "reopen": "/batches/reopen?batch=tiles&reason=corrupt", "invalid": "/dead/plan?act=burn&ids=1",
     "nothing": "/dead?kind=nothing", "filtered": "/dead?kind=crm.sync&error=Timeout", "stopped": "/workers?all=1",
+    "customers": f"/partitions/customers?source=crm&query=orders&{RANGE}",
     "day": f"/partitions/day?source=crm&query=orders&status=failed&{RANGE}",
     "drawer": f"/partitions/day?source=crm&query=orders&status=failed&key=crm/c7/orders/{DAY + timedelta(days=12)}",
 }  # fmt: skip
@@ -59,6 +62,7 @@ def main() -> int:
         items.increment_many([f"t-{number}" for number in range(5)])
         items.give_up_many({f"t-{number}": "corrupt blob" for number in range(3)})
         lake(World(app.ledger))
+        write_history(app.ledger)
         with serve_console(app) as url, sync_playwright() as playwright:
             told: dict[str, Any] = options()
             context = playwright.chromium.launch(**told).new_context()

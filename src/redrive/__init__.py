@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .errors import Stop as Stop
     from .ledger.open import open_ledger as open_ledger
     from .messages.event import Event as Event
+    from .temporal.engine import Temporal as Temporal
 
 __version__ = "0.1.0"
 
@@ -71,6 +72,7 @@ _HOMES = {
     "RetryPolicy": "core.policy",
     "Spilled": "engine.spill",
     "Stop": "errors",
+    "Temporal": "temporal.engine",
     "acall": "engine.retry",
     "attempts": "engine.retry",
     "call": "engine.retry",

@@ -2,6 +2,7 @@
 
 RedriveError
 ├── AttemptTimeout (also TimeoutError)   an attempt timed out, or had no time left to start
+├── MemoryLimitExceeded (also MemoryError) a job used more than its `memory_limit=`
 ├── Rejected                             `reject=` rejected a result; has it
 ├── BreakerOpen                          not called, the circuit breaker is open; has retry_at
 ├── KeyRefused                           an idempotency key was rejected
@@ -10,6 +11,7 @@ RedriveError
 │   └── KeyFailed                        its first use failed permanently; has the stored error
 ├── BadReport                            the report of a batch sender is not valid; has it
 ├── Dead                                 the job became a dead letter; has its id and its error
+├── Cancelled                            the job was cancelled
 ├── Refused                              the receiver of a batch rejected it, or one item
 ├── BufferClosed                         a send buffer is closed; has `sent`
 ├── PollerClosed                         a shared poller is closed
@@ -22,6 +24,8 @@ RedriveError
 │   ├── LedgerUnavailable                it cannot be reached, is busy or rejects writes; transient
 │   │   └── LedgerRemoved                its SQLite file was removed or replaced while in use
 │   └── SchemaMismatch                   another schema version, or tables of another program
+├── EngineError                          another engine, such as Temporal, refused a request
+│   └── EngineUnavailable                it cannot be reached or is busy; transient
 └── StorageError                         a file could not be read or written; has path and backend
     ├── NotFound                         there is no such file
     ├── AlreadyExists                    the file to create exists
@@ -33,12 +37,16 @@ RedriveError
 Raised by your own handlers. `except RedriveError` does not catch them:
 Again(after=...)   Stop("because")   Blocked("because", until=...)
 
+SignalTimeout (a Stop, and a TimeoutError): the signal of `current().wait_for(...)` did not arrive.
+Suspended (a BaseException) ends an attempt that sleeps or waits. Do not catch it.
+
 Misuse is a TypeError or ValueError, at decoration where possible. DirectCall and BlockingCall are
 warnings under RedriveWarning.
 """
 
 from __future__ import annotations
 
+from copyreg import __newobj__  # type: ignore[attr-defined]  # as pickle's own default
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -66,8 +74,6 @@ class RedriveError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # By its arguments and attributes: the default calls __init__ without keyword arguments.
         # An exception that cannot be unpickled breaks a whole process pool.
-        from copyreg import __newobj__  # type: ignore[attr-defined]  # noqa: PLC0415  # as pickle's own default
-
         return __newobj__, (type(self), *self.args), self.__dict__
 
 
@@ -77,6 +83,13 @@ class Final(Exception):  # no error of its own, only what four others have in co
 
 class AttemptTimeout(RedriveError, TimeoutError):
     """An attempt timed out, or could not start because its deadline had passed."""
+
+
+class MemoryLimitExceeded(RedriveError, MemoryError):
+    """An attempt in a process needed more memory than the `memory_limit=` of its command."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, self.__dict__  # MemoryError refuses `__newobj__`
 
 
 class Rejected(RedriveError):
@@ -174,6 +187,18 @@ class Dead(RedriveError):
         self.dead_id = dead_id
         self.reason = reason
         self.error = error
+
+
+class Cancelled(RedriveError):
+    """The job was cancelled. Raised by `job.result()`, and by `submit` while it is asked to stop.
+
+    Attributes:
+        job_id: Id of the job.
+    """
+
+    def __init__(self, message: str, /, *, job_id: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
 
 
 class Refused(RedriveError):
@@ -280,6 +305,14 @@ class SchemaMismatch(LedgerError):
         self.wanted = wanted
 
 
+class EngineError(RedriveError):
+    """Another engine that runs commands, such as Temporal, refused a request."""
+
+
+class EngineUnavailable(EngineError):
+    """The engine cannot be reached, or is busy. A retry may succeed."""
+
+
 class StorageError(RedriveError):
     """A file could not be read or written.
 
@@ -345,6 +378,28 @@ class Stop(Final):  # a handler's word, not an error of ours
 
     def __init__(self, because: str, /) -> None:
         super().__init__(because)
+
+
+class SignalTimeout(Stop, TimeoutError):
+    """The signal of `current().wait_for(...)` did not arrive in time.
+
+    It is raised in each later attempt, too. A function that does not catch it becomes a dead
+    letter.
+    """
+
+
+class Suspended(BaseException):
+    """Ends an attempt that sleeps or waits for a signal. The job continues later.
+
+    It is not an `Exception`, so that `except Exception` does not stop it. Do not catch it. An
+    attempt that did is suspended all the same.
+
+    Args:
+        act: What suspended it.
+    """
+
+    def __init__(self, act: str, /) -> None:
+        super().__init__(act)
 
 
 class Blocked(Final):  # a handler's word, not an error of ours

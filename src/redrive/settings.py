@@ -42,8 +42,12 @@ class WorkerSettings:
     """Settings of `redrive work`. Immutable."""
 
     threads: int = _key("Number of threads for sync functions.", 8)
+    processes: int | None = _key(
+        "Number of processes for commands with isolation. The default is the number of cores."
+    )
     only: tuple[str, ...] = _key("Commands and handlers to run. Empty means all.", ())
     drain: float = _key("Seconds that running jobs may take to finish after SIGTERM.", 30.0)
+    executor: str | None = _key("Dask scheduler for extractions, as `dask://host:8786`.")
     name: str | None = _key("Prefix of the worker's name. The default is the host name.")
     anchors: str | None = _key(
         "File for the head of the audit log, written every 5 minutes. `redrive doctor` compares it."

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from io import BytesIO
 from typing import Any, Literal, TypeAlias, get_args
 
 from ..backoff import Backoff
@@ -207,7 +208,7 @@ class Layer:
         """Return the minimum and maximum wait after a failed attempt, from 1."""
         backoff: Callable[[int, float], float] = self.backoff or (self.policy or SERVICE).wait
         try:
-            low, high = sorted(_bounded(backoff(attempt, draw)) for draw in (0.0, 1.0))
+            low, high = sorted(_bound_wait(backoff(attempt, draw)) for draw in (0.0, 1.0))
         except Exception as problem:
             kind = type(problem).__name__
             raise ValueError(f"the backoff of {self.name} raises {kind}: {problem}") from problem
@@ -273,7 +274,7 @@ def _check_errors(on: object) -> tuple[Error, ...]:
     return tuple(errors)
 
 
-def _bounded(wait: float) -> float:
+def _bound_wait(wait: float) -> float:
     return min(wait, MAX_WAIT_SECONDS) if wait > 0 else 0.0  # as `decide` does, also with NaN
 
 
@@ -303,7 +304,6 @@ def _errors_of(rules: tuple[Any, ...]) -> tuple[Error, ...]:
 
 def _examples() -> dict[Kind, Exception]:
     from email.message import Message  # noqa: PLC0415  # slow to import, and rarely used
-    from io import BytesIO  # noqa: PLC0415
     from urllib.error import HTTPError  # noqa: PLC0415
 
     def http_error(status: int) -> Exception:

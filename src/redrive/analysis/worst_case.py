@@ -115,7 +115,7 @@ def worst_case(stack: Sequence[Layer]) -> WorstCase:
                 tries=tuple(tries),
             )
         )
-    mixed_attempts, mixed_tries = _mixed(stack, tuple(errors_by_name.values()), attempts)
+    mixed_attempts, mixed_tries = _changing_errors(stack, tuple(errors_by_name.values()), attempts)
     layers = tuple(
         WorstCaseLayer(
             name=layer.name,
@@ -180,7 +180,7 @@ def retrying_layers(stack: Sequence[Layer], error: Error) -> list[bool]:
     return retried
 
 
-def _mixed(
+def _changing_errors(
     stack: Sequence[Layer], errors: Sequence[Error], attempts: Sequence[int]
 ) -> tuple[int, list[int]]:
     """Return the most attempts of the innermost layer if errors change, and those of each layer.

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from ..commands.options import CommandOptions
-from ..core.fault import Rules
-from ..core.key import Key, KeyLike, KeyOf
+from ..commands.signals import SignalSender
+from ..core.key import Key, KeyOf
 from ..core.lazy import deferred
 from ..core.seconds import Seconds
 from ..journal.bus import subscribe
 from ..journal.redaction import hide
 from ..storage.registry import Registry as StoreRegistry
 from ..storage.registry import to_registry
+from .idempotency import IdempotencyMethods
 from .ledger_opener import LedgerOpener
 from .registrations import Registrations
 
@@ -27,29 +27,25 @@ if TYPE_CHECKING:
     from ..commands.registry import CommandRegistry
     from ..core.outage import Parking
     from ..engine.retry import RetryLike
-    from ..idempotency import asgi, once
-    from ..idempotency import claim as claims
-    from ..idempotency.asgi import AsgiApp
-    from ..idempotency.claim import ClaimContext
-    from ..idempotency.keys import Keys
-    from ..idempotency.once import TransactionalOnce
     from ..journal.record import Sink
     from ..ledger.db.caller_transaction import Transaction
     from ..ledger.jobs import spill
     from ..ledger.jobs.spill import SpillToJob
     from ..ledger.ledger import Ledger
+    from ..ledger.model import NewJob
     from ..messages.event import Event
     from ..messages.handlers import EventHandler, TxEventHandler
-    from ..messages.inbox import Source
+    from ..messages.publish import Destination
+    from ..messages.source import Source
     from ..partitions.datasets.dataset import Dataset, Datasets, Extract
     from ..partitions.model import Check
     from ..storage.store import Store
+    from ..temporal.engine import Temporal
     from ..worker import worker as workers
     from ..worker.job_type import JobType
     from ..worker.worker import Worker
     from . import worker_setup
 else:  # they need SQLAlchemy, which takes longer to import than the rest of a program
-    asgi, claims, once = deferred("redrive.idempotency", "asgi", "claim", "once")
     (ledger_items,) = deferred("redrive.batch.store", "ledger")
     (spill,) = deferred("redrive.ledger.jobs", "spill")
     (workers,) = deferred("redrive.worker", "worker")
@@ -60,7 +56,7 @@ DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 
 
-class App:
+class App(SignalSender, IdempotencyMethods):
     """The root object: holds the ledger, the registered functions and the settings.
 
     Creating an App opens nothing: no file, no socket, no thread. The ledger is opened at first use.
@@ -79,10 +75,12 @@ class App:
         include: Sequence[str] = (),
         stores: StoreRegistry | Mapping[str, Any] | None = None,
         sources: Sequence[Source] = (),
+        destinations: Sequence[Destination] = (),
         secrets: Collection[str] = (),
         parking: Parking | None = None,
         keep: Seconds | None = None,
         journal: Sequence[Sink] = (),
+        engine: Temporal | None = None,
     ) -> None:
         """Configure the ledger and the workers of this app.
 
@@ -98,6 +96,8 @@ class App:
                 "raw"}}}`, or a `storage.Registry`.
             sources: Message sources that workers read, such as `[RedisStream("redis://localhost",
                 "shop.events", group="shop")]`.
+            destinations: Streams, queues and topics for `publish`. Sources of this app that can be
+                published to need not be repeated here.
             secrets: Names of fields that must never appear in log records, stored errors or the
                 console. They are added to the standard list.
             parking: When workers treat failures as an outage. Default: 10 jobs, 90 % of recent
@@ -106,6 +106,8 @@ class App:
                 days. Use `math.inf` to keep them for ever.
             journal: Sinks for the log records of this process, such as `[journal.prometheus()]`.
                 They are unsubscribed when the app is closed.
+            engine: Runs the commands instead of the ledger, such as
+                `Temporal("localhost:7233", namespace="shop")`. Dead letters stay in the ledger.
 
         Raises:
             TypeError: `include` or `secrets` is a single string, or `ledger` is neither a URL nor a
@@ -114,7 +116,11 @@ class App:
         """
         self.opener = opener = LedgerOpener(ledger, migrate, secrets)
         self.stores = to_registry(stores)
-        self.registrations = Registrations(opener.ledger, lambda: self.stores, include, sources)
+        if engine is not None and not hasattr(engine, "task_queue"):
+            raise TypeError(f"App: engine= must be a Temporal(...) or None, not {engine!r}")
+        self.registrations = Registrations(
+            opener.ledger, lambda: self.stores, include, sources, destinations, engine
+        )
         self._parking, self._keep = parking, keep
         if secrets:
             hide(*secrets)
@@ -164,9 +170,11 @@ class App:
         self,
         *,
         threads: int = 8,
+        processes: int | None = None,
         only: Collection[str] | None = None,
         drain: Seconds = 30,
         name: str | None = None,
+        executor: str | None = None,
     ) -> Worker:
         """Return a worker that runs in the background while its block is open.
 
@@ -174,28 +182,44 @@ class App:
 
         Args:
             threads: Maximum number of sync functions that run at the same time.
+            processes: Maximum number of commands with `isolation="process"` that run at the same
+                time. Default: the number of cores.
             only: Names of the job types and datasets to run. Default: all that are registered.
             drain: Seconds that running jobs get at the end of the block. A job that has not ended
                 by then is returned to the queue. That does not count as an attempt.
             name: Name of the worker in the console and the CLI. Default: host name and process id.
+            executor: Address of a Dask scheduler, as `dask://host:8786`. Extractions of datasets
+                run there. Default: in this process.
 
         Returns:
             The worker, not started yet.
 
         Raises:
-            ValueError: `only` names a job type that is not registered.
+            ImportError: `executor` needs the extra `dask`.
+            ValueError: `only` names a job type that is not registered, or `executor` is not a
+                valid address.
         """
         job_types = self.kinds(only)
         setup = worker_setup.WorkerSetup(self.registrations, self.ledger, self._parking, self._keep)
-        return setup.make_worker(job_types, only, threads=threads, drain=drain, name=name)
+        return setup.make_worker(
+            job_types,
+            only,
+            threads=threads,
+            processes=processes,
+            drain=drain,
+            name=name,
+            executor=executor,
+        )
 
     def work(
         self,
         *,
         threads: int = 8,
+        processes: int | None = None,
         only: Collection[str] | None = None,
         drain: Seconds = 30,
         name: str | None = None,
+        executor: str | None = None,
     ) -> None:
         """Run a worker until SIGTERM or SIGINT, then drain it.
 
@@ -203,12 +227,24 @@ class App:
 
         Args:
             threads: Maximum number of sync functions that run at the same time.
+            processes: Maximum number of commands with `isolation="process"` that run at the same
+                time. Default: the number of cores.
             only: Names of the job types and datasets to run. Default: all that are registered.
             drain: Seconds that running jobs get after the signal. A job that has not ended by then
                 is returned to the queue. That does not count as an attempt.
             name: Name of the worker in the console and the CLI. Default: host name and process id.
+            executor: Address of a Dask scheduler, as `dask://host:8786`. Extractions of datasets
+                run there. Default: in this process.
         """
-        workers.run_until_signal(self.worker(threads=threads, only=only, drain=drain, name=name))
+        worker = self.worker(
+            threads=threads,
+            processes=processes,
+            only=only,
+            drain=drain,
+            name=name,
+            executor=executor,
+        )
+        workers.run_until_signal(worker)
 
     # --- Commands
 
@@ -218,24 +254,33 @@ class App:
         self, name: str, /, *, in_transaction: Literal[True], key: KeyOf | None = None,
         retry: RetryLike | None = None, concurrency: int | None = None, rate: float | None = None,
         priority: int = 0, spent: Literal["dead", "blocked"] = "dead",
+        tags: Collection[str] = (), tenant: str | None = None, sequence: str | None = None,
+        tenant_concurrency: int | None = None, tenant_rate: float | None = None,
     ) -> TxDecorator: ...
     @overload
     def command(
         self, name: str, /, *, cron: str, timezone: str = "UTC", retry: RetryLike | None = None,
         concurrency: int | None = None, rate: float | None = None, priority: int = 0,
         spent: Literal["dead", "blocked"] = "dead",
+        isolation: Literal["process"] | None = None, memory_limit: str | int | None = None,
     ) -> ScheduledDecorator: ...
     @overload
     def command(
         self, name: str, /, *, key: KeyOf | None = None, retry: RetryLike | None = None,
         concurrency: int | None = None, rate: float | None = None, priority: int = 0,
-        spent: Literal["dead", "blocked"] = "dead",
+        spent: Literal["dead", "blocked"] = "dead", tags: Collection[str] = (),
+        isolation: Literal["process"] | None = None, memory_limit: str | int | None = None,
+        tenant: str | None = None, tenant_concurrency: int | None = None,
+        tenant_rate: float | None = None, sequence: str | None = None,
     ) -> CommandDecorator: ...
     def command(
         self, name: str, /, *, key: KeyOf | None = None, retry: RetryLike | None = None,
         concurrency: int | None = None, rate: float | None = None, priority: int = 0,
         spent: Literal["dead", "blocked"] = "dead", cron: str | None = None,
-        timezone: str = "UTC", in_transaction: bool = False,
+        timezone: str = "UTC", in_transaction: bool = False, tags: Collection[str] = (),
+        isolation: Literal["process"] | None = None, memory_limit: str | int | None = None,
+        tenant: str | None = None, tenant_concurrency: int | None = None,
+        tenant_rate: float | None = None, sequence: str | None = None,
     ) -> Any:
     # fmt: on
         """Register a function as a job type, as a decorator.
@@ -262,6 +307,16 @@ class App:
             timezone: Time zone of the schedule.
             in_transaction: Pass a connection as the first argument. The job is settled in the
                 transaction of that connection.
+            tags: Names of parameters by whose values jobs are found, such as `("order_id",)`.
+                An attribute of a parameter is `"order.id"`. They are stored as text.
+            isolation: `"process"` runs a sync function in a process of its own, which is killed
+                when the attempt times out or the job is cancelled. Default: in a thread.
+            memory_limit: Maximum memory of that process, such as `"512MB"` or a number of bytes.
+                Needs Linux. Default: no limit.
+            tenant: Template, such as `"{user}"`. Tenants share the workers fairly.
+            tenant_concurrency: Maximum number of running jobs of one tenant, over all workers.
+            tenant_rate: Maximum number of starts of one tenant in a second, over all workers.
+            sequence: Template, such as `"{account}"`. Jobs of one sequence run one after another.
 
         Returns:
             A decorator that turns the function into a `Command`.
@@ -270,7 +325,9 @@ class App:
             ValueError: The name is taken, or an option is not valid.
         """
         options = CommandOptions(
-            key, retry, concurrency, rate, priority, spent, cron, timezone, in_transaction
+            key, retry, concurrency, rate, priority, spent, cron, timezone, in_transaction, tags,
+            isolation, memory_limit,
+            tenant, tenant_concurrency, tenant_rate, sequence,
         )
         return self.commands.decorator(name, options)
 
@@ -334,10 +391,12 @@ class App:
     def on(
         self, *types: str, name: str | None = None, in_transaction: Literal[False] = False,
         retry: RetryLike | None = None, concurrency: int | None = None,
+        persist: Literal["all", "failures"] = "all",
     ) -> Callable[[EventHandler], EventHandler]: ...
     def on(
         self, *types: str, name: str | None = None, in_transaction: bool = False,
         retry: RetryLike | None = None, concurrency: int | None = None,
+        persist: Literal["all", "failures"] = "all",
     ) -> Any:
     # fmt: on
         """Register a handler for events, as a decorator.
@@ -356,12 +415,21 @@ class App:
                 `retry(...)` does not set keep these defaults. A `RetryPolicy` replaces them.
             concurrency: Maximum number of jobs of this handler that run at the same time, over all
                 workers. Default: no limit.
+            persist: "all" stores each event with a job. "failures" calls the function straight off
+                the source. Only failed events are stored, with a job whose first attempt was this
+                call. It is faster, but successes are not recorded and cannot be replayed, and an
+                event that the broker delivers twice is handled twice.
 
         Returns:
             A decorator that returns the function unchanged.
         """
         return self.registrations.inbox.handlers.decorator(
-            types, name=name, retry=retry, concurrency=concurrency, in_transaction=in_transaction
+            types,
+            name=name,
+            retry=retry,
+            concurrency=concurrency,
+            in_transaction=in_transaction,
+            persist=persist,
         )
 
     def receive(self, event: Event[Any], /, *, tx: Transaction | None = None) -> bool:
@@ -377,6 +445,59 @@ class App:
         """
         return self.registrations.inbox.receive(event, tx)
 
+    def publish(
+        self,
+        event: Event[Any],
+        /,
+        *,
+        to: str,
+        key: str | None = None,
+        tx: Transaction | None = None,
+    ) -> bool:
+        """Store an event that workers send to a broker, at least once.
+
+        Args:
+            event: The event. Its `id` is unique within its `source`, and the broker may use it to
+                recognise duplicates.
+            to: Name of a destination of this app.
+            key: Events with the same key are sent in order. An event that cannot be sent holds
+                back later ones with its key, until it is sent, or is a dead letter.
+            tx: Your open transaction on the ledger's database. The event is sent after you commit
+                it.
+
+        Returns:
+            False if this event was published to this destination before. Nothing is changed then.
+
+        Raises:
+            ValueError: The app has no such destination.
+        """
+        return self.ledger.submit(self._job_to_publish(event, to, key), tx=tx).created
+
+    async def apublish(
+        self, event: Event[Any], /, *, to: str, key: str | None = None, tx: Any = None
+    ) -> bool:
+        """Store an event that workers send to a broker, from async code. See `publish`.
+
+        Args:
+            event: The event.
+            to: Name of a destination of this app.
+            key: Events with the same key are sent in order.
+            tx: Your open `AsyncConnection` or `AsyncSession` on the ledger's database.
+
+        Returns:
+            False if this event was published to this destination before.
+        """
+        job = self._job_to_publish(event, to, key)
+        return (await self.commands.aio.submit(job, tx=tx)).created
+
+    def _job_to_publish(self, event: Event[Any], to: str, key: str | None) -> NewJob:
+        outbox = self.registrations.outbox
+        if outbox is None:
+            raise ValueError(
+                f"destination {to!r} is unknown; add it with App(destinations=[...])"
+            )
+        return outbox.job(event, to, key)
+
     async def areceive(self, event: Event[Any], /, *, tx: Any = None) -> bool:
         """Store an event and create a job for each of its handlers, from async code.
 
@@ -388,139 +509,6 @@ class App:
             False if the event is a duplicate. Nothing is changed then.
         """
         return await self.registrations.inbox.areceive(event, self.commands.aio, tx)
-
-    # --- Idempotency keys
-
-    def keys(self) -> Keys:
-        """Return the idempotency records of the ledger.
-
-        Returns:
-            The store that `once`, `claim` and the middleware use.
-        """
-        return self.opener.keys()
-
-    # fmt: off
-    @overload
-    def once(
-        self, key: KeyOf, /, *, in_transaction: Literal[True], wait: Seconds | None = None,
-        keep: Seconds = DAY, request: Callable[..., object] | None = None,
-        free_on: Rules | None = None,
-    ) -> TransactionalOnce: ...
-    @overload
-    def once(
-        self, key: KeyOf, /, *, in_transaction: Literal[False] = False,
-        wait: Seconds | None = None, keep: Seconds = DAY,
-        request: Callable[..., object] | None = None, free_on: Rules | None = None,
-    ) -> Callable[[F], F]: ...
-    def once(
-        self, key: KeyOf, /, *, in_transaction: bool = False, wait: Seconds | None = None,
-        keep: Seconds = DAY, request: Callable[..., object] | None = None,
-        free_on: Rules | None = None,
-    ) -> Any:
-    # fmt: on
-        """Make a function idempotent, as a decorator: it runs once for each key.
-
-        A second call with the same key gets the stored result, as the annotated type.
-
-        Args:
-            key: Idempotency key: a template over the parameters, such as
-                `"billing:{order.user}:{order.id}:charge:v1"`, or a function of them.
-            in_transaction: Pass a connection as the first argument. The key is settled in the
-                transaction of that connection.
-            wait: Seconds to wait while another caller holds the key. Default: do not wait, raise
-                `KeyBusy`.
-            keep: How long the result is stored.
-            request: Function of the arguments that returns the part that must be equal when the key
-                is equal. Default: all arguments.
-            free_on: Errors after which the key can be used again: types, functions of the error, or
-                a tuple of both. Default: errors that the standard rule retries. Any other failure
-                is stored.
-
-        Returns:
-            A decorator for sync and async functions.
-
-        Raises:
-            TypeError: The decorator is used without a key.
-        """
-        options = once.OnceOptions(in_transaction, wait, keep, request, free_on)
-        return once.once_decorator(self.opener.keys, key, options, caller=sys._getframe(1))
-
-    def claim(
-        self,
-        key: KeyLike,
-        /,
-        *,
-        request: object = None,
-        tx: Transaction | None = None,
-        wait: Seconds | None = None,
-        keep: Seconds = DAY,
-        free_on: Rules | None = None,
-    ) -> ClaimContext:
-        """Make a block of code idempotent: `with app.claim(key) as claim:`, or `async with`.
-
-        Args:
-            key: Idempotency key.
-            request: Value that must be equal when the key is equal: bytes, or a value that can be
-                stored. Default: nothing is compared.
-            tx: Your open transaction on the ledger's database. The key is settled when you commit
-                it.
-            wait: Seconds to wait while another caller holds the key. Default: do not wait, raise
-                `KeyBusy`.
-            keep: How long the result is stored.
-            free_on: Errors after which the key can be used again. Default: errors that the standard
-                rule retries.
-
-        Returns:
-            A context manager. See `once`.
-        """
-        return claims.ClaimContext(
-            self.opener.keys, key, request=request, tx=tx, wait=wait, keep=keep, free_on=free_on
-        )
-
-    def idempotency(
-        self,
-        app: AsgiApp,
-        *,
-        required: bool = False,
-        methods: Collection[str] = ("POST", "PATCH"),
-        paths: str = "*",
-        domain: str = "http",
-        user: Callable[[Mapping[str, Any]], str | int] | None = None,
-        keep: Seconds = DAY,
-        max_body: int = 1024 * 1024,
-        request: Callable[[Mapping[str, Any], bytes], object] | None = None,
-        free_on: Collection[int] | None = None,
-    ) -> AsgiApp:
-        """Return ASGI middleware for the Idempotency-Key header.
-
-        Add it with `api.add_middleware(app.idempotency, required=True)`.
-
-        Args:
-            app: The ASGI application to wrap. Litestar passes it by this name.
-            required: Reject requests without the header (400).
-            methods: HTTP methods that take a key.
-            paths: Pattern of the paths that take a key, with `*`.
-            domain: First part of the stored keys.
-            user: Function of the ASGI scope that returns the caller. Each user has a separate key
-                space. Without it, or where it returns an empty text, all callers share one key
-                space. Headers that identify a caller (Authorization, Cookie, API keys, Host) are
-                then part of the request. If it returns None, the request is rejected (401).
-            keep: How long a response is stored.
-            max_body: Maximum number of bytes of a request, and of a stored response.
-            request: Function of the ASGI scope and the body. It returns the part of a request that
-                must be equal when the key is equal. Default: method, path, query, content type and
-                body. The boundary of multipart bodies is ignored.
-            free_on: HTTP statuses after which the key can be used again. Default: 5xx, and 4xx that
-                reject the request: 400, 401, 403, 404, 405, 406, 408, 411, 413, 414, 415, 417, 421,
-                422, 425, 426, 428, 429, 431.
-
-        Returns:
-            The wrapped application.
-        """
-        options = asgi.MiddlewareOptions(
-            required, methods, paths, domain, user, keep, max_body, request, free_on
-        )
-        return asgi.IdempotencyMiddleware(self.opener.keys, app, options)
 
     # --- Datasets
 

@@ -15,15 +15,27 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from ..messages import handlers as message_handlers
     from ..messages import inbox as message_inbox
-    from ..messages.inbox import Inbox, Source
+    from ..messages import publish as message_publish
+    from ..messages import reader as message_reader
+    from ..messages import source as message_source
+    from ..messages.inbox import Inbox
+    from ..messages.publish import Destination, Outbox
+    from ..messages.source import Source
     from ..partitions.datasets import dataset as datasets_module
     from ..partitions.datasets.dataset import Datasets, Extraction
     from ..storage.registry import Registry as StoreRegistry
+    from ..temporal import client as temporal_client
+    from ..temporal import connection as temporal_connection
+    from ..temporal.client import TemporalCommands
+    from ..temporal.engine import Temporal
     from ..worker.job_type import JobType
 else:  # each needs SQLAlchemy
+    temporal_client, temporal_connection = deferred("redrive.temporal", "client", "connection")
     (command_registry,) = deferred("redrive.commands", "registry")
     (datasets_module,) = deferred("redrive.partitions.datasets", "dataset")
-    message_handlers, message_inbox = deferred("redrive.messages", "handlers", "inbox")
+    message_handlers, message_inbox, message_publish, message_reader, message_source = deferred(
+        "redrive.messages", "handlers", "inbox", "publish", "reader", "source"
+    )
 
 
 class Registrations:
@@ -38,6 +50,8 @@ class Registrations:
         stores: Callable[[], StoreRegistry],
         include: Sequence[str],
         sources: Sequence[Source],
+        destinations: Sequence[Destination] = (),
+        engine: Temporal | None = None,
     ) -> None:
         if isinstance(include, str):
             raise TypeError(f"include must be a list of modules, not one text; pass [{include!r}]")
@@ -46,7 +60,14 @@ class Registrations:
         self._include = tuple(include)
         self.sources: Sequence[Source] = ()
         if sources:
-            self.sources = message_inbox.check_sources(sources)
+            self.sources = message_source.check_sources(sources)
+        self.outbox: Outbox | None = None
+        """Where events are published. None: the app has no destinations."""
+        if sources or destinations:
+            self.outbox = message_publish.open_outbox(self.sources, destinations)
+        self._engine = engine
+        self.temporal: TemporalCommands | None = None
+        """Runs commands on Temporal, from the first use of the commands on."""
         self._commands: CommandRegistry | None = None
         self._inbox: Inbox | None = None
         self._datasets: Datasets | None = None
@@ -57,9 +78,17 @@ class Registrations:
         commands = self._commands
         if commands is None:
             with LOCK:
-                commands = self._commands = self._commands or command_registry.CommandRegistry(
-                    self._ledger
-                )
+                commands = self._commands = self._commands or self._make_commands()
+        return commands
+
+    def _make_commands(self) -> CommandRegistry:
+        commands = command_registry.CommandRegistry(self._ledger)
+        if self._engine is not None:
+            connection = temporal_connection.TemporalConnection(self._engine)
+            self.temporal = temporal_client.TemporalCommands(
+                connection, self._ledger, commands.job_type
+            )
+            commands.engine = self.temporal
         return commands
 
     @property
@@ -106,7 +135,9 @@ class Registrations:
         if inbox is not None:
             handler_types += inbox.kinds
             for source in self.sources:
-                handler_types += source.kinds(inbox)
+                handler_types.append(message_reader.unread_type(source, inbox))
+        if self.outbox is not None:
+            handler_types += self.outbox.job_types
         datasets = [extraction.name for extraction in self.extractions()]
         return self.commands.select_job_types(only, handler_types, datasets)
 
@@ -121,5 +152,9 @@ class Registrations:
 
     def close(self) -> None:
         """Stop the threads of the registered parts. They start again at the next use."""
+        if self.outbox is not None:
+            self.outbox.close()
         if self._commands is not None:
             self._commands.close()
+        if self.temporal is not None:
+            self.temporal.close()

@@ -6,7 +6,6 @@ caller its own copy of an error.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from contextvars import Context, copy_context
 from dataclasses import replace
@@ -115,7 +114,7 @@ def copies_of(error: Exception, count: int) -> list[Exception]:
     errors = [error]
     for _ in range(count - 1):
         try:
-            twin = copy.copy(error)
+            twin = _copy(error)
         except Exception:  # its __init__ takes other arguments than `args` has
             return [error] * count
         if type(twin) is not type(error):
@@ -128,6 +127,23 @@ def copies_of(error: Exception, count: int) -> list[Exception]:
         twin.__traceback__ = error.__traceback__
         errors.append(twin)
     return errors
+
+
+def _copy(error: Exception) -> Exception:
+    """Return a shallow copy.
+
+    `copy.copy` may use the reducer that another library, such as Dask's tblib, has registered for
+    all errors. It keeps notes and tracebacks of its own.
+    """
+    if hasattr(error, "__copy__"):
+        own: Exception = error.__copy__()
+        return own
+    reduced: Any = error.__reduce_ex__(4)
+    make, arguments, *state = reduced
+    twin: Exception = make(*arguments)
+    if state and state[0]:
+        twin.__setstate__(state[0])
+    return twin
 
 
 def qualified_name(function: Any) -> str:

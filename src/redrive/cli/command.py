@@ -123,7 +123,7 @@ class CliCommand(TyperCommand):
         for param, times in Counter(passed).items():
             value = values.get(param.name)
             if "" in (value if isinstance(value, (list, tuple)) else [value]):
-                fix = f"pass {_wanted(param)}" if param.required else "leave it out"
+                fix = f"pass {_missing_value(param)}" if param.required else "leave it out"
                 message = f"empty value; {fix}, or check the shell variable"
                 raise typer.BadParameter(message, ctx=ctx, param=param)
             is_option = times > 1 and param.param_type_name == "option"
@@ -132,7 +132,7 @@ class CliCommand(TyperCommand):
                 raise typer.BadParameter(message, ctx=ctx, param=param)
 
 
-def _wanted(param: Any) -> str:
+def _missing_value(param: Any) -> str:
     return "a reason" if param.name == "because" else "a value"
 
 

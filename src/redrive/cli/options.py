@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 
 import typer
 
-from ..ops.actor import user
+from ..ops.context import user
 from ..ops.operator import Operator
 from ..ops.project.target import open_target
 from ..ops.render import moment as parse_time
@@ -192,6 +192,8 @@ JOB_STATES = {
     "dead": "dlq",
     "replaying": "replaying",
     "discarded": "discarded",
+    "waiting": "waiting",
+    "cancelled": "cancelled",
 }
 DEAD_LETTER_STATES = {
     word: word for word in ("pending", "replaying", "replayed", "discarded", "all")
@@ -201,6 +203,10 @@ EVENT_STATES = {"failed": "failed"}
 """At least one handler of the event has a dead letter."""
 SYNONYMS = {"given up": "gave up", "retrying": "retry scheduled", "in progress": "processing"}
 """Other words for these states in the CLI, the console and the documentation."""
+
+
+MAX_CHOICES_CHARS = 70
+"""Longer lists of choices are a part of the help text, which is wrapped."""
 
 
 def state_option(
@@ -215,10 +221,12 @@ def state_option(
         show_default: Whether the help names the default.
     """
     words = list(states)
+    choices = f"[{'|'.join(words)}]"
+    is_wide = len(choices) > MAX_CHOICES_CHARS
     return typer.Option(
         name,
-        metavar=f"[{'|'.join(words)}]",
-        help=help_,
+        metavar="STATE" if is_wide else choices,
+        help=f"{help_}: {', '.join(words)}" if is_wide else help_,
         show_default=show_default,
         parser=state_parser(states),
         autocompletion=lambda: words,

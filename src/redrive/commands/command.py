@@ -25,7 +25,7 @@ from typing import (
 from ..core.context import clock_around, job_around, scope_around
 from ..core.key import KeyLike
 from ..core.seconds import Seconds
-from ..errors import BlockingCall, DirectCall
+from ..errors import BlockingCall, Cancelled, DirectCall
 from .job import CommandGateway, Job
 from .options import DEFAULT_SUBMIT_OPTIONS
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     from ..ledger.db.caller_transaction import Transaction
     from ..ledger.model import NewJob, Submitted
+    from ..worker.job_type import JobType
+    from .engine import CommandEngine, EngineSubmitted
     from .spec import CommandSpec
 
 P = ParamSpec("P")
@@ -47,20 +49,41 @@ MAX_JOB_ID = 2**63 - 1  # of a 64-bit column
 class BoundCommand(Generic[R_co]):
     """A command with its arguments, not submitted yet. Immutable: anything may share it."""
 
-    __slots__ = ("_spec", "gateway", "job")
+    __slots__ = ("_spec", "engine", "gateway", "job")
 
-    def __init__(self, gateway: CommandGateway, spec: CommandSpec, job: NewJob) -> None:
+    def __init__(
+        self,
+        gateway: CommandGateway,
+        spec: CommandSpec,
+        job: NewJob,
+        engine: CommandEngine | None = None,
+    ) -> None:
         self.gateway = gateway
         self.job = job
         self._spec = spec
+        self.engine = engine
 
-    def handle(self, submitted: Submitted, /) -> Job[R_co]:
+    def handle(self, submitted: Submitted | EngineSubmitted, /) -> Job[R_co]:
         """Return the handle to the submitted job."""
         job = self.job
         due = job.due  # By the local clock. The clock of the ledger decides.
         if due is None:
             due = clock_around().now() + timedelta(seconds=job.delay)
-        return Job(self.gateway, self._spec.envelope, submitted, due)
+        return Job(self.gateway, self._spec.envelope, submitted, due, self.engine)
+
+    def accept(self, submitted: Submitted | EngineSubmitted, /) -> Job[R_co]:
+        """Return the handle to the submitted job.
+
+        Raises:
+            Cancelled: The job of the key is about to be cancelled, so this work would not be done.
+        """
+        if submitted.is_stopping:
+            raise Cancelled(
+                f"{submitted.kind}: job {submitted.id} of the key {submitted.key} is running and "
+                "was asked to stop; nothing was submitted; submit it again when the job has ended",
+                job_id=str(submitted.id),
+            )
+        return self.handle(submitted)
 
     def __repr__(self) -> str:
         return f"<BoundCommand {self.job.kind} {self.job.key}>"
@@ -87,6 +110,11 @@ class Command(Generic[P, R_co]):
         self._warned: set[type[Warning]] = set()
         """Warnings that were issued. Copies by `using` share it."""
 
+    @property
+    def job_type(self) -> JobType:
+        """How a worker runs the command. A process finds its function by it."""
+        return self._gateway.job_type(self.name)
+
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Enqueue the function as a job, once for its job key.
 
@@ -100,13 +128,17 @@ class Command(Generic[P, R_co]):
 
         Raises:
             TypeError: The arguments do not fit the function, or cannot be stored.
+            Cancelled: The job of the key is running and was asked to stop. Nothing was submitted.
         """
         if _get_running_loop() is not None and not hasattr(sys, "ps1"):  # not in a notebook
             fn_name = getattr(self._fn, "__name__", self.name)
             fix = f"use `await {fn_name}.asubmit(...)`"
             self._warn(BlockingCall, f"{self.name}.submit() blocks the event loop; {fix}")
         bound = self._bind(args, kwargs)
-        return bound.handle(self._gateway.ledger.submit(bound.job, tx=self._options.tx))
+        engine, tx = bound.engine, self._options.tx
+        if engine is not None and tx is None:
+            return bound.accept(engine.submit(self._spec, bound.job))
+        return bound.accept(self._gateway.ledger.submit(bound.job, tx=tx))
 
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Enqueue the function as a job, from async code.
@@ -121,7 +153,10 @@ class Command(Generic[P, R_co]):
             A handle to the job.
         """
         bound = self._bind(args, kwargs)
-        return bound.handle(await self._gateway.aio.submit(bound.job, tx=self._options.tx))
+        engine, tx = bound.engine, self._options.tx
+        if engine is not None and tx is None:
+            return bound.accept(await engine.asubmit(self._spec, bound.job))
+        return bound.accept(await self._gateway.aio.submit(bound.job, tx=tx))
 
     def using(
         self,
@@ -185,6 +220,13 @@ class Command(Generic[P, R_co]):
             LookupError: This command has no such job.
             ValueError: The id is not a number.
         """
+        engine = self._engine
+        if engine is not None and "#" in str(job_id):
+            submitted = engine.find(self.name, str(job_id))
+            if submitted is None:
+                raise LookupError(f"{self.name} has no job {job_id}")
+            now = clock_around().now()
+            return Job(self._gateway, self._spec.envelope, submitted, now, engine)
         try:
             number = int(job_id)
         except ValueError:
@@ -211,9 +253,15 @@ class Command(Generic[P, R_co]):
             level = 4 if category is DirectCall else 3  # the caller of the command
             warnings.warn(f"redrive: {message}", category, stacklevel=level)
 
+    @property
+    def _engine(self) -> CommandEngine | None:
+        """The engine of the command, if it does not run on the ledger."""
+        return self._gateway.engine_of(self._spec)
+
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundCommand[R_co]:
         spec = self._spec
-        return BoundCommand(self._gateway, spec, spec.new_job(self._options, args, kwargs))
+        job = spec.new_job(self._options, args, kwargs)
+        return BoundCommand(self._gateway, spec, job, self._engine)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} {self._spec.place}>"
@@ -264,6 +312,7 @@ def make_command(
     """Return the command of a function."""
     classes: dict[str, type[Command[..., Any]]] = {
         "thread": SyncCommand,
+        "process": SyncCommand,
         "async": AsyncCommand,
         "transaction": TransactionalCommand,
     }

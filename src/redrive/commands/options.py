@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias
@@ -29,6 +30,13 @@ class CommandOptions(NamedTuple):
     cron: str | None
     timezone: str
     in_transaction: bool
+    tags: Collection[str] = ()
+    isolation: Literal["process"] | None = None
+    memory_limit: str | int | None = None
+    tenant: str | None = None
+    tenant_concurrency: int | None = None
+    tenant_rate: float | None = None
+    sequence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

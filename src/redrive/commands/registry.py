@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..core.codec import from_bytes
 from ..core.key import Key
 from ..ledger.aio import AsyncLedger
+from ..ledger.jobs import pauses
 from ..ledger.ledger import Ledger
 from ..ledger.model import Job as Row
 from ..ledger.model import Lease, NewJob, Submitted
@@ -25,6 +26,8 @@ from .spec import CRON_HEADER, ENVELOPE_VERSION, CommandSpec, check_name
 
 if TYPE_CHECKING:
     import sqlalchemy
+
+    from .engine import CommandEngine
 
 
 class JsonDecoder:
@@ -47,6 +50,8 @@ class CommandRegistry:
 
     def __init__(self, ledger: Callable[[], Ledger], /) -> None:
         self._ledger = ledger
+        self.engine: CommandEngine | None = None
+        """Another engine that runs commands."""
         self._specs: dict[str, CommandSpec] = {}
         self._job_types: dict[str, JobType] = {}
         self._aio: tuple[int, AsyncLedger] | None = None
@@ -67,6 +72,13 @@ class CommandRegistry:
             self.close()
             aio = self._aio = (os.getpid(), AsyncLedger(ledger))
         return aio[1]
+
+    def engine_of(self, spec: CommandSpec, /) -> CommandEngine | None:
+        """Return the engine that runs a command. None: the ledger, as for all in a sandbox."""
+        engine = self.engine
+        if engine is None or self.is_sandboxed or not engine.is_used_by(spec):
+            return None
+        return engine
 
     def decorator(
         self, name: str, options: CommandOptions, /
@@ -110,7 +122,12 @@ class CommandRegistry:
         submitted = Submitted(row.id, row.kind, row.key, row.state, False, row.request_hash)
         spec = self._specs.get(row.kind)
         decoder: ResultDecoder = JsonDecoder() if spec is None else spec.envelope
-        return Job(self, decoder, submitted, row.due_at)
+        engine = None if spec is None else self.engine_of(spec)
+        return Job(self, decoder, submitted, row.due_at, engine)
+
+    def job_type(self, name: str, /) -> JobType:
+        """Return how a worker runs a command."""
+        return self._job_types[name]
 
     def payload_problem(self, name: str, payload: bytes, /) -> str | None:
         """Return why a payload does not fit a command. None if it fits, or without a command."""
@@ -153,6 +170,11 @@ class CommandRegistry:
             )
         return [job_type for name, job_type in job_types.items() if only is None or name in only]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the registered commands."""
+        return list(self._specs)
+
     def __contains__(self, name: object, /) -> bool:
         """Return whether a command has this name."""
         return name in self._specs
@@ -161,6 +183,10 @@ class CommandRegistry:
     def scheduled(self) -> list[CommandSpec]:
         """The commands with a schedule."""
         return [spec for spec in self._specs.values() if spec.cron is not None]
+
+    def spec(self, name: str, /) -> CommandSpec | None:
+        """Return the checked options of a command."""
+        return self._specs.get(name)
 
     def close(self) -> None:
         """Stop the thread of `aio`. It starts again at the next use."""
@@ -191,6 +217,7 @@ def job_type_of(spec: CommandSpec, fn: Callable[..., Any], /) -> JobType:
 
     runs: dict[str, Callable[..., Any]] = {
         "thread": run_sync,
+        "process": run_sync,
         "async": run_async,
         "transaction": run_in_transaction,
     }
@@ -203,6 +230,9 @@ def job_type_of(spec: CommandSpec, fn: Callable[..., Any], /) -> JobType:
         rate=spec.rate,
         on_exhausted=spec.on_exhausted,
         fn=fn,
+        memory_limit=spec.memory_limit,
+        tenants=spec.tenant_limit,
+        is_sequenced=spec.sequence is not None,
     )
 
 
@@ -220,8 +250,8 @@ class CommandScheduleTask:
     """A background task that submits the next run of each scheduled command.
 
     The key of a run has its time, so any number of workers submit it once. A run that was due while
-    no worker was online starts with the next worker, once for all missed times. Belongs to the
-    thread of the task.
+    no worker was online starts with the next worker, once for all missed times. The same holds for
+    a schedule that was paused by hand. Belongs to the thread of the task.
     """
 
     name = "schedule"
@@ -250,10 +280,10 @@ class CommandScheduleTask:
         ]
         if not jobs:
             return
-        self._ledger.submit_many(jobs)
-        for job in jobs:
-            assert job.due is not None
-            self._next_due[job.kind] = job.due
+        for name in pauses.submit_runs(self._ledger.connections, jobs):
+            (due,) = (job.due for job in jobs if job.kind == name)
+            assert due is not None
+            self._next_due[name] = due
 
 
 def next_run(spec: CommandSpec, now: datetime, /) -> NewJob:
@@ -271,4 +301,5 @@ def next_run(spec: CommandSpec, now: datetime, /) -> NewJob:
         ids={},
         headers={CRON_HEADER: str(spec.cron)},
         version=ENVELOPE_VERSION,
+        keeps_cancelled=True,  # each worker that starts submits the next run again
     )

@@ -6,6 +6,7 @@ An envelope encodes the arguments and the result of a command for the ledger.
 from __future__ import annotations
 
 import inspect
+import re
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from ..core.codec.misfit import misfit
 from ..core.key import Key, KeyLike, KeyOf, Template
 from ..core.seconds import real, whole_number
 from ..engine.settings import RetrySettings
+from ..ledger.jobs.tenants import TenantLimit
 from ..ledger.model import Lease, NewJob
 from ..ledger.validation import MAX_KIND_BYTES
 from ..ledger.validation import check_name as check_printable
@@ -32,7 +34,9 @@ from ..worker.job_type import (
     execution_of,
 )
 from .cron import Cron
+from .grouping import ArgumentTemplate, sequence_template, tenant_limit, tenant_template
 from .options import CommandOptions, ExhaustedState, SubmitOptions, check_priority, key_text
+from .tags import TagReader
 
 ENVELOPE_VERSION = 1
 """Version of the stored form: a JSON object of the arguments by name. `app.spill` also writes it.
@@ -200,6 +204,11 @@ class CommandSpec:
         on_exhausted: State of a job without attempts left.
         cron: The schedule, if there is one.
         place: Where the function is defined, for messages.
+        tags: Reads the tags of a call. None: the command has no tags.
+        memory_limit: Maximum memory of its process, in bytes.
+        tenant: Makes the tenant of a call.
+        tenant_limit: Limits of each tenant. None: the command has no tenants.
+        sequence: Makes the sequence of a call.
     """
 
     name: str
@@ -212,6 +221,11 @@ class CommandSpec:
     on_exhausted: ExhaustedState
     cron: Cron | None
     place: str
+    tags: TagReader | None
+    memory_limit: int | None = None
+    tenant: ArgumentTemplate | None = None
+    tenant_limit: TenantLimit | None = None
+    sequence: ArgumentTemplate | None = None
 
     @classmethod
     def of(cls, name: str, fn: Callable[..., Any], options: CommandOptions, /) -> CommandSpec:
@@ -221,7 +235,7 @@ class CommandSpec:
             TypeError: An option does not fit the function, or another option.
             ValueError: An option has an invalid value.
         """
-        execution = _check_execution(name, fn, options.in_transaction)
+        execution = _check_execution(name, fn, options)
         if options.spent not in ("dead", "blocked"):
             raise ValueError(f"spent= must be 'dead' or 'blocked', not {options.spent!r}")
         concurrency = options.concurrency
@@ -236,6 +250,11 @@ class CommandSpec:
             on_exhausted=options.spent,
             cron=_check_cron(name, fn, options),
             place=qualified_name(fn),
+            tags=_tag_reader(name, fn, options),
+            memory_limit=_check_memory_limit(name, options),
+            tenant=tenant_template(name, fn, options),
+            tenant_limit=tenant_limit(name, options),
+            sequence=sequence_template(name, fn, options),
         )
 
     def new_job(
@@ -254,6 +273,9 @@ class CommandSpec:
             keep=None if envelope.has_key or options.key is not None else UNIQUE_KEY_SECONDS,
             deadline=options.deadline,
             version=ENVELOPE_VERSION,
+            tags=None if self.tags is None else self.tags.read(args, kwargs),
+            tenant=None if self.tenant is None else self.tenant.read(args, kwargs),
+            sequence=None if self.sequence is None else self.sequence.read(args, kwargs),
         )
 
 
@@ -267,8 +289,16 @@ def check_name(name: object, /) -> None:
     Key("command", "", "x", str(name))  # The name is a part of generated keys.
 
 
-def _check_execution(name: str, fn: Callable[..., Any], in_transaction: bool) -> Execution:
-    execution = execution_of(name, fn, in_transaction=in_transaction)
+def _tag_reader(name: str, fn: Callable[..., Any], options: CommandOptions) -> TagReader | None:
+    if options.tags == ():
+        return None
+    return TagReader(name, fn, options.tags, skip=int(options.in_transaction))
+
+
+def _check_execution(name: str, fn: Callable[..., Any], options: CommandOptions) -> Execution:
+    execution = execution_of(
+        name, fn, in_transaction=options.in_transaction, isolation=options.isolation
+    )
     if execution == "transaction":
         first = next(iter(inspect.signature(fn).parameters.values()), None)
         if first is None or first.kind > first.POSITIONAL_OR_KEYWORD:
@@ -277,6 +307,33 @@ def _check_execution(name: str, fn: Callable[..., Any], in_transaction: bool) ->
                 "the connection; it has no parameters"
             )
     return execution
+
+
+SIZE_UNITS = {"KB": 1000, "MB": 1000**2, "GB": 1000**3}
+SIZE_UNITS |= {"KIB": 1024, "MIB": 1024**2, "GIB": 1024**3}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]I?B)", re.IGNORECASE)
+MIN_MEMORY_BYTES = 32_000_000
+"""Less than a Python process with Redrive needs."""
+
+
+def _check_memory_limit(name: str, options: CommandOptions) -> int | None:
+    """Return the memory limit in bytes."""
+    limit = options.memory_limit
+    if limit is None:
+        return None
+    if options.isolation != "process":
+        raise TypeError(
+            f"{name}: memory_limit= needs isolation='process'; pass both, or remove memory_limit="
+        )
+    size = _SIZE.fullmatch(limit.strip()) if isinstance(limit, str) else None
+    if size is not None:
+        limit = int(float(size[1]) * SIZE_UNITS[size[2].upper()])
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < MIN_MEMORY_BYTES:
+        raise ValueError(
+            f"{name}: invalid memory_limit= {options.memory_limit!r}: use a size such as '512MB' "
+            f"or '2GiB', or a number of bytes, at least {MIN_MEMORY_BYTES:,}"
+        )
+    return limit
 
 
 def _check_rate(rate: object) -> float:
@@ -295,6 +352,12 @@ def _check_cron(name: str, fn: Callable[..., Any], options: CommandOptions) -> C
         raise TypeError(
             f"{name}: cron= and in_transaction= cannot be combined; "
             "open a transaction inside the function"
+        )
+    if options.tenant is not None or options.sequence is not None:
+        option = "tenant=" if options.tenant is not None else "sequence="
+        raise TypeError(
+            f"{name}: cron= and {option} cannot be combined, because a scheduled command is "
+            f"called without arguments; remove {option}"
         )
     if options.key is not None:
         raise TypeError(

@@ -6,7 +6,8 @@ Bodies of actions extend them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, Self, TypeAlias, TypeVar
 
@@ -20,9 +21,11 @@ from pydantic import (
     model_validator,
 )
 
+from ..ops import JobFilter
 from ..ops.dead_letters.model import DeadLetterFilter
 from ..ops.partitions.selection import PartitionFilter, Standing, parse_day, select_partitions
 from ..ops.render import moment
+from ..ops.search import dead_letters_only
 
 ListQueryT = TypeVar("ListQueryT", bound="ListQuery")
 
@@ -57,6 +60,9 @@ Until: TypeAlias = Annotated[
     BeforeValidator(_read_time),
     Field(description="Older than this, in the same forms as `since`."),
 ]
+Search: TypeAlias = Annotated[
+    Text, Field(description="Words of a search, such as `type:crm.sync state:dead since:2h`.")
+]
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=1000, description="Maximum number.")]
 FirstDay: TypeAlias = Annotated[
     date | None, BeforeValidator(_read_day), Field(description="First day.")
@@ -67,7 +73,16 @@ LastDay: TypeAlias = Annotated[
 StoredStatus: TypeAlias = Literal["pending", "replaying", "replayed", "discarded"]
 LetterStatus: TypeAlias = Literal["pending", "replaying", "replayed", "discarded", "all"]
 JobState: TypeAlias = Literal[
-    "queued", "retry_wait", "replaying", "running", "blocked", "dlq", "done", "discarded"
+    "queued",
+    "waiting",
+    "retry_wait",
+    "replaying",
+    "running",
+    "blocked",
+    "dlq",
+    "done",
+    "cancelled",
+    "discarded",
 ]
 KeyStatus: TypeAlias = Literal["processing", "completed", "failed", "abandoned"]
 RecordType: TypeAlias = Literal[
@@ -143,15 +158,22 @@ class ListQuery(Parameters):
 
 
 class DeadLetterQuery(TimeRange):
-    """Dead letters by job type, error and reason."""
+    """Dead letters by words, job type, error and reason."""
 
+    q: Search = None
     kind: Text = None
     error: Text = None
     reason: Text = None
 
-    def to_filter(self, **options: Any) -> DeadLetterFilter:
-        """Return the filter of the operator, with further options such as `ids` and `limit`."""
-        return DeadLetterFilter(
+    def to_filter(self, parse: Callable[[str], JobFilter], /, **options: Any) -> DeadLetterFilter:
+        """Return the filter of the operator, with further options such as `ids` and `limit`.
+
+        `parse` reads the words of the search.
+
+        Raises:
+            ValueError: A word is invalid, or a field has two values.
+        """
+        named = DeadLetterFilter(
             kind=self.kind,
             error=self.error,
             reason=self.reason,
@@ -159,6 +181,7 @@ class DeadLetterQuery(TimeRange):
             until=self.until,
             **options,
         )
+        return named if self.q is None else named.narrowed(dead_letters_only(parse(self.q)))
 
 
 class DeadLetterListQuery(DeadLetterQuery, ListQuery):
@@ -174,6 +197,12 @@ class DeadLetterListQuery(DeadLetterQuery, ListQuery):
 
 class FailureQuery(TimeRange, ListQuery):
     """Error groups of jobs."""
+
+    kind: Text = None
+
+
+class ActivityQuery(TimeRange):
+    """A range of time, of the whole app or of one job type."""
 
     kind: Text = None
 
@@ -215,11 +244,24 @@ class EventQuery(ListQuery):
     type: Text = None
 
 
+class SearchQuery(ListQuery):
+    """Words of a search."""
+
+    q: Search = None
+
+
 class JobQuery(ListQuery):
     """Jobs."""
 
+    q: Search = None
     state: JobState | None = None
     kind: Text = None
+
+    def to_filter(self, parse: Callable[[str], JobFilter], /) -> JobFilter:
+        """Return the filter of the operator. `parse` reads the words of the search."""
+        words = JobFilter() if self.q is None else parse(self.q)
+        named: dict[str, Any] = {"state": self.state, "kind": self.kind}
+        return replace(words, **{name: value for name, value in named.items() if value is not None})
 
 
 class KeyQuery(ListQuery):
@@ -244,6 +286,13 @@ class CalendarQuery(Parameters):
     query: Text = None
     since: FirstDay = None
     until: LastDay = None
+
+
+class CustomerQuery(CalendarQuery):
+    """Customers of a dataset by day."""
+
+    after: Text = None
+    limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of customers.")] = 50
 
 
 class PartitionQuery(CalendarQuery, ListQuery):

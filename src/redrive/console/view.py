@@ -38,6 +38,7 @@ NAVIGATION: tuple[tuple[str, tuple[MenuEntry, ...]], ...] = (
         "Status",
         (
             MenuEntry("/", "Overview", "o"),
+            MenuEntry("/activity", "Activity", "v"),
             MenuEntry("/failures", "Failures", "f"),
             MenuEntry("/journal", "Log records", "t"),
         ),
@@ -47,6 +48,7 @@ NAVIGATION: tuple[tuple[str, tuple[MenuEntry, ...]], ...] = (
         (
             MenuEntry("/dead", "Dead letters", "d"),
             MenuEntry("/sweeps", "Bulk operations", "s"),
+            MenuEntry("/controls", "Pauses and limits", "u"),
             MenuEntry("/keys", "Idempotency records", "k"),
         ),
     ),

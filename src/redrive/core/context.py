@@ -15,10 +15,12 @@ from _thread import get_ident
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from .clock import SYSTEM, Clock
-from .key import KeyLike
+
+if TYPE_CHECKING:
+    from .key import KeyLike
 
 
 class ScopeLayer(Protocol):
@@ -186,10 +188,16 @@ def key_around(scope: Scope | None) -> KeyLike | None:
 
 def job_around(scope: Scope | None) -> str | None:
     """Return the id of the job that these scopes are part of."""
+    layer = job_layer_around(scope)
+    return None if layer is None else layer.job_id
+
+
+def job_layer_around(scope: Scope | None) -> ScopeLayer | None:
+    """Return the layer of the job that these scopes are part of."""
     while scope is not None:
         layer = scope[LAYER]
         if layer is not None and layer.job_id is not None:
-            return layer.job_id
+            return layer
         scope = scope[OUTER]
     return None
 

@@ -101,7 +101,9 @@ class EventLoopThread:
     def _cancel_tasks(self, keys: list[Hashable] | None) -> None:
         for key in list(self._tasks) if keys is None else keys:
             if task := self._tasks.get(key):
-                task.cancel()
+                # After the first step of a new task: cancelled before it, the task would end
+                # without running any of its code.
+                asyncio.get_running_loop().call_soon(task.cancel)
 
 
 def _run_loop(loop: asyncio.AbstractEventLoop) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from string import Formatter
 from typing import Any, Self, TypeAlias
 
 from .callables import function_name
@@ -204,8 +205,6 @@ def _percent_encode(char: str) -> str:
 
 
 def _parse_template(text: str) -> Iterable[tuple[str, str | None, str | None, str | None]]:
-    from string import Formatter  # noqa: PLC0415  # only templates need it
-
     try:
         return list(Formatter().parse(text))
     except ValueError as problem:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # importing it from typing takes 10 ms; type checkers know the name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,11 +16,16 @@ EXTRAS = {
     "psycopg": "postgres",
     "httpx2": "http",
     "grpc": "grpc",
+    "aio_pika": "rabbitmq",
     "redis": "redis",
+    "nats": "nats",
+    "confluent_kafka": "kafka",
+    "distributed": "dask",
     "rich": "cli",
     "pyarrow": "s3-pyarrow",
     "s3fs": "s3",
     "asyncssh": "sftp",
+    "temporalio": "temporal",
 }
 """The extra that installs each library."""
 
@@ -34,7 +41,6 @@ def lazily(package: str, homes: Mapping[str, str], /) -> Callable[[str], Any]:
     """
 
     def load(name: str) -> Any:
-        import sys  # noqa: PLC0415
         from importlib import import_module  # noqa: PLC0415  # 1 ms of `import redrive`
 
         if name not in homes:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
 from operator import index
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-Seconds: TypeAlias = float | timedelta
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+Seconds: TypeAlias = "float | timedelta"
 """The type of options that are durations."""
 
 
@@ -48,12 +50,14 @@ def whole_number(name: str, value: object, /, *, least: int = 1) -> int:
 
 def seconds(name: str, value: object, /) -> float:
     """Return a duration in seconds that is not negative, from a number or a timedelta."""
-    if isinstance(value, timedelta):
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        from datetime import timedelta  # noqa: PLC0415  # 1 ms that numbers do not need
+
+        if not isinstance(value, timedelta):
+            raise TypeError(
+                f"{name} must be seconds or a timedelta, not {type(value).__name__}: {value!r}"
+            )
         value = value.total_seconds()
-    elif isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(
-            f"{name} must be seconds or a timedelta, not {type(value).__name__}: {value!r}"
-        )
     return number(name, value)
 
 

@@ -21,6 +21,7 @@ from rich.text import Text
 from redrive.ops import DeadLetterFilter, Operator
 
 from . import shop, traffic
+from .history import write_history
 from .shop import SERVICES
 
 FIRST_ORDERS = 40
@@ -32,6 +33,7 @@ BACKFILL_RATE = 2.0
 STOP_SECONDS = 30.0
 PAGES = (
     ("/", "Overview: running work and problems"),
+    ("/activity", "Throughput, queue wait and run time; the day before now is simulated"),
     ("/failures", "Failures grouped by cause: a bug of the printer, errors of the warehouse"),
     ("/dead", "Dead letters to inspect and replay; the printer is fixed after a minute"),
     ("/sweeps", "Progress of replays and of the backfill"),
@@ -60,6 +62,7 @@ def run_live(*, as_json: bool, port: int, seconds: float | None) -> None:
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
         with shop.app:
             shop.create_tables()
+            write_history(shop.app.ledger)
             with (
                 _console_process(port) as (url, token),
                 shop.app.worker(threads=4),

@@ -24,21 +24,22 @@ from ..core.key import Key, KeyLike
 from ..core.seconds import Seconds
 from ..core.seconds import seconds as duration
 from ..errors import Rejected
+from .durable import DurableAttempt
 
 MIN_TIMEOUT_SECONDS = 0.001
 """The shortest timeout that is passed to a client."""
 
 
-class Attempt:
+class Attempt(DurableAttempt):
     """The attempt that is running now, from `current()` or from a block of `attempts()`.
 
     It belongs to the code of that attempt. Do not share it.
     """
 
-    __slots__ = ("_block", "_scope")
+    __slots__ = ("_block",)
 
     def __init__(self, scope: Scope | None, block: Any = None) -> None:
-        self._scope = scope
+        super().__init__(scope)
         self._block = block
 
     @property

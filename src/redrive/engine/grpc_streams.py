@@ -29,8 +29,6 @@ def replayable(fn: Any, max_attempts: int, /) -> Any:
     Raises:
         TypeError: `fn` is a `future()` method, which returns before the call can fail.
     """
-    if "grpc" not in sys.modules:
-        return fn
     method, bound = _unbind(fn)
     owner = getattr(method, "__self__", method)
     if not type(owner).__module__.startswith("grpc."):

@@ -71,7 +71,7 @@ def sync_loop(settings: RetrySettings, fn: Callable[..., Any], limits: CallLimit
     reject, breaker = settings.reject, settings.breaker
 
     def run_loop(run: RetryRun | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        call, clock = _simulated(settings, fn) if SLOW_PATH_USERS else (fn, SYSTEM)
+        call, clock = _simulation_target(settings, fn) if SLOW_PATH_USERS else (fn, SYSTEM)
         slot = own_slot()
         outer = slot.scope
         key = None if settings.key is None else limits.key_of(args, kwargs)
@@ -135,7 +135,7 @@ def async_loop(settings: RetrySettings, fn: Callable[..., Any], limits: CallLimi
         from .hedge import race  # noqa: PLC0415  # rarely used
 
     async def run_loop(run: RetryRun | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        call, clock = _simulated(settings, fn) if SLOW_PATH_USERS else (fn, SYSTEM)
+        call, clock = _simulation_target(settings, fn) if SLOW_PATH_USERS else (fn, SYSTEM)
         outer = scope_around()
         key = None if settings.key is None else limits.key_of(args, kwargs)
         if run is None:
@@ -188,7 +188,9 @@ def async_loop(settings: RetrySettings, fn: Callable[..., Any], limits: CallLimi
     return run_loop
 
 
-def _simulated(settings: RetrySettings, fn: Callable[..., Any]) -> tuple[Callable[..., Any], Clock]:
+def _simulation_target(
+    settings: RetrySettings, fn: Callable[..., Any]
+) -> tuple[Callable[..., Any], Clock]:
     """Return the function and the clock that the simulation around this code wants."""
     simulation = SIMULATION.get()
     if simulation is None:

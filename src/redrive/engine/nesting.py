@@ -11,18 +11,18 @@ import sys
 from _thread import get_ident
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.context import LAYER, OUTER, Scope
 from ..core.fault import SPENT, Reason
-from ..core.key import KeyLike
 from ..core.lock import LOCK
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Protocol
 
     from ..core.context import ScopeLayer
+    from ..core.key import KeyLike
 
     class RetryLayer(ScopeLayer, Protocol):
         """A retry layer, as far as marks need to know it. `RetrySettings` is one."""
@@ -149,14 +149,23 @@ def set_attribute(error: BaseException, name: str, value: object) -> None:
     _dict_of(error)[name] = value
 
 
-class SpillRecord(NamedTuple):
+class SpillRecord:
     """What a layer with `spill=` attaches to its error, for the wrapper around its loop."""
 
-    layer: RetryLayer
-    thread: int
-    ended: Outcome
-    history: AttemptHistory | None
-    key: KeyLike | None
+    __slots__ = ("ended", "history", "key", "layer", "thread")
+
+    def __init__(
+        self,
+        layer: RetryLayer,
+        ended: Outcome,
+        history: AttemptHistory | None,
+        key: KeyLike | None,
+    ) -> None:
+        self.layer = layer
+        self.thread = get_ident()
+        self.ended = ended
+        self.history = history
+        self.key = key
 
 
 def attach_spill(
@@ -170,7 +179,7 @@ def attach_spill(
     if ended.reason in SPENT or ended.reason == "nested":
         with LOCK:  # another thread may remove the list
             records = _dict_of(error).setdefault(SPILLS_ATTRIBUTE, [])
-            records.append(SpillRecord(layer, get_ident(), ended, history, key))
+            records.append(SpillRecord(layer, ended, history, key))
 
 
 def detach_spill(layer: RetryLayer, error: BaseException) -> SpillRecord | None:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, U
 from ..core.breaker import Breaker
 from ..core.budget import Budget
 from ..core.fault import Rules
-from ..core.key import Key, KeyOf
 from ..core.policy import RetryPolicy
 from ..core.seconds import Seconds
 from .fastpath import wrap_async, wrap_sync
-from .grpc_streams import replayable
 from .run import is_awaitable
-from .settings import Options, RetrySettings
+from .settings import RetrySettings
 
 if TYPE_CHECKING:
     from ..backoff import Backoff
+    from ..core.key import Key, KeyOf
     from .block import Attempts
+    from .settings import Options
     from .spill import Spill
 
 P = ParamSpec("P")
@@ -76,7 +76,7 @@ class Retry:
                 "write @contextmanager above @retry"
             )
         settings = self._settings_for(fn)
-        target = replayable(fn, settings.max_attempts)
+        target = _replayable(fn, settings)
         wrapper = _with_spill(settings, fn, _wrap_for(target)(settings, target))
         update_wrapper(wrapper, fn)
         wrapper.__redrive__ = Retry(settings)  # type: ignore[attr-defined]  # for `redrive layers` and tests
@@ -107,7 +107,7 @@ class Retry:
                 f"call is for sync functions, but {_name(fn)} is a generator; decorate it"
             )
         settings = self._settings_for(fn)
-        target = replayable(fn, settings.max_attempts)
+        target = _replayable(fn, settings)
         if target is not fn and _kind_of(target) == "async":
             raise TypeError(
                 f"call is for sync functions, but {settings.operation} is async; "
@@ -135,7 +135,7 @@ class Retry:
                 f"acall is for async functions, but {_name(fn)} is a generator; decorate it"
             )
         settings = self._settings_for(fn)
-        target = replayable(fn, settings.max_attempts)
+        target = _replayable(fn, settings)
         if _kind_of(target) != "async":
             target = _check_awaitable(target)
         result: T = await _with_spill(settings, fn, wrap_async(settings, target))(*args, **kwargs)
@@ -339,6 +339,16 @@ def _kind_of(fn: Callable[..., Any]) -> FunctionKind:
     if inspect.isasyncgenfunction(function):
         return "async generator"
     return "generator" if inspect.isgeneratorfunction(function) else "sync"
+
+
+def _replayable(fn: Callable[..., Any], settings: RetrySettings) -> Callable[..., Any]:
+    """Return the function that each attempt calls. A streaming gRPC method needs a wrapper."""
+    if "grpc" not in sys.modules:
+        return fn
+    from .grpc_streams import replayable  # noqa: PLC0415  # rarely used
+
+    target: Callable[..., Any] = replayable(fn, settings.max_attempts)
+    return target
 
 
 def _wrap_for(

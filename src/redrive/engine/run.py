@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..core.clock import Clock
+from ..core.clock import Clock, time_after
 from ..core.context import (
     KEY,
     LAYER,
@@ -31,7 +30,6 @@ from ..core.fault import (
     Reason,
     decide,
 )
-from ..core.key import Key, KeyLike, Template
 from ..core.lock import before_fork
 from ..core.text import safe_str
 from ..errors import AttemptTimeout, BreakerOpen, Final, RedriveError, Rejected
@@ -50,6 +48,9 @@ from .nesting import (
     was_spilled_inside,
 )
 from .settings import RetrySettings
+
+if TYPE_CHECKING:
+    from ..core.key import KeyLike
 
 MAX_LISTED_ATTEMPTS = 10
 """Attempts whose waits and errors the note of a long run lists."""
@@ -224,7 +225,7 @@ class RetryRun:
             return  # retries are off: nothing was used up, and an outer layer may retry
         retry_at = None
         if not math.isnan(wait):
-            retry_at = self.clock.now() + timedelta(seconds=min(wait, 1e9))
+            retry_at = time_after(self.clock, min(wait, 1e9))
         outer, key = self.scope, None
         if outer is not None and outer[LAYER] is settings:
             key, outer = outer[KEY], outer[OUTER]  # the scope that `start_run` made for the key
@@ -352,7 +353,7 @@ def _load_random() -> float:
 system_draw: Callable[[], float] = _load_random
 before_fork(_load_random)
 
-KeyMaker: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], KeyLike | None]
+KeyMaker: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], "KeyLike | None"]
 
 
 class CallLimits:
@@ -383,11 +384,13 @@ def call_limits(settings: RetrySettings, fn: Callable[..., Any]) -> CallLimits:
 
 
 def _key_maker(key: Any, fn: Callable[..., Any]) -> KeyMaker:
-    if key is None or isinstance(key, Key):
-        return lambda _args, _kwargs: key
     if isinstance(key, str):
+        from ..core.key import Template  # noqa: PLC0415  # 1 ms that calls without a key do not pay
+
         return Template.over(key, fn).key
-    return lambda args, kwargs: key(*args, **kwargs)
+    if callable(key):
+        return lambda args, kwargs: key(*args, **kwargs)
+    return lambda _args, _kwargs: key
 
 
 def start_run(
@@ -420,7 +423,7 @@ def check_may_start(
         refusal = error if isinstance(error, AttemptTimeout) else AttemptTimeout(*error.args)
     elif settings.breaker is not None and (open_for := settings.breaker.allow(now)):
         reason = "breaker_open"
-        retry_at = clock.now() + timedelta(seconds=open_for)
+        retry_at = time_after(clock, open_for)
         message = f"{settings.operation}: the breaker is open for {open_for:.3g} s more"
         refusal = BreakerOpen(message, retry_at=retry_at)
     else:

@@ -9,34 +9,68 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from inspect import iscoroutinefunction, signature
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from ..core.breaker import Breaker
 from ..core.budget import UNLIMITED, Budget
 from ..core.classification.classify import classify, meaning
 from ..core.fault import MAX_WAIT_SECONDS, PERMANENT, TRANSIENT, UNKNOWN, Fault, Rule, Rules
-from ..core.key import Key, KeyOf
 from ..core.policy import SERVICE, RetryPolicy
 from ..core.seconds import Seconds, positive, seconds
 from ..errors import AttemptTimeout, Rejected
 
 if TYPE_CHECKING:
-    from ..backoff import Backoff  # for annotations only: the module takes 3 ms
+    # For annotations only: these take 5 ms.
+    from typing import TypedDict
+
+    from ..backoff import Backoff
+    from ..core.key import Key, KeyOf
     from .spill import Spill
+
+    class Options(TypedDict, total=False):
+        """The options of `retry(...)`, which documents them."""
+
+        max_attempts: int
+        backoff_base: float
+        backoff_max: float
+        jitter: float
+        timeout: float | None
+        on: Rules | None
+        reject: Callable[[Any], bool] | None
+        backoff: Backoff | None
+        budget: Budget | str | None
+        breaker: Breaker | str | None
+        attempt_timeout: Seconds | None
+        idempotent: bool
+        nested: Literal["final", "allow"]
+        key: Key | KeyOf | None
+        fields: Mapping[str, Any] | None
+        spill: Spill | None
+        hedge: Seconds | None
+        operation: str | None
+
 
 Classifier: TypeAlias = Callable[[Exception], Fault]
 MAX_KNOWN_TYPES = 256
 """Error types whose fault is remembered. Some programs create classes at run time."""
 
 
-class ErrorRules(NamedTuple):
+class ErrorRules:
     """How errors are classified."""
 
-    classify: Classifier
-    known_faults: dict[type[Exception], Fault]
-    """Types all of whose errors have the same fault. It fills up as errors occur."""
-    rules: tuple[Rule, ...] = ()
-    """The value of `on=`, for `redrive layers`. Empty: the standard rule."""
+    __slots__ = ("classify", "known_faults", "rules")
+
+    def __init__(
+        self,
+        classify: Classifier,
+        known_faults: dict[type[Exception], Fault],
+        rules: tuple[Rule, ...] = (),
+    ) -> None:
+        self.classify = classify
+        self.known_faults = known_faults
+        """Types all of whose errors have the same fault. It fills up as errors occur."""
+        self.rules = rules
+        """The value of `on=`, for `redrive layers`. Empty: the standard rule."""
 
 
 def error_rules(on: Rules | None, name: str = "on") -> ErrorRules:
@@ -159,29 +193,6 @@ def _check_rule(rule: object, name: str) -> None:
 POLICY_NAMES = ("max_attempts", "backoff_base", "backoff_max", "jitter", "timeout")
 MAX_PRECOMPUTED_WAITS = 10
 NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
-
-
-class Options(TypedDict, total=False):
-    """The options of `retry(...)`, which documents them."""
-
-    max_attempts: int
-    backoff_base: float
-    backoff_max: float
-    jitter: float
-    timeout: float | None
-    on: Rules | None
-    reject: Callable[[Any], bool] | None
-    backoff: Backoff | None
-    budget: Budget | str | None
-    breaker: Breaker | str | None
-    attempt_timeout: Seconds | None
-    idempotent: bool
-    nested: Literal["final", "allow"]
-    key: Key | KeyOf | None
-    fields: Mapping[str, Any] | None
-    spill: Spill | None
-    hedge: Seconds | None
-    operation: str | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -378,14 +389,18 @@ def _idempotent(value: object) -> bool:
     return value
 
 
-def _nested(value: object) -> bool:
+def _is_nested_final(value: object) -> bool:
     if value not in ("final", "allow"):
         raise ValueError(f"nested= must be 'final' or 'allow', not {value!r}")
     return value == "final"
 
 
 def _key(value: object) -> object:
-    if value is None or isinstance(value, (Key, str)) or callable(value):
+    if value is None or isinstance(value, str) or callable(value):
+        return value
+    from ..core.key import Key  # noqa: PLC0415  # 1 ms that calls without a key do not pay
+
+    if isinstance(value, Key):
         return value
     raise TypeError(
         f"key= must be a Key, a template such as 'shop:{{user}}:{{order_id}}:receipt:v1', or a "
@@ -427,7 +442,7 @@ _CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "breaker": ("breaker", _breaker),
     "attempt_timeout": ("attempt_timeout", _attempt_timeout),
     "idempotent": ("idempotent", _idempotent),
-    "nested": ("nested_is_final", _nested),
+    "nested": ("nested_is_final", _is_nested_final),
     "key": ("key", _key),
     "fields": ("fields", _fields),
     "spill": ("spill", _spill),

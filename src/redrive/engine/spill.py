@@ -67,12 +67,19 @@ class JobEnded(Exception):  # reaches users as a note and in a log record only
 
 
 def check_not_ended(job: Any, state: Callable[[], str]) -> None:
-    """Raise JobEnded if a submission returned an ended job, which will not do this work.
+    """Raise JobEnded if a submission returned a job that will not do this work.
+
+    It has ended, or is running and was asked to stop.
 
     Args:
         job: The job, with `id`, `kind`, `key` and `created`.
         state: Returns its state. Only called for a job that existed before.
     """
+    if getattr(job, "is_stopping", False):
+        raise JobEnded(
+            f"{job.kind} job {job.id} with the job key {job.key!r} is running and was asked to "
+            "stop; submit the work again when that job has ended"
+        )
     if job.created or (shown := state()) not in ENDED:
         return
     raise JobEnded(

@@ -7,13 +7,16 @@ from contextvars import ContextVar, Token
 from dataclasses import replace
 from functools import cache
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.budget import Budget
 from ..core.context import IDS, SLOW_PATH_USERS
 from ..core.policy import RetryPolicy
 from ..engine.retry import DEFAULT, Retry, RetryLike
-from ..engine.settings import Options, RetrySettings
+from ..engine.settings import RetrySettings
+
+if TYPE_CHECKING:
+    from ..engine.settings import Options
 
 
 class CallState:

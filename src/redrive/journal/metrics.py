@@ -12,7 +12,9 @@ MAX_LABEL_VALUES = 200
 """Distinct values of one label. Further values are reported as `other`."""
 BUCKET_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Bounds of the duration histogram: from a local call to a job of several minutes."""
-ATTEMPT_END_KINDS = frozenset(("success", "recovered", "retry", "giveup", "blocked", "again"))
+ATTEMPT_END_KINDS = frozenset(
+    ("success", "recovered", "retry", "giveup", "blocked", "again", "cancelled")
+)
 """Kinds of records that end one attempt."""
 
 
@@ -79,6 +81,9 @@ DISCARDED = Metric(
     "Dead jobs discarded, or replaced by a replay.",
     ("kind",),
 )
+CANCELLED = Metric(
+    "redrive_jobs_cancelled_total", "counter", "Total number of cancelled jobs.", ("kind",)
+)
 LATE = Metric(
     "redrive_jobs_late_total",
     "counter",
@@ -90,6 +95,12 @@ OLDEST = Metric(
 )
 PARKED = Metric(
     "redrive_kind_parked", "gauge", "1 if this job type is paused after an outage.", ("kind",)
+)
+PAUSED = Metric(
+    "redrive_kind_paused",
+    "gauge",
+    "1 if this job type, or the whole app, is paused by hand.",
+    ("kind",),
 )
 PARTITIONS = Metric("redrive_partitions", "gauge", "Partitions by status.", ("dataset", "shade"))
 WORKERS = Metric(
@@ -108,9 +119,11 @@ LEDGER_METRICS = (
     SUBMITTED,
     DONE,
     DISCARDED,
+    CANCELLED,
     LATE,
     OLDEST,
     PARKED,
+    PAUSED,
     PARTITIONS,
     WORKERS,
     AUDIT,

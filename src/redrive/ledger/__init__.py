@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from .aio import AsyncLedger as AsyncLedger
     from .db.caller_transaction import Transaction as Transaction
     from .db.schema import include_name as include_name
+    from .dead_letter import DeadLetter as DeadLetter
     from .ledger import Ledger as Ledger
     from .model import Attempt as Attempt
-    from .model import DeadLetter as DeadLetter
     from .model import Entry as Entry
     from .model import Job as Job
     from .model import Lease as Lease
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from .model import Turn as Turn
 
 _RECORDS = (
-    *("Attempt", "DeadLetter", "Entry", "Job", "Lease", "NewJob", "Settlement"),
+    *("Attempt", "Entry", "Job", "Lease", "NewJob", "Settlement"),
     *("Submitted", "Tally", "Turn"),
 )
 _HOMES = {
     "AsyncLedger": "aio",
+    "DeadLetter": "dead_letter",
     "Transaction": "db.caller_transaction",
     "Ledger": "ledger",
     "include_name": "db.schema",

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from . import validation
-from .jobs.group_commit import Submission
 from .ledger import Ledger
 from .model import NewJob, Submitted
 
@@ -86,44 +85,8 @@ class AsyncLedger:
         checked = [validation.check_job(job, self.ledger.max_payload) for job in batch]
         if not checked:
             return []
-        return await self._submit_with_others(checked)
-
-    async def _submit_with_others(self, jobs: list[NewJob]) -> list[Submitted]:
-        loop = asyncio.get_running_loop()
-        group_commit = self.ledger.group_commit
-        done = loop.create_future()
-        context = copy_context()  # it may hold a test's clock
-
-        def finish() -> None:
-            if not done.done():  # the caller may have been cancelled
-                done.set_result(None)
-
-        def notify_caller() -> None:
-            try:
-                loop.call_soon_threadsafe(finish)
-            except RuntimeError:
-                pass  # the loop is closed, but other callers must still be notified
-
-        def lead() -> None:
-            try:
-                context.run(group_commit.lead, submission)
-            finally:
-                notify_caller()
-
-        def wake() -> None:
-            if submission.is_done:
-                notify_caller()
-                return
-            group_commit.check(submission)
-            if submission.is_leader:
-                self._thread.submit(lead)
-
         # A leader writes even if its own caller was cancelled, because others wait for it.
-        submission = Submission(jobs, wake)
-        group_commit.join(submission)
-        if submission.is_leader:
-            self._thread.submit(lead)
-        await done
+        submission = await self.ledger.group_commit.submit_from_loop(checked, self._thread)
         return submission.result()
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 from .model import Lease, Settlement
+from .tags import id_tags
 
 SOURCE = "redrive-source"
 SOURCE_ID = "redrive-source-id"
@@ -58,6 +59,17 @@ class IncomingEvent(NamedTuple):
 EventJob: TypeAlias = tuple[IncomingEvent, HandlerJob]
 
 
+def event_tags(event: IncomingEvent, /) -> set[tuple[str, str]]:
+    """Return the tags of the jobs of an event: its correlation ids, without its own id.
+
+    The key of a job has the id of its event, so most events need no tags.
+    """
+    if event.extra_ids is None:
+        return set()
+    ids = event.job_context[0]
+    return set(id_tags({name: ids[name] for name in ids if name != "event_id"}))
+
+
 class StartQuota(NamedTuple):
     """How many of the handlers' jobs the worker starts at once. These are stored as leased."""
 
@@ -79,6 +91,8 @@ class StoreResult(NamedTuple):
     fresh: list[bool]
     leases: list[Lease]
     late: Sequence[Settlement] = ()
+    cancelled: Sequence[Settlement] = ()
+    """Settlements whose jobs are cancelled."""
 
 
 def deduplicate(events: Sequence[IncomingEvent], /) -> list[IncomingEvent]:
@@ -122,6 +136,7 @@ def started_leases(
             *event.job_context,
             event.payload,
             due,
+            None,
             token,
         )
         for (event, job), job_id in zip(jobs, job_ids, strict=True)

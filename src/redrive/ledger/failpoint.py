@@ -21,9 +21,10 @@ def _points(verbs: Iterable[str], steps: Iterable[str] = _COMMIT, /, prefix: str
 
 VERBS = (
     *("submit", "start", "renew", "settle", "turn", "reap", "replay", "discard", "prune", "fold"),
-    *("beat", "caller", "migrate", "sweep"),
+    *("beat", "caller", "migrate", "sweep", "step", "cancel", "reschedule", "suspend", "signal"),
+    *("sequence", "pause", "resume", "limits", "schedule", "fire"),
 )
-POINTS = (*_points(VERBS), "submit.in_caller", "settle.in_caller")
+POINTS = (*_points(VERBS), "submit.in_caller", "settle.in_caller", "signal.in_caller")
 """Crash points of jobs. before_commit: everything is written, nothing is durable. after_commit:
 durable, but the caller does not know. in_caller: written in the caller's transaction."""
 KEY_VERBS = ("begin", "complete", "fail", "free")
@@ -39,7 +40,7 @@ BATCH_POINTS = (
 )
 """Crash points of batches. sent: the sender has its responses, nothing is counted. counted and
 given_up: that is durable, the rest is not."""
-WORKER_VERBS = ("park", "pardon", "bury", "limited")
+WORKER_VERBS = ("park", "pardon", "bury", "limited", "activity")
 WORKER_POINTS = (
     *_points(WORKER_VERBS),
     *("worker.claimed", "worker.ran", "worker.drained"),
@@ -63,9 +64,12 @@ RUN_POINTS = (
 )
 """Crash points of an extraction. payload: a part of a file is written. judged: no verdict is
 durable."""
+TEMPORAL_POINTS = ("temporal.started", "temporal.recorded")
+"""Crash points of commands on Temporal. started: the activity of a job in the ledger is running.
+recorded: the dead letter is durable, and the server does not know of the failure."""
 ALL_POINTS = (
     *(*POINTS, *KEY_POINTS, *BATCH_POINTS, *WORKER_POINTS),
-    *(*MESSAGE_POINTS, *PARTITION_POINTS, *RUN_POINTS),
+    *(*MESSAGE_POINTS, *PARTITION_POINTS, *RUN_POINTS, *TEMPORAL_POINTS),
 )
 STATUS = 137
 

@@ -21,7 +21,7 @@ from .db.address import Address
 from .db.caller_transaction import Transaction
 from .db.connections import Connections
 from .failpoint import crash_point
-from .jobs.group_commit import GroupCommit, submit_deduplicated, write_jobs
+from .jobs.group_commit import GroupCommit, StepCommit, submit_deduplicated, write_jobs
 from .model import Entry, Lease, NewJob, Settlement, Submitted, Turn, new_token
 from .notify import LocalNotifier, Wake
 from .reader import LedgerReader
@@ -30,21 +30,20 @@ from .store.protocol import ClaimOptions
 if TYPE_CHECKING:
     from . import audit
     from .db import schema
-    from .jobs import dead_letters, lease_recovery, retention, sweeps, workers
+    from .jobs import control, dead_letters, lease_recovery, retention, sweeps, workers
     from .jobs.dead_letters import BulkResult
     from .jobs.sweeps import Sweeps
     from .stats import counters
 else:  # see reader.py
-    audit, schema, dead_letters, lease_recovery, retention, sweeps, workers, counters = deferred(
-        __package__,
-        "audit",
-        "db.schema",
-        "jobs.dead_letters",
-        "jobs.lease_recovery",
-        "jobs.retention",
-        "jobs.sweeps",
-        "jobs.workers",
-        "stats.counters",
+    audit, schema, counters = deferred(__package__, "audit", "db.schema", "stats.counters")
+    control, dead_letters, lease_recovery, retention, sweeps, workers = deferred(
+        f"{__package__}.jobs",
+        "control",
+        "dead_letters",
+        "lease_recovery",
+        "retention",
+        "sweeps",
+        "workers",
     )
 
 LEASE_SECONDS = 60.0
@@ -116,8 +115,11 @@ class Ledger(LedgerReader):
         self._address = self.connections.address
         self._write = self.connections.write
         self._notifier = LocalNotifier()
-        self._group_commit: tuple[int, GroupCommit] | None = None
+        self.control = control.JobControl(self.connections, self._notifier.notify)
+        """Cancels, reschedules and reprioritises jobs that have not ended."""
+        self._group_commit: tuple[int, GroupCommit[NewJob, Submitted]] | None = None
         """With the process that made it."""
+        self.step_commit = StepCommit(self.connections)
 
     def with_own_connections(self) -> Ledger:
         """Return the same ledger with its own pool, for threads that must not wait for others."""
@@ -128,7 +130,7 @@ class Ledger(LedgerReader):
     # --- Submit
 
     @property
-    def group_commit(self) -> GroupCommit:
+    def group_commit(self) -> GroupCommit[NewJob, Submitted]:
         """Submissions that run at the same time. A forked child gets its own."""
         pid = os.getpid()
         if self._group_commit is None or self._group_commit[0] != pid:
@@ -217,6 +219,7 @@ class Ledger(LedgerReader):
         token: int | None = None,
         start_last: bool = True,
         starts: Sequence[Lease] = (),
+        fair: bool = False,
     ) -> Turn:
         """Settle attempts, start claimed jobs and claim due jobs, in one transaction.
 
@@ -234,6 +237,7 @@ class Ledger(LedgerReader):
             token: Token of the leases. Default: a new one.
             start_last: False leaves a job's last attempt unstarted. Call `start` before it runs.
             starts: Claimed leases to start in the same transaction.
+            fair: The tenants of the job type take turns. For one job type.
 
         Returns:
             New leases, settlements that were too late, and the leases of `starts` that started.
@@ -256,6 +260,7 @@ class Ledger(LedgerReader):
             new_token() if token is None else token,
             start_last,
             starts,
+            fair and len(kinds) == 1,
         )
         # `with` and the check of the file would cost as much as the claim. A turn without
         # settlements makes the check.
@@ -278,6 +283,7 @@ class Ledger(LedgerReader):
         total: int | None = None,
         start: bool = True,
         alone: bool = False,
+        fair: bool = False,
     ) -> list[Lease]:
         """Claim due jobs, the most urgent first. See `turn`.
 
@@ -288,12 +294,13 @@ class Ledger(LedgerReader):
             total: Maximum number of jobs over all types.
             start: False if the jobs will wait in the worker.
             alone: Claim one job that was running when its worker died.
+            fair: The tenants of the job type take turns. For one job type.
 
         Returns:
             The leases.
         """
         turn = self.turn(
-            (), kinds, worker=worker, lease=lease, total=total, start=start, alone=alone
+            (), kinds, worker=worker, lease=lease, total=total, start=start, alone=alone, fair=fair
         )
         return turn.leases
 
@@ -346,11 +353,12 @@ class Ledger(LedgerReader):
         if not batch:
             return
         if tx is not None:
-            late = self.connections.store.settle_in(self.connections.adopt_transaction(tx), batch)
+            run = self.connections.adopt_transaction(tx)
+            late = self.connections.store.settle_in(run, batch).late
             crash_point("settle.in_caller")
         else:
             with self._write.use() as session:
-                late = self.connections.store.settle(session, batch)
+                late = self.connections.store.settle(session, batch).late
         if late:
             names = ", ".join(f"{each.job_id} ({each.kind}, fence {each.fence})" for each in late)
             raise LeaseLost(
@@ -389,8 +397,9 @@ class Ledger(LedgerReader):
             The new jobs, and the dead letters that were skipped with the reason.
         """
         with self._write.use() as session:
+            options = dead_letters.ReplayOptions(max_replays)
             result = dead_letters.replay(
-                session, ids, actor=actor, because=because, max_replays=max_replays
+                session, ids, actor=actor, because=because, options=options
             )
         self._notifier.notify()
         return result

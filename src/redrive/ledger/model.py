@@ -1,4 +1,4 @@
-"""The records of the ledger: jobs, leases, settlements, attempts, dead letters, counts.
+"""The records of the ledger: jobs, leases, settlements, attempts, counts, audit entries.
 
 Free of SQLAlchemy, so that every part of Redrive can import it. All records are immutable: threads,
 event loops and forked children may share them. Most are tuples, so that `_make` builds them from
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
 from random import Random
@@ -18,19 +17,31 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from .timestamps import from_db
 
-READY, LEASED, DONE, DEAD, DROPPED, PRUNED = range(6)
+READY, LEASED, DONE, DEAD, DROPPED, PRUNED, CANCELLED, HELD = range(8)
 """Stored states of a job. Dropped: an operator discarded it, or a replay replaced it. Pruned: only
-its job key is still stored."""
+its job key is still stored. Held: an earlier job of its sequence has not ended."""
 
-State: TypeAlias = Literal["ready", "leased", "done", "dead", "dropped", "pruned"]
-STATES: tuple[State, ...] = ("ready", "leased", "done", "dead", "dropped", "pruned")
+State: TypeAlias = Literal[
+    "ready", "leased", "done", "dead", "dropped", "pruned", "cancelled", "held"
+]
+STATES: tuple[State, ...] = (
+    *("ready", "leased", "done", "dead", "dropped", "pruned", "cancelled", "held"),
+)
 
 DisplayState: TypeAlias = Literal[
-    "idle", "queued", "running", "retry_wait", "blocked", "dlq", "replaying", "done", "discarded"
+    "idle",
+    "queued",
+    "running",
+    "retry_wait",
+    "waiting",
+    "blocked",
+    "dlq",
+    "replaying",
+    "done",
+    "discarded",
+    "cancelled",
 ]
 """State of a job as the console and the CLI show it."""
-
-DeadLetterStatus: TypeAlias = Literal["pending", "replaying", "replayed", "discarded"]
 
 PRIORITIES = (-2, -1, 0, 1, 2)
 """Lower runs first. Few and fixed: a claim queries the index for each by equality, so that it never
@@ -38,8 +49,8 @@ reads through jobs of one priority that are not due yet."""
 QUARANTINE = 9
 """Priority of a job that was running when its worker died. It is claimed alone, and last."""
 
-FAILED, LOST = "failed", "lost"
-"""Outcomes of an attempt that has a row."""
+FAILED, LOST, STOPPED = "failed", "lost", "cancelled"
+"""Outcomes of an attempt that has a row. Cancelled: it ended after its job was cancelled."""
 
 
 def display_state(
@@ -49,6 +60,7 @@ def display_state(
     started: bool = False,
     replay: bool = False,
     blocked: bool = False,
+    waits: bool = False,
 ) -> DisplayState:
     """Return the displayed state of a job.
 
@@ -58,10 +70,13 @@ def display_state(
         started: Whether the attempt of the current lease has started.
         replay: Whether the job replays a dead letter.
         blocked: Whether its dead letter waits for something outside.
+        waits: Whether the job sleeps, or waits for a signal.
     """
     if state is None:
         return "idle"
-    if state == READY or (state == LEASED and not started):
+    if state in (READY, HELD) or (state == LEASED and not started):
+        if waits:
+            return "waiting"
         if attempts:
             return "retry_wait"
         return "replaying" if replay else "queued"
@@ -69,6 +84,8 @@ def display_state(
         return "running"
     if state == DEAD:
         return "blocked" if blocked else "dlq"
+    if state == CANCELLED:
+        return "cancelled"
     return "discarded" if state == DROPPED else "done"
 
 
@@ -89,6 +106,11 @@ class NewJob(NamedTuple):
         headers: Text by name, stored with the payload.
         request_hash: Digest of the request, to detect another request under the same key.
         version: Version of the payload's envelope.
+        tags: Values by which the job is found, by name.
+        keeps_cancelled: If the key has a cancelled job, keep that one instead of a new job. For
+            submissions that are repeated automatically, such as the runs of a schedule.
+        tenant: Tenant that shares the job type fairly with others.
+        sequence: Jobs of one type and sequence run one after another.
     """
 
     kind: str
@@ -104,6 +126,10 @@ class NewJob(NamedTuple):
     headers: Mapping[str, str] | None = None
     request_hash: bytes | None = None
     version: int = 1
+    tags: Mapping[str, str] | None = None
+    keeps_cancelled: bool = False
+    tenant: str | None = None
+    sequence: str | None = None
 
 
 class Submitted(NamedTuple):
@@ -116,6 +142,7 @@ class Submitted(NamedTuple):
         state: Stored state.
         created: False if the key existed: this is the job that it has.
         request_hash: Digest of the request of that job.
+        is_stopping: That job is running and was asked to stop.
     """
 
     id: int
@@ -124,6 +151,7 @@ class Submitted(NamedTuple):
     state: State
     created: bool
     request_hash: bytes | None
+    is_stopping: bool = False
 
 
 _tokens = Random()
@@ -148,7 +176,7 @@ class Settlement(NamedTuple):
         job_id: Id of the job.
         fence: Fencing number of the lease.
         kind: Job type.
-        outcome: `"done"`, `"again"`, `"dead"` or `"blocked"`.
+        outcome: `"done"`, `"again"`, `"dead"`, `"blocked"` or `"cancelled"`.
         replay: True if the job is the replay of a dead letter.
         result: Stored result.
         after: Seconds until the next attempt.
@@ -157,6 +185,8 @@ class Settlement(NamedTuple):
         error: The error.
         signature: Signature of the error.
         until: When a blocked job is replayed.
+        waits_for: Name of the signal that the job waits for. An empty text: it sleeps.
+        sequence: Sequence of the job, whose next job its end releases.
         token: Token of the lease. The last field, see `lease_key`.
     """
 
@@ -172,6 +202,8 @@ class Settlement(NamedTuple):
     error: str | None = None
     signature: str | None = None
     until: datetime | None = None
+    waits_for: str | None = None
+    sequence: str | None = None
     token: int = 0
 
 
@@ -194,6 +226,7 @@ class Lease(NamedTuple):
         headers_stored: Headers, as stored. Use `headers`.
         payload: Stored bytes.
         started_stored: When the attempt started, as stored. Use `started`.
+        sequence: Sequence of the job.
         token: Random for each claim, checked together with the fence. The last field, see
             `lease_key`.
     """
@@ -213,6 +246,7 @@ class Lease(NamedTuple):
     headers_stored: str | Mapping[str, str] | None
     payload: bytes
     started_stored: int | datetime | None = 0
+    sequence: str | None = None
     token: int = 0
 
     @property
@@ -235,12 +269,12 @@ class Lease(NamedTuple):
     @property
     def ids(self) -> dict[str, str]:
         """Correlation ids."""
-        return _mapping(self.ids_stored)
+        return stored_mapping(self.ids_stored)
 
     @property
     def headers(self) -> dict[str, str]:
         """Headers of the payload."""
-        return _mapping(self.headers_stored)
+        return stored_mapping(self.headers_stored)
 
     def done(self, result: bytes | None = None, /) -> Settlement:
         """Make the settlement of a job that is done.
@@ -248,10 +282,9 @@ class Lease(NamedTuple):
         Args:
             result: Result to store.
         """
-        is_replay = self.dead_id is not None
-        return Settlement(
-            self.job_id, self.fence, self.kind, "done", is_replay, result, token=self.token
-        )
+        is_replay, sequence = self.dead_id is not None, self.sequence
+        values = (self.job_id, self.fence, self.kind, "done", is_replay, result)
+        return Settlement(*values, sequence=sequence, token=self.token)
 
     def again(
         self,
@@ -273,14 +306,21 @@ class Lease(NamedTuple):
         return self._settlement("again", after=after, charged=not free, reason=reason, error=error)
 
     def _settlement(self, outcome: str, **fields: Any) -> Settlement:
-        is_replay, token = self.dead_id is not None, self.token
-        return Settlement(
-            self.job_id, self.fence, self.kind, outcome, is_replay, token=token, **fields
-        )
+        values = (self.job_id, self.fence, self.kind, outcome, self.dead_id is not None)
+        return Settlement(*values, sequence=self.sequence, token=self.token, **fields)
 
     def release(self) -> Settlement:
         """Make the settlement of a job that goes back to the queue, without an attempt."""
         return self.again(0.0, reason="released", free=True)
+
+    def suspended(self, after: float, /, *, waits_for: str | None) -> Settlement:
+        """Make the settlement of a job that sleeps or waits. It does not count as an attempt.
+
+        Args:
+            after: Seconds until it continues at the latest.
+            waits_for: Name of the signal. An empty text: it sleeps. None: the signal is there.
+        """
+        return self._settlement("again", after=after, charged=False, waits_for=waits_for)
 
     def dead(
         self, reason: str, /, *, error: str | None = None, signature: str | None = None
@@ -306,10 +346,30 @@ class Lease(NamedTuple):
         """
         return self._settlement("blocked", reason=reason, error=error, until=until)
 
+    def cancelled(self, *, error: str | None = None) -> Settlement:
+        """Make the settlement of a job that was cancelled while it ran.
+
+        Args:
+            error: The error that ended the attempt, if any.
+        """
+        return self._settlement("cancelled", reason="cancelled", error=error)
+
 
 lease_key = itemgetter(0, 1, -1)
 """Job id, fence and token of a `Lease` or a `Settlement`, by position because workers call it
 often."""
+
+
+class SettleResult(NamedTuple):
+    """What became of settlements. Immutable.
+
+    Attributes:
+        late: Settlements that came too late and changed nothing.
+        cancelled: Settlements whose jobs are cancelled.
+    """
+
+    late: list[Settlement]
+    cancelled: Sequence[Settlement] = ()
 
 
 class Turn(NamedTuple):
@@ -319,11 +379,13 @@ class Turn(NamedTuple):
         leases: New leases.
         late: Settlements that came too late and changed nothing.
         started: Leases whose attempts were started. Leases that are missing here are lost.
+        cancelled: Settlements whose jobs are cancelled.
     """
 
     leases: list[Lease]
     late: list[Settlement]
     started: Sequence[Lease] = ()
+    cancelled: Sequence[Settlement] = ()
 
 
 class Job(NamedTuple):
@@ -358,6 +420,11 @@ class Job(NamedTuple):
         payload: Stored bytes.
         result: Stored result.
         blocked: True for a dead letter in state `blocked`.
+        tenant: Tenant, which shares the job type fairly with others.
+        sequence: Jobs of one sequence run one after another.
+        signature: Signature of the last error.
+        cancel_at: When the running job was asked to stop.
+        waits_for: Name of the signal that it waits for. An empty text: it sleeps.
     """
 
     id: int
@@ -388,6 +455,11 @@ class Job(NamedTuple):
     payload: bytes
     result: bytes | None
     blocked: bool | None
+    tenant: str | None = None
+    sequence: str | None = None
+    signature: str | None = None
+    cancel_at: datetime | None = None
+    waits_for: str | None = None
 
     @property
     def state(self) -> State:
@@ -404,17 +476,18 @@ class Job(NamedTuple):
             started=self.started_at is not None,
             replay=self.dead_id is not None,
             blocked=bool(self.blocked),
+            waits=self.waits_for is not None,
         )
 
     @property
     def ids(self) -> dict[str, str]:
         """Correlation ids."""
-        return _mapping(self.ids_stored)
+        return stored_mapping(self.ids_stored)
 
     @property
     def headers(self) -> dict[str, str]:
         """Headers of the payload."""
-        return _mapping(self.headers_stored)
+        return stored_mapping(self.headers_stored)
 
 
 class Attempt(NamedTuple):
@@ -443,99 +516,6 @@ class Attempt(NamedTuple):
     ended_at: datetime
 
 
-class DeadLetter(NamedTuple):
-    """A job that gave up and needs a decision: replay or discard. Immutable.
-
-    Attributes:
-        id: Id of the dead letter.
-        kind: Job type.
-        key: Job key.
-        job_id: The job that died.
-        replay_job_id: The job that replays it.
-        status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`.
-        reason: Why the job died.
-        blocked: True if it waits for something outside.
-        blocked_until: When it is replayed automatically.
-        error: The error.
-        signature: What errors of this kind have in common.
-        attempts: Number of attempts.
-        replay_count: Number of replays.
-        version: Version of the payload's envelope.
-        payload: Stored bytes.
-        headers_stored: Headers, as stored. Use `headers`.
-        ids_stored: Correlation ids, as stored. Use `ids`.
-        source: Source of the message.
-        source_id: Id of the message in its source.
-        last_attempt_at: When the last attempt ended.
-        created_at: When it became a dead letter.
-        updated_at: When it last changed.
-    """
-
-    id: int
-    kind: str
-    key: str
-    job_id: int | None
-    replay_job_id: int | None
-    status: DeadLetterStatus
-    reason: str
-    blocked: bool
-    blocked_until: datetime | None
-    error: str | None
-    signature: str | None
-    attempts: int
-    replay_count: int
-    version: int
-    payload: bytes
-    headers_stored: str | None
-    ids_stored: str | None
-    source: str | None
-    source_id: str | None
-    last_attempt_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
-
-    @property
-    def ids(self) -> dict[str, str]:
-        """Correlation ids."""
-        return _mapping(self.ids_stored)
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Headers of the payload."""
-        return _mapping(self.headers_stored)
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterSummary:
-    """A dead letter without its payload, as lists show it. Immutable."""
-
-    id: int
-    kind: str
-    key: str
-    status: DeadLetterStatus
-    reason: str
-    blocked: bool
-    blocked_until: datetime | None
-    error: str | None
-    signature: str | None
-    attempts: int
-    replay_count: int
-    job_id: int | None
-    replay_job_id: int | None
-    source: str | None
-    source_id: str | None
-    last_attempt_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
-
-    @property
-    def died_at(self) -> datetime:
-        """When it died last. Unlike `created_at`, this includes a replay that died."""
-        if self.status == "pending":
-            return self.updated_at
-        return max(self.created_at, self.last_attempt_at or self.created_at)
-
-
 class Tally(NamedTuple):
     """Number of jobs of a job type, by state. Immutable.
 
@@ -548,6 +528,7 @@ class Tally(NamedTuple):
         dropped: Discarded.
         pruned: Done and pruned.
         late: Settlements that were rejected because they came too late.
+        cancelled: Cancelled.
     """
 
     submitted: int = 0
@@ -558,14 +539,14 @@ class Tally(NamedTuple):
     dropped: int = 0
     pruned: int = 0
     late: int = 0
+    cancelled: int = 0
 
     @property
     def balanced(self) -> bool:
         """True if `submitted` equals the sum of the states: no job is lost or counted twice."""
-        return (
-            self.submitted
-            == self.ready + self.leased + self.done + self.dead + self.dropped + self.pruned
-        )
+        alive = self.ready + self.leased
+        ended = self.done + self.dead + self.dropped + self.pruned + self.cancelled
+        return self.submitted == alive + ended
 
 
 class Entry(NamedTuple):
@@ -592,7 +573,8 @@ class Entry(NamedTuple):
     hash: str
 
 
-def _mapping(stored: str | Mapping[str, str] | None) -> dict[str, str]:
+def stored_mapping(stored: str | Mapping[str, str] | None, /) -> dict[str, str]:
+    """Return headers or correlation ids, as a mapping."""
     if not stored:
         return {}
     # The stores pass a mapping for events that they have just stored. It is never changed.

@@ -13,18 +13,9 @@ from ..core.lazy import deferred
 from .db.clock import now_on
 from .db.connections import Connections
 from .db.session import NO_LIMIT
+from .dead_letter import DeadLetter, DeadLetterStatus
 from .filters import DeadLetterConditions
-from .model import (
-    PRIORITIES,
-    QUARANTINE,
-    Attempt,
-    DeadLetter,
-    DeadLetterStatus,
-    Entry,
-    Job,
-    State,
-    Tally,
-)
+from .model import PRIORITIES, QUARANTINE, Attempt, Entry, Job, State, Tally
 from .queries import jobs as job_queries
 from .stats import counters
 

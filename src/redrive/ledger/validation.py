@@ -9,6 +9,7 @@ from ..core.context import ids_around
 from ..core.seconds import check_dated, number
 from ..journal.redaction import redact_text
 from .model import PRIORITIES, NewJob, Settlement
+from .tags import check_tags
 from .timestamps import to_micros
 
 MAX_PAYLOAD_BYTES = 1024 * 1024
@@ -38,6 +39,8 @@ def check_job(job: NewJob, max_payload: int, /) -> NewJob:
         check_mapping("headers", job.headers)
     if job.ids:
         check_mapping("ids", job.ids)
+    if job.tags:
+        check_tags(job.tags)
     if isinstance(job.priority, bool) or job.priority not in PRIORITIES:
         raise ValueError(
             f"priority must be a whole number from {PRIORITIES[0]} (first) to "
@@ -50,6 +53,10 @@ def check_job(job: NewJob, max_payload: int, /) -> NewJob:
         isinstance(job.max_attempts, bool) or not 1 <= job.max_attempts < 2**31
     ):
         raise ValueError(f"max_attempts must be at least 1: {job.max_attempts!r}")
+    if job.tenant is not None:
+        check_name("tenant", job.tenant, MAX_KIND_BYTES)
+    if job.sequence is not None:
+        check_name("sequence", job.sequence, MAX_KIND_BYTES)
     for timestamp in (job.due, job.deadline):
         if timestamp is not None:
             to_micros(timestamp)

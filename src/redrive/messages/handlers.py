@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
+import threading
 import typing
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from ..core.callables import describe_problem, qualified_name, signature_text
 from ..core.codec import Codec, codec, outline
@@ -37,9 +38,38 @@ if TYPE_CHECKING:
     )
 
 F = TypeVar("F", bound=Callable[..., Any])
+Persist: TypeAlias = Literal["all", "failures"]
+"""Which events of a source reach the ledger."""
+MAX_FIRST_FAILURES = 1000
 ALL_TYPES = "*"
 MAX_CACHED_TYPES = 1000
 """Sources may send any number of types. The handlers of this number of types are cached."""
+
+
+class FirstFailures:
+    """Errors of direct calls, until the first attempt of their job takes them. Threads share it.
+
+    If another worker gets the job, its first attempt is a call, and the oldest errors are dropped.
+    """
+
+    def __init__(self) -> None:
+        self._errors: dict[str, BaseException] = {}
+        self._lock = threading.Lock()
+
+    def add(self, key: str, error: BaseException, /) -> None:
+        """Keep the error of a direct call, by the key of its job."""
+        with self._lock:
+            while len(self._errors) >= MAX_FIRST_FAILURES:
+                del self._errors[next(iter(self._errors))]
+            self._errors[key] = error
+
+    def raise_for(self, lease: Lease, /) -> None:
+        """Raise the error of the direct call, if this is the first attempt of its job."""
+        if self._errors and lease.attempt == 1 and lease.dead_id is None:
+            with self._lock:
+                error = self._errors.pop(lease.key, None)
+            if error is not None:
+                raise error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,6 +86,8 @@ class Handler:
     concurrency: int | None
     place: str
     """Where the function is defined, for messages."""
+    persist: Persist = "all"
+    first_failures: FirstFailures = field(default_factory=FirstFailures)
     store_event: Callable[[Lease, Any], None] | None = None
     """Stores the event of a lease again before a replay, in a transaction if there is one."""
 
@@ -77,13 +109,15 @@ class Handler:
         )
 
     def _run_sync(self, lease: Lease) -> None:
+        self.first_failures.raise_for(lease)
         if lease.dead_id is not None and self.store_event is not None:
             self.store_event(lease, None)
         result = self.fn(self.decode_event(lease))
         if result is not None:
-            self._reject_awaitable(result)
+            self.reject_awaitable(result)
 
     async def _run_async(self, lease: Lease) -> None:
+        self.first_failures.raise_for(lease)
         if lease.dead_id is not None and self.store_event is not None:
             await asyncio.to_thread(self.store_event, lease, None)
         await self.fn(self.decode_event(lease))
@@ -93,7 +127,7 @@ class Handler:
             self.store_event(lease, connection)
         result = self.fn(connection, self.decode_event(lease))
         if result is not None:
-            self._reject_awaitable(result)
+            self.reject_awaitable(result)
 
     def decode_event(self, lease: Lease, /) -> Event[Any]:
         """Return the event of a job.
@@ -101,18 +135,26 @@ class Handler:
         Raises:
             Undecodable: The payload does not have the annotated type.
         """
+        return event_from_lease(lease, self.decode_payload(lease.payload))
+
+    def decode_payload(self, payload: bytes, /) -> Any:
+        """Return a payload as the annotated type.
+
+        Raises:
+            Undecodable: The payload does not have this type.
+        """
+        if self.payload_codec is None:
+            return payload
         try:
-            payload: Any = lease.payload
-            if self.payload_codec is not None:
-                payload = self.payload_codec.load(load_payload(lease.payload))
-            return event_from_lease(lease, payload)
+            return self.payload_codec.load(load_payload(payload))
         except (TypeError, ValueError, KeyError, RecursionError) as error:
-            received = f"It is: {outline(lease.payload)}"
+            received = f"It is: {outline(payload)}"
             raise Undecodable(
                 f"the event's payload doesn't fit {self.name} ({self.place}): {error}", received
             ) from None
 
-    def _reject_awaitable(self, result: object) -> None:
+    def reject_awaitable(self, result: object, /) -> None:
+        """Raise TypeError if a sync function returned a coroutine."""
         if inspect.isawaitable(result):
             close = getattr(result, "close", None)
             if close is not None:
@@ -132,6 +174,7 @@ def make_handler(
     retry: object,
     concurrency: int | None,
     in_transaction: bool,
+    persist: Persist = "all",
 ) -> Handler:
     """Validate the options of `@app.on` and return the handler.
 
@@ -148,6 +191,7 @@ def make_handler(
     check_printable("a handler's name", handler_name, MAX_KIND_BYTES)
     Key("event", "x", "x", handler_name)  # raises if the name cannot be part of a key
     execution = execution_of(handler_name, fn, in_transaction=in_transaction)
+    _check_persist(persist, place, in_transaction=in_transaction, concurrency=concurrency)
     parameter = _event_parameter(fn, place, in_transaction=in_transaction)
     return Handler(
         name=handler_name,
@@ -158,7 +202,20 @@ def make_handler(
         settings=durable_settings(handler_name, retry),
         concurrency=None if concurrency is None else whole_number("concurrency", concurrency),
         place=place,
+        persist=persist,
     )
+
+
+def _check_persist(
+    persist: object, place: str, *, in_transaction: bool, concurrency: int | None
+) -> None:
+    if persist not in ("all", "failures"):
+        raise ValueError(f'{place}: persist= must be "all" or "failures", not {persist!r}')
+    if persist == "failures" and (in_transaction or concurrency is not None):
+        option = "in_transaction=True" if in_transaction else "concurrency="
+        raise TypeError(
+            f'{place}: {option} needs a job for each event; remove it, or persist="failures"'
+        )
 
 
 def _types_message(types: object) -> str:
@@ -226,6 +283,8 @@ class Handlers:
         self._by_name: dict[str, Handler] = {}
         self._by_type: dict[str, list[Handler]] = {}
         self._attempts: dict[str, list[tuple[str, int]]] = {}
+        self.has_direct = False
+        """Whether a handler has `persist="failures"`."""
 
     def decorator(self, types: tuple[str, ...], **options: Any) -> Callable[[F], F]:
         """Return a decorator that registers a function and returns it unchanged."""
@@ -255,6 +314,7 @@ class Handlers:
             )
         self._by_name[handler.name] = handler
         self._by_type, self._attempts = {}, {}
+        self.has_direct = any(each.persist == "failures" for each in self._by_name.values())
         for registered in self._by_name.values():
             for type_ in registered.types:
                 self._by_type.setdefault(type_, []).append(registered)
@@ -271,9 +331,7 @@ class Handlers:
         """Return the names of the handlers of an event type, and the maximum attempts of each."""
         attempts = self._attempts.get(type_)
         if attempts is None:
-            attempts = [
-                (handler.name, handler.settings.max_attempts) for handler in self.for_type(type_)
-            ]
+            attempts = attempts_of(self.for_type(type_))
             if len(self._attempts) < MAX_CACHED_TYPES:
                 self._attempts[type_] = attempts
         return attempts
@@ -286,3 +344,8 @@ class Handlers:
 
     def __len__(self) -> int:
         return len(self._by_name)
+
+
+def attempts_of(handlers: Iterable[Handler], /) -> list[tuple[str, int]]:
+    """Return the names of handlers, and the maximum attempts of each."""
+    return [(handler.name, handler.settings.max_attempts) for handler in handlers]

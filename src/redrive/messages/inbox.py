@@ -1,7 +1,6 @@
 """Inbox: stores each event once, together with the jobs of its handlers.
 
-`Source` is the protocol of a source of events that workers read. `EventRetention` deletes old
-events. The jobs of their handlers have all that they need.
+`EventRetention` deletes old events. The jobs of their handlers have all that they need.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
@@ -23,7 +22,6 @@ from ..ledger.jobs.group_commit import submit_deduplicated
 from ..ledger.ledger import Ledger
 from ..ledger.model import NewJob
 from ..worker.job_type import JobType
-from ..worker.maintenance import BackgroundTask
 from .event import Event
 from .handlers import Handlers
 from .queries import entries_of_events
@@ -92,7 +90,7 @@ class Inbox:
     ) -> list[bool]:
         """Store events and the jobs of their handlers in one transaction.
 
-        `unread` are jobs for entries that could not be decoded.
+        `unread` are jobs for messages that could not be decoded.
 
         Returns:
             Which of the events are new.
@@ -189,53 +187,3 @@ def _delete_batch(connection: Connection, before: datetime) -> int:
     oldest = select(event_table.c.id).order_by(event_table.c.id).limit(BATCH_SIZE)
     is_old = (event_table.c.id.in_(oldest.scalar_subquery()), event_table.c.received_at < before)
     return connection.execute(delete(event_table).where(*is_old)).rowcount
-
-
-@runtime_checkable
-class Source(Protocol):
-    """A source of events that workers read. An entry is acknowledged after it was stored."""
-
-    @property
-    def name(self) -> str:
-        """Name of the source in events and dead letters."""
-
-    def chores(self, inbox: Inbox, /) -> Sequence[BackgroundTask]:
-        """Return the tasks by which a worker reads the source.
-
-        Args:
-            inbox: Where events are stored.
-
-        Returns:
-            The tasks.
-        """
-
-    def kinds(self, inbox: Inbox, /) -> Sequence[JobType]:
-        """Return the job types that run entries which could not be decoded.
-
-        Args:
-            inbox: Where events are stored.
-
-        Returns:
-            The job types.
-        """
-
-
-def check_sources(sources: Any, /) -> tuple[Source, ...]:
-    """Validate the option `sources=` of an app.
-
-    Raises:
-        TypeError: It is not a list of sources.
-        ValueError: Two sources have one name.
-    """
-    if isinstance(sources, Source) or not isinstance(sources, Sequence):
-        raise TypeError(f"sources= must be a list; pass [{sources!r}]")
-    for source in sources:
-        if not isinstance(source, Source):
-            raise TypeError(
-                "a source must be a RedisStream, or an object with the same name, chores and "
-                f"kinds: {source!r}"
-            )
-    names = [source.name for source in sources]
-    if len(set(names)) < len(names):
-        raise ValueError(f"two sources have the same name; rename one: {', '.join(sorted(names))}")
-    return tuple(sources)

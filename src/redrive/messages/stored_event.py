@@ -85,14 +85,19 @@ class StoredEvent(NamedTuple):
         """The id that is unique in the source: with the origin, if there is one."""
         return self.event_id if self.origin is None else id_with_origin(self.event_id, self.origin)
 
+    def job_key(self, handler: str, /) -> str:
+        """Return the key of a handler's job: the text of a `Key`, whose parts are valid."""
+        event_id = self.dedupe_id
+        key_part = _escape(event_id) if ":" in event_id or "%" in event_id else event_id
+        return f"event:{_escape_source(self.source)}:{key_part}:{handler}:v1"
+
     def ids(self) -> dict[str, str]:
         """Return the correlation ids: those of the receiver, of the headers, and of the event."""
-        ids = {
-            **ids_around(),
-            "event_id": self.event_id,
-            "event_type": self.type,
-            "source": self.source,
-        }
+        return {**ids_around(), **self.own_ids()}
+
+    def own_ids(self) -> dict[str, str]:
+        """Return the correlation ids of the headers and of the event."""
+        ids = {"event_id": self.event_id, "event_type": self.type, "source": self.source}
         if not self.headers:
             return ids
         for header, value in self.headers.items():

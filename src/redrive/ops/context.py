@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +15,8 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from .project.target import Operated
 
+PROGRAM = "redrive"
+"""The actor of decisions that policies make. It is reserved, so that these can be told apart."""
 MAX_REPLAYS = 10
 """A dead letter that was replayed this many times is skipped."""
 QUIET = 60.0
@@ -43,3 +48,22 @@ def check_reason(because: object, /) -> None:
     """Raise ValueError if the reason for the audit log is empty."""
     if not isinstance(because, str) or not because.strip():
         raise ValueError(f"because= must say why: {because!r}")
+
+
+def user() -> str:
+    """Return the name of the user who runs this process."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError, ImportError):  # A container may have no entry for the user id.
+        return f"uid {os.getuid()}"
+    # A service often runs as a user with the program's name.
+    return f"{name}@{socket.gethostname()}" if name == PROGRAM else name
+
+
+def check_actor(actor: object, /) -> str:
+    """Return the name. Raise ValueError if it is empty or reserved."""
+    if not isinstance(actor, str) or not actor.strip():
+        raise ValueError(f"actor= must say who acts: {actor!r}")
+    if actor.strip() == PROGRAM:
+        raise ValueError(f"{PROGRAM} is reserved for decisions of policies; pass your own name")
+    return actor

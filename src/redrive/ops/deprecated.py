@@ -44,7 +44,6 @@ RENAMED = {
     "failures": "overview.failures",
     "failure": "overview.failure",
     "rejections": "overview.rejections",
-    "schedules": "overview.schedules",
     "journal": "overview.journal",
     "tail": "overview.tail",
     "pulse": "overview.change_token",
@@ -73,6 +72,7 @@ CALLED = {
     "sweeps": "find",
     "audit": "find",
     "workers": "find",
+    "schedules": "find",
     "overview": "summary",
 }
 """Parts with the name of an old method, and the method that replaces it."""
@@ -95,7 +95,7 @@ def deprecated_method(operator: Any, name: str, /) -> Callable[..., Any]:
     method: Any = operator
     for part in RENAMED[name].split("."):
         method = getattr(method, part)
-    return _filtered(method) if name in FILTERED else method
+    return _take_filter(method) if name in FILTERED else method
 
 
 def deprecated_partition_method(parts: Mapping[str, Any], name: str, /) -> Callable[..., Any]:
@@ -125,7 +125,7 @@ def _warn(old: str, new: str, *, frames: int = 4) -> None:
     warnings.warn(text, DeprecationWarning, stacklevel=frames)
 
 
-def _filtered(method: Callable[..., Any]) -> Callable[..., Any]:
+def _take_filter(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*, ids: Collection[int | str] = (), **options: Any) -> Any:
         names = [name for name in DeadLetterFilter.__slots__ if name in options]
         fields = {name: options.pop(name) for name in names}

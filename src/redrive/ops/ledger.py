@@ -17,7 +17,10 @@ from ..ledger.queries import overview
 from ..ledger.stats import counters
 from .project.target import open_target_ledger
 
-STATES = ("queued", "retry_wait", "replaying", "running", "blocked", "dlq", "done", "discarded")
+STATES = (
+    *("queued", "retry_wait", "waiting", "replaying", "running", "blocked", "dlq", "done"),
+    *("cancelled", "discarded"),
+)
 """States as they are shown, in the order of a job's life."""
 
 
@@ -69,16 +72,21 @@ class LedgerStatus:
 
     @property
     def sentence(self) -> str:
-        """The balance in one line: submitted = done + queued + running + dead + discarded."""
+        """The balance in one line: submitted = done + queued + running + dead + discarded.
+
+        Sleeping and waiting jobs are queued. Cancelled jobs are listed if there are any.
+        """
         summed = {state: sum(kind.states.get(state, 0) for kind in self.kinds) for state in STATES}
-        waiting = summed["queued"] + summed["retry_wait"] + summed["replaying"]
+        queued = sum(summed[state] for state in ("queued", "retry_wait", "waiting", "replaying"))
         parts = {
             "done": summed["done"],
-            "queued": waiting,
+            "queued": queued,
             "running": summed["running"],
             "dead": summed["dlq"] + summed["blocked"],
             "discarded or replayed": summed["discarded"],
         }
+        if summed["cancelled"]:
+            parts["cancelled"] = summed["cancelled"]
         return f"{sum(kind.submitted for kind in self.kinds):,} submitted = " + " + ".join(
             f"{count:,} {name}" for name, count in parts.items()
         )
@@ -110,7 +118,12 @@ def status(ledger: Ledger, /) -> LedgerStatus:
         kind = Kind(
             name=name,
             submitted=tally.submitted,
-            states=states | {"done": tally.done + tally.pruned, "discarded": tally.dropped},
+            states=states
+            | {
+                "done": tally.done + tally.pruned,
+                "cancelled": tally.cancelled,
+                "discarded": tally.dropped,
+            },
             pruned=tally.pruned,
             late=tally.late,
             due=0 if jobs is None else jobs.due,

@@ -12,20 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.lazy import deferred
 from ..errors import Drift
-from .actor import check_actor
-from .context import MAX_REPLAYS, OperatorContext, check_reason
+from .context import MAX_REPLAYS, OperatorContext, check_actor, check_reason
 from .deprecated import add_deprecated_call, deprecated_method
 from .sweeps import PARTITIONED, Applied, SweepOptions
 
 if TYPE_CHECKING:
     from ..app import App
     from ..ledger.ledger import Ledger
+    from ..ledger.sweep import Sweep
     from . import ledger
     from .audit import AuditOperations
     from .batches import BatchOperations
+    from .controls.limits import LimitOperations
+    from .controls.pauses import PauseOperations
+    from .controls.schedules import ScheduleOperations
     from .dead_letters.operations import DeadLetterOperations
     from .events import EventOperations
-    from .health.operations import HealthOperations
+    from .health.doctor import HealthOperations
     from .jobs import JobOperations
     from .keys import KeyOperations
     from .ledger import LedgerStatus
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from .plans.plan import Plan
     from .retries import retry_stacks
     from .retries.retry_stacks import Stack
-    from .sweeps import Sweep, SweepOperations
+    from .sweeps import SweepOperations
     from .user_data import UserDataOperations
     from .workers import WorkerOperations
 else:  # few commands need them
@@ -94,9 +97,15 @@ class Operator:
     """Erase the data of one user."""
     workers: WorkerOperations = _part(".workers", "WorkerOperations")
     """Show the workers."""
+    pauses: PauseOperations = _part(".controls.pauses", "PauseOperations")
+    """Pause and resume the app, job types, sources and schedules."""
+    limits: LimitOperations = _part(".controls.limits", "LimitOperations")
+    """Set and reset limits of job types at run time."""
+    schedules: ScheduleOperations = _part(".controls.schedules", "ScheduleOperations")
+    """Fire schedules now."""
     overview: OverviewOperations = _part(".overview.operations", "OverviewOperations")
     """Show problems, failures, schedules and log records."""
-    health: HealthOperations = _part(".health.operations", "HealthOperations")
+    health: HealthOperations = _part(".health.doctor", "HealthOperations")
     """Check and repair the ledger."""
 
     def __init__(self, app: App | Ledger, /, *, actor: str) -> None:
@@ -155,6 +164,7 @@ class Operator:
         halt_on: float | None = None,
         without_raw: bool = False,
         accept_drift: bool = False,
+        fresh: bool = False,
     ) -> Sweep:
         """Store a plan as a bulk operation (a sweep) that any worker carries out.
 
@@ -169,6 +179,7 @@ class Operator:
             without_raw: For partitions: also retry those without raw data.
             accept_drift: For partitions: skip those that have changed since the plan, instead of an
                 error.
+            fresh: For replays: repeat finished steps, instead of reusing their results.
 
         Returns:
             The sweep.
@@ -177,7 +188,7 @@ class Operator:
             ValueError: `because` is empty.
             Drift: The plan is not the one that was reviewed.
         """
-        options = SweepOptions(rate, canary, max_replays, halt_on, without_raw, accept_drift)
+        options = SweepOptions(rate, canary, max_replays, halt_on, without_raw, accept_drift, fresh)
         return self._begin(plan, because, options, seen)
 
     def apply(
@@ -192,6 +203,7 @@ class Operator:
         halt_on: float | None = None,
         without_raw: bool = False,
         accept_drift: bool = False,
+        fresh: bool = False,
     ) -> Applied:
         """Carry out a plan here and now. If this process dies, workers continue it.
 
@@ -208,11 +220,12 @@ class Operator:
             without_raw: For partitions: also retry those without raw data.
             accept_drift: For partitions: skip those that have changed since the plan, instead of an
                 error.
+            fresh: For replays: repeat finished steps, instead of reusing their results.
 
         Returns:
             What was done and what was skipped.
         """
-        options = SweepOptions(rate, canary, max_replays, halt_on, without_raw, accept_drift)
+        options = SweepOptions(rate, canary, max_replays, halt_on, without_raw, accept_drift, fresh)
         sweep = self._begin(plan, because, options)
         for step in self.carry_out(sweep.id):
             sweep = step.sweep

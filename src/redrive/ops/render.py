@@ -84,3 +84,14 @@ def moment(text: str, /) -> datetime:
             f"invalid time {text!r}: use 90s, 30min, 12h, 7d or 2026-01-31T12:30"
         ) from None
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=timezone.utc)
+
+
+def moment_ahead(text: str, now: datetime, /) -> datetime:
+    """Parse a time to come: 90s, 30min, 12h or 7d from now, or ISO 8601, in UTC by default."""
+    span = SPAN.fullmatch(text.strip())
+    if span is None:
+        return moment(text)
+    try:
+        return now + timedelta(seconds=float(span[1]) * UNITS[span[2]])
+    except OverflowError:
+        raise ValueError(f"invalid time {text!r}: too far ahead") from None

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from ..core.context import clock_around
 from ..core.seconds import positive
 from ..ledger.model import DEAD, DONE, DROPPED, PRUNED, display_state
+from ..ledger.sweep import Act, Canary, DeadLetterChange, Sweep, SweepItem
 from .audit import AuditOperations, Decision
 from .context import MAX_REPLAYS, MOST_COUNTED, OperatorContext, check_reason
 from .plans.plan import Plan
 
 if TYPE_CHECKING:
-    from ..ledger.jobs.sweeps import Act, SweepItem
-    from ..ledger.jobs.sweeps import Sweep as StoredSweep
     from ..ledger.ledger import Ledger
 
 PAGE = 1000
@@ -27,63 +25,19 @@ MAX_STOPS = 100
 """Newest pauses or cancellations that are searched for the one of a sweep."""
 PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
 """Sweeps over partitions. The others are about dead letters."""
+PAST_TENSES = {
+    "replay": "replayed",
+    "discard": "discarded",
+    "cancel": "cancelled",
+    "run_now": "made due",
+    "reschedule": "rescheduled",
+    "prioritise": "reprioritised",
+}
+"""What a sweep over dead letters or jobs has done to its items."""
 JOB_STATES = ("done", "at it", "dead again")
 """States of replayed jobs, in the order in which they are shown."""
 LABELS = {"at it": "in progress"}
 """How states of a sweep's jobs are shown, where that is not their name in JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sweep:
-    """A bulk operation on many dead letters or partitions. Immutable.
-
-    Attributes:
-        id: Id of the sweep.
-        act: `"replay"`, `"discard"`, `"retry"`, `"reprocess"`, `"revalidate"` or `"backfill"`.
-        state: `"running"`, `"paused"`, `"halted"` (its canary failed), `"cancelled"` or `"done"`.
-        actor: Who started it.
-        because: Why.
-        selection: What was selected.
-        rate: Maximum number of items in a second.
-        canary: Number of items that go first.
-        total: Number of items.
-        made: Items that were processed.
-        skipped: Items that were skipped.
-        reason: Why it was halted.
-        next_at: When the next step is due.
-        created_at: When it was started.
-        updated_at: When it last changed.
-        ended_at: When it ended.
-        passed: Whether the canary succeeded, or its failure was accepted.
-    """
-
-    id: int
-    act: str
-    state: str
-    actor: str
-    because: str
-    selection: Mapping[str, Any]
-    rate: float | None
-    canary: int
-    total: int
-    made: int
-    skipped: int
-    reason: str | None
-    next_at: datetime
-    created_at: datetime
-    updated_at: datetime
-    ended_at: datetime | None
-    passed: bool = False
-
-    @property
-    def left(self) -> int:
-        """Number of items that are not processed yet."""
-        return self.total - self.made - self.skipped
-
-    @property
-    def halted_by_canary(self) -> bool:
-        """Whether it stopped because its canary failed, and that was not accepted."""
-        return self.state == "halted" and self.canary > 0 and not self.passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +52,7 @@ class SweepOptions:
         without_raw: For partitions: also retry those without raw data.
         accept_drift: For partitions: skip those that have changed since the plan, instead of an
             error.
+        fresh: For replays: repeat finished steps, instead of reusing their results.
     """
 
     rate: float | None = None
@@ -106,13 +61,15 @@ class SweepOptions:
     halt_on: float | None = None
     without_raw: bool = False
     accept_drift: bool = False
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SweepOutcome:
     """The result of one dead letter of a sweep."""
 
-    letter_id: int
+    letter_id: int | None
+    """None: of a sweep over jobs."""
     outcome: str
     """waiting, skipped or discarded. Of a replay, the state of its job: queued, running, done, dlq
     ..."""
@@ -129,21 +86,6 @@ class SweepOutcome:
         if self.after is None:
             return "dead again" if self.outcome == "dlq" else None
         return f"dead again, {'replayed again' if self.after == 'replayed' else self.after}"
-
-
-@dataclass(frozen=True, slots=True)
-class Canary:
-    """The first jobs of a sweep, and the verdict on them. Immutable."""
-
-    verdict: Literal["running", "passed", "failed"]
-    """Failed at the first failed attempt of any job, also while that job is still being retried."""
-    size: int
-    done: int
-    failed: int
-    """Jobs with a failed attempt that are not done, dead ones included."""
-    dead: int
-    error: str | None
-    """First line of the last error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +106,13 @@ class Applied:
     """What a sweep has done so far."""
 
     done: Mapping[int, int]
-    """Job by dead letter: the new job of a replay, the dropped one of a discard."""
+    """Job by dead letter: the new job of a replay, the dropped one of a discard. For a sweep over
+    jobs, the job itself."""
     skipped: Mapping[int, str]
-    """Dead letters that were no longer as planned, with the reason."""
+    """Dead letters or jobs that were no longer as planned, with the reason."""
     sweep: Sweep
+    notes: Mapping[int, str] = field(default_factory=dict)
+    """What became of each changed job, such as `stopping`. Empty for dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +130,7 @@ class SweepOperations:
         Returns:
             The sweeps.
         """
-        return [from_stored(stored) for stored in self._context.ledger.sweeps.list(limit=limit)]
+        return self._context.ledger.sweeps.list(limit=limit)
 
     def count(self) -> int:
         """Return the number of bulk operations, counted up to 100,001.
@@ -207,19 +152,19 @@ class SweepOperations:
             The report, or None.
         """
         ledger = self._context.ledger
-        stored = ledger.sweeps.get(sweep_id)
-        if stored is None:
+        sweep = ledger.sweeps.get(sweep_id)
+        if sweep is None:
             return None
         counts: Counter[str] = Counter()
-        if stored.act == "replay":
+        if sweep.act == "replay":
             for state, count in ledger.sweeps.jobs(sweep_id).items():
                 counts[_job_state(state)] += count
         jobs = {name: counts[name] for name in JOB_STATES if counts[name]}
         items = ledger.sweeps.items(sweep_id, after=after, limit=limit)
-        outcomes = tuple(_outcome(stored.act, item) for item in items)
-        return SweepReport(
-            from_stored(stored), jobs, outcomes, ledger.now(), _canary(ledger, stored)
-        )
+        outcomes = tuple(_outcome(sweep.act, item) for item in items)
+        has_canary = sweep.canary > 0 and sweep.act == "replay"
+        canary = ledger.sweeps.canary(sweep) if has_canary else None
+        return SweepReport(sweep, jobs, outcomes, ledger.now(), canary)
 
     def stopped_by(self, sweep: Sweep, /) -> Decision | None:
         """Return who paused or cancelled a sweep, and why.
@@ -298,17 +243,19 @@ class SweepOperations:
             positive("rate", options.rate)
         if isinstance(options.canary, bool) or options.canary < 0:
             raise ValueError(f"canary= is how many go first: {options.canary!r}")
-        stored = self._context.ledger.sweeps.begin(
-            cast("Act", plan.act),
+        selection = plan.selection.as_dict()
+        if plan.as_kind is not None:
+            selection["as"] = plan.as_kind
+        return self._context.ledger.sweeps.begin(
+            plan.change or DeadLetterChange(cast("Act", plan.act), options.fresh),
             plan.ids,
             actor=self._context.actor,
             because=because,
             rate=options.rate,
             canary=options.canary,
             max_replays=options.max_replays,
-            selection=plan.selection.as_dict(),
+            selection=selection,
         )
-        return from_stored(stored)
 
     def carry_out(self, sweep_id: int, /) -> Iterator[Applied]:
         """Carry out a sweep of dead letters until it ends or is paused.
@@ -325,7 +272,7 @@ class SweepOperations:
         clock = clock_around()
         while True:
             step = self._context.ledger.sweeps.step(sweep_id)
-            yield Applied(step.done, step.skipped, from_stored(step.sweep))
+            yield Applied(step.done, step.skipped, step.sweep)
             if step.sweep.state != "running":
                 return
             if step.wait:
@@ -342,21 +289,24 @@ class SweepOperations:
         """
         done: dict[int, int] = {}
         skipped: dict[int, str] = {}
+        notes: dict[int, str] = {}
         after = -1
         while items := self._context.ledger.sweeps.items(sweep.id, after=after, limit=PAGE):
             for item in items:
+                id_ = _item_id(item)
                 if item.outcome == "made" and item.job_id is not None:
-                    done[item.dead_id] = item.job_id
+                    done[id_] = item.job_id
+                    if item.note is not None:
+                        notes[id_] = item.note
                 elif item.outcome == "skipped":
-                    skipped[item.dead_id] = item.note or ""
+                    skipped[id_] = item.note or ""
             after = items[-1].position
-        return Applied(done, skipped, sweep)
+        return Applied(done, skipped, sweep, notes)
 
     def _move(self, sweep_id: int, verb: str, because: str, **options: bool) -> Sweep:
         check_reason(because)
         ledger, actor = self._context.ledger, self._context.actor
-        moved = ledger.sweeps.move(sweep_id, verb, actor=actor, because=because, **options)
-        return from_stored(moved)
+        return ledger.sweeps.move(sweep_id, verb, actor=actor, because=because, **options)
 
 
 def count_sweeps(ledger: Ledger, acts: Collection[str] = (), /) -> int:
@@ -364,18 +314,12 @@ def count_sweeps(ledger: Ledger, acts: Collection[str] = (), /) -> int:
     return ledger.sweeps.count(acts=tuple(acts), most=MOST_COUNTED + 1)
 
 
-def from_stored(stored: StoredSweep, /) -> Sweep:
-    """Return a sweep with its selection as a mapping."""
-    fields = {name: getattr(stored, name) for name in Sweep.__slots__}
-    return Sweep(**fields | {"selection": json.loads(stored.selection) if stored.selection else {}})
-
-
 def describe_progress(sweep: Sweep, jobs: Mapping[str, int] | None = None, /) -> str:
     """Return `2 of 3 replayed (1 done, 1 in progress), 1 left`.
 
     A replayed dead letter has a new job, which may not be done.
     """
-    verb = {"replay": "replayed", "discard": "discarded"}.get(sweep.act, "queued")
+    verb = PAST_TENSES.get(sweep.act, "queued")
     counts = ", ".join(
         f"{count:,} {LABELS.get(name, name)}" for name, count in (jobs or {}).items()
     )
@@ -398,16 +342,6 @@ def time_left(sweep: Sweep, now: datetime, /) -> timedelta | None:
     return max(now - sweep.created_at, timedelta()) / processed * sweep.left
 
 
-def _canary(ledger: Ledger, stored: StoredSweep) -> Canary | None:
-    if not stored.canary or stored.act != "replay":
-        return None
-    jobs = ledger.sweeps.canary(stored)
-    verdict: Literal["running", "passed", "failed"] = "failed" if jobs.failed else "running"
-    if not jobs.failed and jobs.done == min(stored.canary, stored.total - stored.skipped):
-        verdict = "passed"
-    return Canary(verdict, jobs.size, jobs.done, jobs.failed, jobs.dead, jobs.error)
-
-
 def _job_state(state: int | None) -> str:
     if state in (DONE, PRUNED, None):
         return "done"
@@ -419,8 +353,8 @@ def _outcome(act: str, item: SweepItem) -> SweepOutcome:
         outcome = "waiting"
     elif item.outcome == "skipped":
         outcome = "skipped"
-    elif act == "discard":
-        outcome = "discarded"
+    elif act in PAST_TENSES and act != "replay":
+        outcome = PAST_TENSES[act]
     elif item.job_state is None:
         outcome = "done"
     else:
@@ -431,3 +365,10 @@ def _outcome(act: str, item: SweepItem) -> SweepOutcome:
     if act == "replay" and item.job_state == DROPPED:
         after = "discarded" if item.current else "replayed"
     return SweepOutcome(item.dead_id, outcome, item.job_id, note, item.at, after)
+
+
+def _item_id(item: SweepItem) -> int:
+    """Return the id of the dead letter, or of the job if there is none."""
+    id_ = item.job_id if item.dead_id is None else item.dead_id
+    assert id_ is not None
+    return id_

@@ -28,13 +28,11 @@ from .project.user_code import Unreadable, import_object, names_object, search_c
 if TYPE_CHECKING:
     from ..worker import worker as workers
     from ..worker.worker import Worker
-    from . import ledger
-    from .metrics import collect
-    from .metrics import server as servers
-    from .metrics.server import MetricsServer
+    from . import ledger, metrics
+    from .metrics import MetricsServer
 else:  # SQLAlchemy, and the server of metrics: not before a worker is made
     (workers,) = deferred("redrive.worker", "worker")
-    ledger, collect, servers = deferred(__package__, "ledger", "metrics.collect", "metrics.server")
+    ledger, metrics = deferred(__package__, "ledger", "metrics")
 
 __all__ = ["Status", "WorkOptions", "WorkerProcess", "WorkerSummary", "start_worker"]
 
@@ -58,6 +56,10 @@ class WorkerSummary:
     """Address of /metrics. The same server has /health."""
     handlers: tuple[str, ...] = ()
     """Job types of event handlers. The others are commands."""
+    processes: int = 0
+    """Number of processes. 0: no command has an isolation."""
+    executor: str | None = None
+    """Address of the Dask scheduler that runs extractions. None: they run in the worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class WorkOptions:
     name: str | None = None
     metrics_port: int | None = None
     metrics_host: str | None = None
+    processes: int | None = None
+    executor: str | None = None
 
 
 class WorkerProcess:
@@ -129,7 +133,7 @@ def start_worker(source: str | None, options: WorkOptions, /) -> WorkerProcess:
         return _create(app, _with_settings(options, settings))
     except (LedgerError, Unreadable):
         raise
-    except (ValueError, ModuleNotFoundError) as wrong:
+    except (ValueError, ImportError) as wrong:
         raise Unreadable(f"{source}: {wrong}") from wrong
     except Exception as problem:
         if type(problem).__module__.partition(".")[0] in DATABASES:
@@ -139,29 +143,40 @@ def start_worker(source: str | None, options: WorkOptions, /) -> WorkerProcess:
 
 
 def _with_settings(options: WorkOptions, settings: Configuration) -> WorkOptions:
-    worker, metrics = settings.worker, settings.metrics
+    worker, served = settings.worker, settings.metrics
     return WorkOptions(
         threads=options.threads or worker.threads,
         only=options.only or worker.only,
         drain=worker.drain if options.drain is None else options.drain,
         name=options.name or worker.name,
-        metrics_port=metrics.port if options.metrics_port is None else options.metrics_port,
-        metrics_host=options.metrics_host or metrics.host,
+        metrics_port=served.port if options.metrics_port is None else options.metrics_port,
+        metrics_host=options.metrics_host or served.host,
+        processes=options.processes or worker.processes,
+        executor=options.executor or worker.executor,
     )
 
 
 def _create(app: App, options: WorkOptions) -> WorkerProcess:
     threads, only = options.threads or 1, options.only or None
-    worker = app.worker(threads=threads, only=only, drain=options.drain or 0, name=options.name)
+    worker = app.worker(
+        threads=threads,
+        processes=options.processes,
+        only=only,
+        drain=options.drain or 0,
+        name=options.name,
+        executor=options.executor,
+    )
     summary = _summarise(app, worker.name, threads, only)
+    executor = options.executor if summary.datasets else None
+    summary = replace(summary, processes=worker.processes, executor=executor)
     if options.metrics_port is None:
         return WorkerProcess(worker, summary, None)
     try:
-        exporter = collect.prometheus_endpoint(app)
+        exporter = metrics.prometheus_endpoint(app)
     except ImportError as missing:
         raise Unreadable(str(missing)) from missing
     host, port = options.metrics_host or "127.0.0.1", options.metrics_port
-    server = servers.MetricsServer(exporter, lambda: worker.is_healthy, host=host, port=port)
+    server = metrics.MetricsServer(exporter, lambda: worker.is_healthy, host=host, port=port)
     return WorkerProcess(
         worker, replace(summary, metrics=f"http://{server.address}/metrics"), server
     )

@@ -165,6 +165,26 @@ class WorkerOperations:
         return missing_worker(self._context.ledger, quiet=quiet)
 
 
+def registered_job_types(ledger: Ledger, /, *, quiet: float = QUIET) -> set[str]:
+    """Return the job types that online workers report."""
+    return _read_reports(ledger, "kinds", quiet)
+
+
+def registered_sources(ledger: Ledger, /, *, quiet: float = QUIET) -> set[str]:
+    """Return the sources of events and datasets that online workers report."""
+    return _read_reports(ledger, "sources", quiet)
+
+
+def _read_reports(ledger: Ledger, names: str, quiet: float) -> set[str]:
+    silent_before = ledger.now() - timedelta(seconds=quiet)
+    return {
+        name
+        for worker in ledger.workers()
+        if worker.ended_at is None and worker.seen_at >= silent_before
+        for name in worker.info.get(names, ())
+    }
+
+
 def missing_worker(ledger: Ledger, /, *, quiet: float = QUIET) -> str | None:
     """Return a sentence that no worker is online, and since when. None: a worker is online."""
     now = ledger.now()

@@ -137,6 +137,11 @@ def days_between(since: date, until: date, /) -> Iterator[date]:
         since += ONE_DAY
 
 
+def dataset_label(source: str, query: str, /) -> str:
+    """Return the name of a dataset, such as `crm/orders`."""
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (source, query))
+
+
 def _quote(part: str) -> str:
     # Escapes only what the form needs, so that names stay readable. A lone * means any.
     return "%2A" if part == "*" else part.replace("%", "%25").replace("/", "%2F")

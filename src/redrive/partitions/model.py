@@ -108,6 +108,8 @@ class PartitionLease:
     """Earlier runs that ended without data and do not count as attempts: outages, rate limits and
     faults of the ledger.
     """
+    waited: float | None = None
+    """Seconds from due to claim. None: a backfill has claimed it without a place in the queue."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,9 @@ class PartitionQueries:
     ) -> dict[tuple[str, str], dict[DisplayStatus, int]]:
         """Count the partitions of each dataset by display status. Reads the rollup only."""
         counts: dict[tuple[str, str], dict[DisplayStatus, int]] = {}
-        for name, query, shade, count in self._rolled_up((), source, query_name, since, until):
+        for name, query, shade, count in self._read(
+            _load_rollup, (), source, query_name, since, until
+        ):
             if count:
                 counts.setdefault((name, query), {})[DISPLAY_STATUSES[shade]] = int(count)
         return counts
@@ -161,33 +163,24 @@ class PartitionQueries:
         """Count the partitions of each dataset and day by display status. Reads the rollup only."""
         cells: dict[tuple[str, str, date], dict[DisplayStatus, int]] = {}
         by_day = (rollup.c.logical_date,)
-        rows = self._rolled_up(by_day, source, query_name, *parse_range(since, until))
+        days = parse_range(since, until)
+        rows = self._read(_load_rollup, by_day, source, query_name, *days)
         for name, query, shade, count, day in rows:
             if count:
                 cells.setdefault((name, query, day), {})[DISPLAY_STATUSES[shade]] = int(count)
         return [Cell(*key, shades) for key, shades in sorted(cells.items())]
-
-    def _rolled_up(
-        self,
-        by: Iterable[Any],
-        source: str | None,
-        query_name: str | None,
-        since: date | None,
-        until: date | None,
-    ) -> list[Any]:
-        at = rollup.c
-        keys = (at.source, at.query_name, at.shade)
-        query = select(*keys, func.sum(at.n), *by).group_by(*keys, *by)
-        query = of_dataset(query, rollup, source, query_name)
-        query = in_range(query, at.logical_date, since, until)
-        with self._session() as session:
-            return list(session.core.execute(query.order_by(at.source, at.query_name)))
 
     def active_by_day(
         self, datasets: Sequence[tuple[str, str]], since: date, until: date, /
     ) -> dict[tuple[str, str, date], dict[LaneName, int]]:
         """Count queued and running partitions by day and lane, of the first of each dataset."""
         return self._read(overview.active_by_day, datasets, since, until)
+
+    def customers_by_day(
+        self, dataset: tuple[str, str], days: Sequence[date], /, *, after: str, limit: int
+    ) -> dict[str, dict[date, DisplayStatus]]:
+        """Return the first customers of a dataset after a name, with the state of each day."""
+        return self._read(overview.customers_by_day, dataset, days, after=after, limit=limit)
 
     def reasons(
         self,
@@ -308,3 +301,19 @@ class PartitionQueries:
             for (source, query, day, shade), count in sorted(difference.items())
             if count
         ]
+
+
+def _load_rollup(
+    connection: Connection,
+    by: Iterable[Any],
+    source: str | None,
+    query_name: str | None,
+    since: date | None,
+    until: date | None,
+) -> list[Any]:
+    at = rollup.c
+    keys = (at.source, at.query_name, at.shade)
+    query = select(*keys, func.sum(at.n), *by).group_by(*keys, *by)
+    query = of_dataset(query, rollup, source, query_name)
+    query = in_range(query, at.logical_date, since, until)
+    return list(connection.execute(query.order_by(at.source, at.query_name)))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .http_server import refused as refused
     from .http_server import unreachable as unreachable
     from .items_conformance import ItemsConformance as ItemsConformance
+    from .source_conformance import SourceConformance as SourceConformance
 
 _HOMES = {
     "Answer": "http_server",
@@ -31,6 +32,7 @@ _HOMES = {
     "Injected": "faults",
     "ItemsConformance": "items_conformance",
     "Sandbox": "app_sandbox",
+    "SourceConformance": "source_conformance",
     "inject": "faults",
     "instant": "clock",
     "refused": "http_server",

@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 from ..app import App
 from ..commands.registry import next_run
 from ..core.context import IDS, SIMULATION, ActiveScope, Simulation, simulate
+from ..errors import Suspended
 from ..ledger.db.address import Address
 from ..ledger.validation import MAX_PAYLOAD_BYTES
 from ..worker.attempt import DurableLayer, attempt_key
 from ..worker.outcome import after_deadline, after_failure, after_success
+from ..worker.steps import JobSteps
 from .clock import FakeClock
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import Connection, Engine
 
     from ..commands.job import Job
     from ..ledger.ledger import Ledger
@@ -136,22 +138,32 @@ class Sandbox:
         self._worker_number += is_killed
         return is_killed
 
-    def _run_alone(self, job_type: JobType, lease: Lease) -> JobOutcome:
-        self._enter_scope(job_type, lease)
+    def _run_alone(self, job_type: JobType, lease: Lease) -> JobOutcome | None:
+        """Run a job. Return None if it sleeps or waits, which is in the ledger then."""
+        layer = self._enter_scope(job_type, lease)
+        outcome = None
         try:
             result = job_type.run(lease)
             if job_type.execution == "async":
                 result = _run_coroutine(result)
+            outcome = after_success(lease, result, self._app.ledger.max_payload)
+        except Suspended:
+            pass
         except Exception as error:
-            return after_failure(job_type, lease, error, now=self.clock.now(), draw=_draw())
-        return after_success(lease, result, self._app.ledger.max_payload)
+            outcome = after_failure(job_type, lease, error, now=self.clock.now(), draw=_draw())
+        job = layer.suspended_job
+        if job is None:
+            return outcome
+        if not self._is_killed:
+            job.suspend()
+        return None
 
     def _run_in_transaction(self, job_type: JobType, lease: Lease) -> JobOutcome | None:
         """Run a job in the transaction that settles it. Return None if it is settled, or killed."""
-        self._enter_scope(job_type, lease)
         ledger = self._app.ledger
         try:
             with ledger.begin() as tx:
+                self._enter_scope(job_type, lease, tx)
                 outcome = after_success(lease, job_type.run(tx, lease), ledger.max_payload)
                 if self._is_killed:
                     raise _Killed
@@ -162,16 +174,22 @@ class Sandbox:
             return after_failure(job_type, lease, error, now=self.clock.now(), draw=_draw())
         return None
 
-    def _enter_scope(self, job_type: JobType, lease: Lease) -> None:
+    def _enter_scope(
+        self, job_type: JobType, lease: Lease, connection: Connection | None = None
+    ) -> DurableLayer:
         seconds = math.inf
         if job_type.settings.attempt_timeout is not None:
             seconds = job_type.settings.attempt_timeout
         if lease.deadline is not None:
             seconds = min(seconds, (lease.deadline - self.clock.now()).total_seconds())
         end = self.clock.monotonic() + seconds
-        layer = DurableLayer(job_type, lease)
+        ledger, now = self._app.ledger, self.clock.now
+        layer = DurableLayer(
+            job_type, lease, lambda: JobSteps(ledger, lease, now, connection=connection)
+        )
         ActiveScope((end, max(1, lease.attempt), layer, attempt_key(lease), None))
         IDS.set(lease.ids)
+        return layer
 
     # --- Datasets
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from time import monotonic
 
 from ..ledger.events import IncomingEvent, StoreResult
+from ..ledger.jobs.pauses import Pauses
 
 MAX_WAIT_SECONDS = 0.1
 """How long events may wait for capacity, where jobs are short."""
@@ -55,13 +56,32 @@ class Arrival:
 class ArrivalQueue:
     """Arrivals that wait for the ledger thread. Threads may share it."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+    def __init__(
+        self, wake: Callable[[], None], parked: Callable[[], Container[str]] = tuple
+    ) -> None:
+        """Create a queue.
+
+        Args:
+            wake: Wakes up the ledger thread.
+            parked: Returns the parked job types.
+        """
+        self._wake, self._parked = wake, parked
         self._lock = threading.Lock()
         self._waiting: list[Arrival] = []
         self._is_closed = False
         self._more_until = 0.0
         """Until when a source is expected to bring more, on the monotonic clock."""
+        self.pauses: Pauses | None = None
+        """Pauses by hand. Set by the ledger thread, read by sources. None: not known yet."""
+
+    def is_paused(self, source: str, /) -> bool:
+        """Return whether a source, or the app, is paused by hand, or may be."""
+        return self.pauses is None or self.pauses.get("source", source) is not None
+
+    def is_held(self, job_type: str, /) -> bool:
+        """Return whether a job type is paused by hand or parked."""
+        pauses = self.pauses
+        return pauses is None or job_type in pauses.job_types or job_type in self._parked()
 
     def put(self, events: Sequence[IncomingEvent], /, *, has_more: bool = False) -> Arrival:
         """Queue events to be stored.

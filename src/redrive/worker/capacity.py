@@ -38,11 +38,16 @@ WAKE_SECONDS = 0.0001
 """Approximate time to wake a thread."""
 MAX_PREFETCHED_ROUND_TRIPS = 10
 """Jobs that take longer than this many round trips are not prefetched."""
+FAIR = "fair:"
+"""Prefix of the group of a job type with tenants, which is claimed by itself."""
 SHARED_GROUPS = ("short", "prefetched")
 """Groups whose jobs share threads."""
+CANCELLABLE = ("async", "process")
+"""Executions whose jobs can be stopped, and are when their time is over."""
 INITIAL_WEIGHT, MIN_WEIGHT, KNOWN_WEIGHT = 0.5, 0.05, 0.1
 """Weight of the newest sample in the moving average of job durations: at first, at last, and from
 when on the average is trusted."""
+NO_LIMIT = Limit()
 
 
 class ClaimRequest(NamedTuple):
@@ -52,6 +57,8 @@ class ClaimRequest(NamedTuple):
     max_by_type: dict[str, int]
     total: int
     limits: Mapping[str, Limit] | None = None
+    fair: bool = False
+    """The tenants of the only job type take turns."""
 
 
 class HeldLease(NamedTuple):
@@ -89,21 +96,27 @@ class InFlight:
         before = monotonic() - seconds
         return [lease for lease, _, since in self._held.values() if since <= before]
 
+    def get(self, keys: Iterable[LeaseName], /) -> list[Lease]:
+        """Return the leases with these keys that are tracked."""
+        return [held[0] for key in keys if (held := self._held.get(key)) is not None]
+
     def all(self) -> list[HeldLease]:
         """Return all leases."""
         return list(map(HeldLease._make, list(self._held.values())))
 
     @property
-    def has_async(self) -> bool:
-        """Whether a job runs on the event loop."""
-        return any(job_type.execution == "async" for _, job_type, _ in list(self._held.values()))
+    def has_cancellable(self) -> bool:
+        """Whether a job runs on the event loop or in a process."""
+        return any(
+            job_type.execution in CANCELLABLE for _, job_type, _ in list(self._held.values())
+        )
 
     @property
     def overdue(self) -> int:
         """Number of sync functions that run longer than their attempt timeout."""
         now = monotonic()
         return sum(
-            held.job_type.execution != "async"
+            held.job_type.execution not in CANCELLABLE
             and held.job_type.settings.attempt_timeout is not None
             and now - held.since > held.job_type.settings.attempt_timeout
             for held in self.all()
@@ -114,29 +127,63 @@ class Capacity:
     """Free capacity by group of job types, and the average duration of each type.
 
     A group is a set of job types that share something: the event loop, threads, connections for
-    transactions, a limit over all workers. Used by the ledger thread only.
+    transactions, processes, a limit over all workers. Used by the ledger thread only.
     """
 
     def __init__(
-        self, job_types: Iterable[JobType], threads: int, tasks: int, *, transactions: int = 8
+        self,
+        job_types: Iterable[JobType],
+        threads: int,
+        tasks: int,
+        *,
+        transactions: int = 8,
+        processes: int = 1,
     ) -> None:
         self._job_types = {job_type.name: job_type for job_type in job_types}
-        self._limits = {
-            job_type.name: Limit(job_type.concurrency, job_type.rate)
-            for job_type in self._job_types.values()
-            if job_type.is_limited
-        }
+        self._limits: dict[str, Limit] = {}
+        """The limits over all workers by job type: of the code, or set at run time."""
+        self.set_run_time_limits({})
         self._threads, self._tasks = threads, tasks
-        self._transactions = min(transactions, threads)
+        self._transactions, self._processes = min(transactions, threads), processes
         self._mean_seconds = dict.fromkeys(self._job_types, SHORT_JOB_SECONDS * 20)
         self._weights = dict.fromkeys(self._job_types, INITIAL_WEIGHT)
         self._group_of_lease: dict[LeaseName, str] = {}
-        self._used = {"thread": 0, "async": 0, "transaction": 0, "short": 0, "prefetched": 0}
+        self._used = dict.fromkeys(("thread", "async", "transaction", "process"), 0)
+        self._used |= dict.fromkeys(SHARED_GROUPS, 0)
         self._started_last: set[LeaseName] = set()
         """Started last attempts of jobs that share threads."""
         self._rotation = 0
         self.round_trip = 0.0
         """Seconds of a round trip to the ledger."""
+
+    # ---- limits ----
+
+    def set_run_time_limits(self, limits: Mapping[str, Limit], /) -> bool:
+        """Replace limits of the code by these. Return whether a limit has changed.
+
+        A value that is None stays as in the code. The next claim uses the new limits.
+        """
+        before = self._limits
+        self._limits = {}
+        for name, job_type in self._job_types.items():
+            own = limits.get(name, NO_LIMIT)
+            limit = Limit(
+                job_type.concurrency if own.concurrency is None else own.concurrency,
+                job_type.rate if own.rate is None else own.rate,
+                job_type.tenants,
+                job_type.is_sequenced,
+            )
+            if limit.is_limited:
+                self._limits[name] = limit
+        return self._limits != before
+
+    def has_concurrency_limit(self, name: str, /) -> bool:
+        """Return whether the number of running jobs of this type is limited over all workers.
+
+        Also of one tenant, or of one sequence.
+        """
+        limit = self._limits.get(name)
+        return limit is not None and limit.waits_for_running
 
     # ---- durations ----
 
@@ -203,8 +250,8 @@ class Capacity:
         return threads
 
     def _share_of(self, job_type: JobType) -> tuple[str, float]:
-        if job_type.execution == "async":
-            return "async", 0.0
+        if job_type.execution in CANCELLABLE:
+            return job_type.execution, 0.0
         batch = self.batch_size(job_type.name) if job_type.execution == "thread" else 1
         if self._prefetched_per_thread(job_type.name):
             return "prefetched", 1 / batch
@@ -269,15 +316,23 @@ class Capacity:
         execution = self._job_types[name].execution
         if name in self._limits:
             return f"limited:{execution}"
+        if self._job_types[name].tenants is not None:
+            return f"{FAIR}{self._base_group(name)}:{name}"
+        return self._base_group(name)
+
+    def _base_group(self, name: str) -> str:
+        execution = self._job_types[name].execution
         if self._prefetched_per_thread(name):
             return "prefetched"
         return "short" if execution == "thread" and self.batch_size(name) > 1 else execution
 
     def free(self, group: str, /) -> int:
         """Return how many more jobs of a group fit."""
-        execution = group.removeprefix("limited:")
+        execution = _base(group)
         if execution == "async":
             return self._tasks - self._used["async"]
+        if execution == "process":
+            return self._processes - self._used["process"]
         threads = self._threads - self._used["thread"] - self._used["transaction"]
         if execution == "short":
             batch = self._max_batch
@@ -295,15 +350,17 @@ class Capacity:
     def claim_request(self, group: str, members: list[str], /) -> ClaimRequest:
         """Return what to claim of a group now."""
         free = max(0, self.free(group))
-        if group == "prefetched":
+        base = _base(group)
+        if base == "prefetched":
             per_thread = {name: 1 + self._prefetched_per_thread(name) for name in members}
             max_by_type = {name: min(free, self._threads * n) for name, n in per_thread.items()}
-        elif group == "short":
+        elif base == "short":
             max_by_type = {name: min(free, self._max_short(name)) for name in members}
         else:
             max_by_type = dict.fromkeys(members, free)
         limits = self._limits if group.startswith("limited:") else None
-        return ClaimRequest(group, max_by_type, min(free, sum(max_by_type.values())), limits)
+        total = min(free, sum(max_by_type.values()))
+        return ClaimRequest(group, max_by_type, total, limits, group.startswith(FAIR))
 
     def _max_short(self, name: str) -> int:
         """Return how many short jobs of a type may be claimed at once: a batch for half of the
@@ -334,7 +391,7 @@ class Capacity:
             group = self.group_of(name)
             free = remaining.get(group, max(0, self.free(group)))
             admitted[name] = min(count, free)
-            if group == "short":
+            if _base(group) == "short":
                 wanted = min(count, self._max_batch, self._max_short(name))
                 admitted[name] = min(admitted[name], wanted)
                 more_soon = more_soon or admitted[name] < wanted
@@ -344,6 +401,13 @@ class Capacity:
     def limits(self, name: str, /) -> Mapping[str, Limit] | None:
         """Return the limits if this job type has one."""
         return self._limits if name in self._limits else None
+
+
+def _base(group: str) -> str:
+    """Return what the job types of a group share: threads, the event loop or connections."""
+    if group.startswith(FAIR):
+        return group.split(":", 2)[1]
+    return group.removeprefix("limited:")
 
 
 def _rotate(items: list[T], by: int) -> list[T]:

@@ -13,6 +13,7 @@ from time import monotonic
 from ..ledger.events import IncomingEvent, StartQuota, StoreResult
 from ..ledger.jobs import lease_recovery
 from ..ledger.jobs import limits as limited
+from ..ledger.jobs.pauses import NO_PAUSES
 from ..ledger.ledger import Ledger
 from ..ledger.model import Lease, Settlement, Turn, lease_key, new_token
 from ..ledger.store.protocol import ClaimOptions
@@ -61,7 +62,7 @@ class TurnWriter:
     def settle(self) -> None:
         """Settle finished jobs and start last attempts, in one write."""
         if self.settlements or (self.executors.has_startable and self._may_start()):
-            self.on_settled(self.write(self.settlements, NO_CLAIM).late)
+            self.on_settled(self.write(self.settlements, NO_CLAIM))
 
     def write(
         self,
@@ -91,6 +92,7 @@ class TurnWriter:
                 token=token,
                 start_last=False,
                 starts=starts,
+                fair=request.fair,
             )
         except BaseException:
             # The ledger may have written it: releasing the jobs is right in both cases.
@@ -108,18 +110,18 @@ class TurnWriter:
         """Return whether jobs may start: the worker is not stopping, and its clock is trusted."""
         return not self.state.is_stopping and self._maintenance.clocks.problem is None
 
-    def on_settled(self, late: Sequence[Settlement]) -> None:
-        """Note that the ledger has the settlements, and which of them came too late."""
+    def on_settled(self, result: Turn | StoreResult) -> None:
+        """Note that the ledger has the settlements, and what became of them."""
         waits = [
             settlement.after for settlement in self.settlements if settlement.outcome == "again"
         ]
         self.settlements = []
         if waits:
             self.state.on_retries_settled(monotonic() + min(waits) + 0.001)
-        if late:
+        if late := result.late:
             self._completer.record_late(late)
             self._maintenance.revoke_crashes(list(late))
-        self._completer.emit_dead_records()
+        self._completer.record_failures(result.cancelled, late)
 
     def receive(self, events: Sequence[IncomingEvent], grant: StartQuota) -> StoreResult:
         """Store arrived events, and settle finished jobs in the same transaction."""
@@ -156,10 +158,17 @@ class Claimer:
         self._quarantine, self._parked, self._now = quarantine, parked, now
         self.probes: dict[int, str] = {}
         """Job types by the job that probes them."""
+        self.pauses = NO_PAUSES
+        """Pauses by hand, as of the last refresh."""
 
     def claimable_types(self) -> list[str]:
-        """Return the job types that are not parked."""
-        return [name for name in self._job_types if name not in self._parked.parked]
+        """Return the job types that are neither parked nor paused by hand."""
+        names = [name for name in self._job_types if name not in self._parked.parked]
+        return [name for name in names if not self._is_paused(name)] if self.pauses else names
+
+    def _is_paused(self, name: str) -> bool:
+        """Return whether a job type, or the app, is paused by hand."""
+        return self.pauses.get("job type", name) is not None
 
     def can_claim_more(self) -> bool:
         """Return whether there may be more jobs, and capacity for them."""
@@ -220,7 +229,7 @@ class Claimer:
                 settlements, request, token=token, is_quarantined=is_quarantined
             )
             if not defers_settlements:
-                self._writer.on_settled(turn.late)
+                self._writer.on_settled(turn)
             leases = self._ledger.start(turn.leases) if is_quarantined else turn.leases
         self._executors.accept(leases)
         if is_quarantined:
@@ -250,9 +259,10 @@ class Claimer:
             leases = self._ledger.start(claim.leases) if is_quarantined else claim.leases
         self._executors.accept(leases)
         if not is_quarantined and len(claim.leases) < request.total:
-            job_types = map(self._job_types.__getitem__, request.max_by_type)
+            has_limit = self._capacity.has_concurrency_limit
             waits = [
-                LIMIT_RETRY_SECONDS if each.concurrency else POLL_SECONDS for each in job_types
+                LIMIT_RETRY_SECONDS if has_limit(name) else POLL_SECONDS
+                for name in request.max_by_type
             ]
             waits += [max(wait, MIN_LIMIT_RETRY_SECONDS) for wait in claim.after.values()]
             self._state.on_limited_claim(request.group, min(waits), monotonic())
@@ -263,6 +273,8 @@ class Claimer:
         for name in self._parked.due_probes():
             job_type = self._job_types.get(name)
             if job_type is None or self._capacity.free(job_type.execution) <= 0:
+                continue
+            if self._is_paused(name):
                 continue
             due = self._ledger.next_due([name])
             if due is None or due > self._now() or not self._parked.reserve_probe(name):
@@ -290,11 +302,13 @@ class Claimer:
 
     def seconds_until_due(self) -> float | None:
         """Return the seconds until the next job is due, or None without jobs."""
-        due = self._ledger.next_due(self.claimable_types())
+        names = self.claimable_types()
+        due = self._ledger.next_due(names) if names else None
         return None if due is None else (due - self._now()).total_seconds()
 
     def _has_quarantined(self) -> bool:
-        due = self._ledger.next_due(self.claimable_types(), alone=True)
+        names = self.claimable_types()
+        due = self._ledger.next_due(names, alone=True) if names else None
         return due is not None and due <= self._now()
 
     def _has_due_jobs(self) -> bool:

@@ -22,11 +22,12 @@ from ..journal.bus import emit
 from ..ledger.db.connections import POSTGRES_POOL_SIZE
 from ..ledger.events import StartQuota
 from ..ledger.failpoint import crash_point
-from ..ledger.jobs.parking import ParkedKind
+from ..ledger.jobs.pauses import NO_PAUSES
+from ..ledger.jobs.work_controls import WorkControls
 from ..ledger.ledger import Ledger
 from ..ledger.model import Lease, Settlement
 from .arrivals import ArrivalQueue
-from .attempt import AttemptContext, AttemptResult
+from .attempt import AttemptContext, AttemptResult, CancelRequests
 from .capacity import Capacity, InFlight
 from .claimer import Claimer, TurnWriter
 from .completer import Completer
@@ -35,9 +36,15 @@ from .job_type import JobType
 from .maintenance import Maintenance, MaintenanceEvents
 from .parking import ParkedTypes
 from .quarantine import Quarantine
-from .status import WorkerOptions
+from .status import WorkerOptions, describe_problem
 from .turn import POLL_SECONDS, NextDuePoll, SubmissionSignal, TurnState, next_turn_at, plan_turn
-from .work_source import MAX_LOCK_SECONDS, SourceExecutors, WorkSource, WorkSources
+from .work_source import (
+    MAX_LOCK_SECONDS,
+    FailingTasks,
+    SourceExecutors,
+    WorkSource,
+    WorkSources,
+)
 
 WAITING_JOB_SECONDS = 0.05
 """Time until another thread is woken for a short job that waits for a thread."""
@@ -81,8 +88,7 @@ class Dispatcher:
         """
         self._ledger, self._job_types, self._options = ledger, job_types, options
         self._info = info
-        self.failing: dict[str, str] = {}
-        """Work sources and background tasks that fail, with their errors."""
+        self.failing = FailingTasks()
         self._results: deque[AttemptResult] = deque()
         self._wake_up = threading.Event()
         self._uncounted_late: list[Settlement] = []
@@ -91,7 +97,7 @@ class Dispatcher:
         self._state = TurnState(signal, NextDuePoll(self._seconds_until_due))
         self.stopped = threading.Event()
         """Set when no more jobs are claimed."""
-        self.outage = LedgerOutage(options.name)
+        self.outage = LedgerOutage(options.name, self.failing)
         self.phase = "starting"
         """`starting`, `working`, `alone` (runs a quarantined job), `draining` or `ended`."""
         self.last_turn_at = monotonic()
@@ -100,13 +106,17 @@ class Dispatcher:
         """At the end, all leases of this worker were released in the ledger."""
         self.removed: LedgerRemoved | None = None
         """Set if the worker ended because its SQLite file was removed."""
+        self.pauses = NO_PAUSES
+        """Pauses by hand, as of the last refresh."""
         self.in_flight = InFlight()
         events = MaintenanceEvents(
             heartbeat_info=self._heartbeat_info,
             on_leases_lost=self._on_leases_lost,
             on_jobs_recovered=self._on_jobs_recovered,
-            on_parked=self._on_parked,
+            on_controls=self._on_controls,
+            on_cancelled=self._on_cancelled,
         )
+        self._cancels = CancelRequests()
         self.maintenance = Maintenance(
             ledger,
             self.in_flight,
@@ -118,22 +128,34 @@ class Dispatcher:
         self.parked = ParkedTypes(
             ledger, job_types.values(), options.parking, now=self.maintenance.now
         )
-        self.completer = Completer(ledger, self.parked, now=self.maintenance.now, draw=random)
+        self.completer = Completer(
+            ledger,
+            self.parked,
+            now=self.maintenance.now,
+            draw=random,
+            cancels=self._cancels,
+            activity=self.maintenance.activity,
+        )
         transactions = 1 if ledger.connections.on_sqlite else POSTGRES_POOL_SIZE
         self._capacity = Capacity(
-            job_types.values(), options.threads, options.tasks, transactions=transactions
+            job_types.values(),
+            options.threads,
+            options.tasks,
+            transactions=transactions,
+            processes=options.processes,
         )
         self._quarantine = Quarantine()
-        self.arrivals = ArrivalQueue(self._wake_up.set)
+        self.arrivals = ArrivalQueue(self._wake_up.set, lambda: self.parked.parked)
         self._executors = Executors(
             job_types,
             self.in_flight,
             self._capacity,
-            AttemptContext(context, self.maintenance.now),
+            AttemptContext(
+                context, self.maintenance.now, job_ledger, self._cancels, self.maintenance.board
+            ),
             job_ledger=job_ledger,
-            threads=options.threads,
+            options=options,
             on_finished=self.on_finished,
-            name=options.name,
         )
         self._writer = TurnWriter(
             ledger, options, self._state, self._executors, self.completer, self.maintenance
@@ -149,7 +171,13 @@ class Dispatcher:
         source_executors = SourceExecutors(lambda: self._executors.loop, self._wake_up.set)
         lock_seconds = min(MAX_LOCK_SECONDS, options.lease_seconds / 4)
         for source in work_sources:
-            source.attach(options.name, ledger, source_executors, lock_seconds=lock_seconds)
+            source.attach(
+                options.name,
+                ledger,
+                source_executors,
+                activity=self.maintenance.activity,
+                lock_seconds=lock_seconds,
+            )
         self._sources = WorkSources(work_sources, self.failing)
 
     # ---- for other threads ----
@@ -294,9 +322,12 @@ class Dispatcher:
             limited_executions = {
                 result.job_type.execution
                 for result in results
-                if result.job_type.concurrency is not None
+                if self._capacity.has_concurrency_limit(result.job_type.name)
             }
             self._state.reopen(f"limited:{execution}" for execution in limited_executions)
+            waits = [each.suspension.after for each in results if each.suspension is not None]
+            if waits:
+                self._state.on_retries_settled(monotonic() + min(waits) + 0.001)
             self._uncounted_late += [result.lease.done() for result in results if result.is_late]
             self._writer.settlements += self.completer.complete(
                 results, self._claimer.probes, is_draining=self._state.is_stopping
@@ -325,7 +356,7 @@ class Dispatcher:
             stored = self.arrivals.store(
                 arrivals, lambda events: self._writer.receive(events, grant)
             )
-            self._writer.on_settled(stored.late)
+            self._writer.on_settled(stored)
         self._executors.accept(stored.leases)
         self._state.reopen(
             self._capacity.group_of(name)
@@ -338,12 +369,20 @@ class Dispatcher:
 
     def _heartbeat_info(self) -> dict[str, Any]:
         info = {**self._info, "running": len(self.in_flight), "state": self.phase}
-        return info | {"failing": dict(self.failing)} if self.failing else info
+        if engine := self._sources.engine_report:
+            info["engine"] = dict(engine)
+        problems = self.failing.problems(is_ledger_away=self.outage.error is not None)
+        return info | {"failing": problems} if problems else info
 
-    def _on_parked(self, parked: dict[str, ParkedKind]) -> None:
-        if self.parked.parked.keys() - parked.keys():
+    def _on_controls(self, controls: WorkControls) -> None:
+        """Take over parked job types, pauses by hand and limits at run time."""
+        pauses, has_new_limit = controls.pauses, self._capacity.set_run_time_limits(controls.limits)
+        is_unparked = bool(self.parked.parked.keys() - controls.parked.keys())
+        if is_unparked or has_new_limit or pauses != self.pauses:
             self._state.signal.set()
-        self.parked.refresh(parked)
+        self.pauses = self._claimer.pauses = self.arrivals.pauses = pauses
+        self._sources.set_pauses(pauses)
+        self.parked.refresh(controls.parked)
 
     def _on_jobs_recovered(self, job_ids: Sequence[int]) -> None:
         self.completer.record_recovered(job_ids)
@@ -354,7 +393,13 @@ class Dispatcher:
         for lease in leases:
             ids = {"job_id": str(lease.job_id), "fence": lease.fence}
             emit("lost_lease", {"operation": lease.kind, **ids, **lease.ids})
+        self._cancels.remove(leases)
         self._executors.cancel(leases)
+
+    def _on_cancelled(self, leases: list[Lease]) -> None:
+        # Once for each lease: a task that cleans up is not interrupted a second time.
+        if new := self._cancels.add(leases):
+            self._executors.cancel(new)
 
     def _shut_down(self) -> None:
         """Cancel async work, release the leases of work that has not ended, and deregister the
@@ -373,7 +418,9 @@ class Dispatcher:
     def _settle_cancelled(self) -> None:
         """Wait briefly for cancelled work to end, and take its results."""
         until = monotonic() + CANCEL_SECONDS
-        while (self.in_flight.has_async or self._sources.running_async) and monotonic() < until:
+        while (
+            self.in_flight.has_cancellable or self._sources.running_async
+        ) and monotonic() < until:
             self._wake_up.wait(0.02)
             self._wake_up.clear()
             self._attempt(self._collect_results)
@@ -392,26 +439,31 @@ class Dispatcher:
         if settlements:
             name, lease_seconds = self._options.name, self._options.lease_seconds
             turn = self._ledger.turn(settlements, {}, worker=name, lease=lease_seconds)
-            self._writer.on_settled(turn.late)
+            self._writer.on_settled(turn)
         self.in_flight.remove([each.lease for each in held])
         self.parked.return_probes(set(self._claimer.probes.values()))
         for each in held:
             ids = {"job_id": str(each.lease.job_id), "attempt": each.lease.attempt}
             emit("released", {"operation": each.job_type.name, **ids})
         are_sources_released = self._sources.release(self.now())
+        self.maintenance.write_activity()
         crash_point("worker.drained")
         self._ledger.maintenance.deregister_worker(self._options.name)
         self.is_everything_released = are_sources_released
 
 
 class LedgerOutage:
-    """A ledger that cannot be reached: logged once, and retried with a growing pause.
+    """A ledger that cannot be reached: logged once, retried with a growing pause, and logged again
+    when it is over.
 
     Used by the ledger thread; other threads may read `error`.
     """
 
-    def __init__(self, worker: str) -> None:
+    def __init__(self, worker: str, failing: FailingTasks) -> None:
         self._worker = worker
+        self._failing = failing
+        self._since = 0.0
+        """When it began, on the monotonic clock."""
         self._pause = FIRST_PAUSE_SECONDS
         self.error: str | None = None
         """The last error; None if the ledger responds."""
@@ -421,10 +473,15 @@ class LedgerOutage:
         if self.error is None:
             fields = {"error": str(error), "error_class": type(error).__name__}
             emit("ledger_trouble", {"worker": self._worker, **fields})
-        self.error = f"{type(error).__name__}: {error}"
+            self._since = monotonic()
+        self.error = describe_problem(error)
         pause, self._pause = self._pause, min(self._pause * 2, MAX_PAUSE_SECONDS)
         return pause
 
     def on_success(self) -> None:
         """Note that the ledger responds."""
+        if self.error is not None:
+            self._failing.on_ledger_back()
+            seconds = round(monotonic() - self._since, 3)
+            emit("ledger_back", {"worker": self._worker, "seconds": seconds})
         self.error, self._pause = None, FIRST_PAUSE_SECONDS

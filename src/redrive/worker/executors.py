@@ -1,4 +1,6 @@
-"""Executors: run leased jobs in threads or on an event loop, within the worker's capacity."""
+"""Executors: run leased jobs in threads, on an event loop or in processes, within the worker's
+capacity.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ from ..ledger.failpoint import crash_point
 from ..ledger.ledger import Ledger
 from ..ledger.model import Lease, lease_key
 from .attempt import AttemptContext, AttemptResult, run_async, run_sync
-from .capacity import Capacity, InFlight
+from .capacity import CANCELLABLE, Capacity, InFlight
 from .job_type import JobType
+from .processes.pool import ProcessPool
+from .status import WorkerOptions
 
 CLOSE_SECONDS = 2.0
 """Time for cancelled tasks to end when the loop is closed."""
@@ -28,7 +32,7 @@ OnFinished = Callable[[list[AttemptResult]], None]
 
 
 class Executors:
-    """The threads and the event loop of a worker. Used by the ledger thread only.
+    """The threads, the event loop and the processes of a worker. Used by the ledger thread only.
 
     A last attempt starts in two steps: it is claimed without being started, waits for a free
     thread, and is started in the ledger just before it runs. A worker that is killed in between
@@ -43,9 +47,8 @@ class Executors:
         attempts: AttemptContext,
         *,
         job_ledger: Ledger,
-        threads: int,
+        options: WorkerOptions,
         on_finished: OnFinished,
-        name: str,
     ) -> None:
         """Start the threads.
 
@@ -55,19 +58,27 @@ class Executors:
             capacity: Counts them.
             attempts: What the attempts share.
             job_ledger: For the transactions of jobs, which may use all of its connections.
-            threads: Number of threads.
+            options: Number of threads and processes, and the prefix of their names.
             on_finished: Called with the results, from the threads.
-            name: Prefix of the thread names.
         """
         self._job_types, self.in_flight, self._capacity = job_types, in_flight, capacity
         self._waiting_for_thread: deque[Lease] = deque()
         """Unstarted last attempts that share threads."""
         self._ready_to_start: list[Lease] = []
-        """Unstarted last attempts that have a thread, or run on the event loop."""
-        self._pool = ThreadPool(job_ledger, attempts, threads, on_finished, name)
-        self._attempts, self._on_finished, self._name = attempts, on_finished, name
+        """Unstarted last attempts that have a thread or a process, or run on the event loop."""
+        self._pool = ThreadPool(job_ledger, attempts, options.threads, on_finished, options.name)
+        self._attempts, self._on_finished, self._name = attempts, on_finished, options.name
         self._loop: EventLoopThread | None = None
         self._async_jobs: EventLoopExecutor | None = None
+        self._processes: ProcessPool | None = None
+        if any(job_type.execution == "process" for job_type in job_types.values()):
+            self._processes = ProcessPool(
+                job_types,
+                attempts,
+                options.processes,
+                on_finished,
+                name=options.name,
+            )
 
     @property
     def loop(self) -> EventLoopThread:
@@ -117,12 +128,19 @@ class Executors:
         """Run these last attempts before all other jobs."""
         jobs = [(self._job_types[lease.kind], lease) for lease in leases]
         self.in_flight.add(jobs)
-        in_threads = [job_type.name for job_type, _ in jobs if job_type.execution != "async"]
+        in_threads = [
+            job_type.name for job_type, _ in jobs if job_type.execution not in CANCELLABLE
+        ]
         self._submit(jobs, self._capacity.threads_for(in_threads), first=True)
 
     def _submit(self, jobs: list[tuple[JobType, Lease]], threads: int, *, first: bool) -> None:
-        on_loop = [job for job in jobs if job[0].execution == "async"]
-        in_threads = [job for job in jobs if job[0].execution != "async"] if on_loop else jobs
+        elsewhere = [job for job in jobs if job[0].execution in CANCELLABLE]
+        in_threads = jobs
+        if elsewhere:
+            in_threads = [job for job in jobs if job[0].execution not in CANCELLABLE]
+        on_loop = [job for job in elsewhere if job[0].execution == "async"]
+        if self._processes is not None and len(on_loop) < len(elsewhere):
+            self._processes.submit([job for job in elsewhere if job[0].execution == "process"])
         if in_threads:
             self._pool.submit(in_threads, threads, first=first)
         if on_loop:
@@ -153,9 +171,15 @@ class Executors:
         self.drop([result.lease for result in results])
 
     def cancel(self, leases: Sequence[Lease], /) -> None:
-        """Cancel jobs on the event loop. Threads cannot be cancelled."""
+        """Stop jobs whose lease was lost or that were cancelled, as far as possible.
+
+        Jobs on the event loop are cancelled, and processes are killed. Threads cannot be cancelled:
+        their functions read `current().cancelled`.
+        """
         if self._async_jobs is not None:
             self._async_jobs.cancel(leases)
+        if self._processes is not None:
+            self._processes.cancel(leases)
 
     # ---- idle threads ----
 
@@ -181,14 +205,20 @@ class Executors:
     # ---- the end ----
 
     def cancel_all(self) -> None:
-        """Cancel everything on the event loop, and discard jobs that wait for a thread."""
+        """Cancel everything on the event loop, kill all processes, and discard jobs that wait for a
+        thread.
+        """
         if self._loop is not None:
             self._loop.cancel()
+        if self._processes is not None:
+            self._processes.cancel_all()
         self._pool.discard_waiting()
 
     def close(self) -> None:
-        """Let the threads end after their current jobs."""
+        """Let the threads end after their current jobs, and end idle processes."""
         self._pool.close()
+        if self._processes is not None:
+            self._processes.close()
         if self._loop is not None:
             self._loop.close(cancel_seconds=CLOSE_SECONDS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
 from ..backoff import steps
@@ -13,10 +14,11 @@ from ..core.job_reasons import DeadReason
 from ..core.policy import RetryPolicy
 from ..engine.retry import Retry
 from ..engine.settings import POLICY_NAMES, RetrySettings
+from ..ledger.jobs.tenants import TenantLimit
 
-Execution: TypeAlias = Literal["thread", "async", "transaction"]
-"""Where the function runs: in a thread, on the event loop, or in a thread with the transaction
-that settles the job."""
+Execution: TypeAlias = Literal["thread", "async", "transaction", "process"]
+"""Where the function runs: in a thread, on the event loop, in a thread with the transaction that
+settles the job, or in a process of its own."""
 
 NO_TIMEOUT = RetrySettings().using(None, {"attempt_timeout": None})
 DURABLE = NO_TIMEOUT.using(RetryPolicy(5, 5, 600, 0.5), {"backoff": steps(5, 30, 120, 600)})
@@ -43,7 +45,8 @@ class JobType:
         name: The job type, as stored in `kind`.
         run: `run(lease)` returns the stored result, as bytes or None. A coroutine function if
             `execution` is "async", and `run(connection, lease)` if it is "transaction". It raises
-            the errors of the function, and `Undecodable` for a payload that does not fit it.
+            the errors of the function, and `Undecodable` for a payload that does not fit it. If
+            `execution` is "process", the process of the pool calls it.
         execution: Where the function runs.
         settings: Policy, backoff, error rules and attempt timeout. The `timeout` of a policy is
             not used: a job has a deadline instead.
@@ -52,6 +55,9 @@ class JobType:
         on_exhausted: State of a job without attempts left.
         parks_on_outage: Whether an outage parks the job type instead of counting against its jobs.
         fn: The user's function.
+        memory_limit: Maximum memory of its process, in bytes.
+        tenants: Limits of each tenant. None: the job type has no tenants.
+        is_sequenced: Whether its jobs have sequences, which run one after another.
     """
 
     name: str
@@ -63,11 +69,9 @@ class JobType:
     on_exhausted: Literal["dead", "blocked"] = "dead"
     parks_on_outage: bool = True
     fn: Callable[..., Any] | None = None
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether a limit holds over all workers."""
-        return self.concurrency is not None or self.rate is not None
+    memory_limit: int | None = None
+    tenants: TenantLimit | None = None
+    is_sequenced: bool = False
 
 
 class Undecodable(Exception):
@@ -85,6 +89,38 @@ class Undecodable(Exception):
         super().__init__(f"{problem}. {value}" if value else problem)
         self.problem = problem
         self.reason = reason
+
+
+class EndedElsewhere(Exception):
+    """Another engine ran the job and ended it without a result. Its word is final here.
+
+    Args:
+        outcome: `"dead"`, `"blocked"` or `"cancelled"`.
+        reason: Reason of the dead letter.
+        error: Text of the error.
+        signature: Signature of the error.
+        until: When a blocked job is replayed.
+    """
+
+    def __init__(
+        self,
+        outcome: Literal["dead", "blocked", "cancelled"],
+        reason: str,
+        error: str | None = None,
+        signature: str | None = None,
+        until: datetime | None = None,
+        /,
+    ) -> None:
+        super().__init__((error or reason).partition("\n")[0])
+        self.outcome = outcome
+        self.reason = reason
+        self.error = error
+        self.signature = signature
+        self.until = until
+
+
+class ProcessCrashed(Exception):
+    """The process of a job ended in the middle of an attempt."""
 
 
 class Unstorable(Exception):
@@ -141,11 +177,19 @@ def _policy_with_defaults(own: RetrySettings, default: RetryPolicy) -> RetryPoli
     return replace(default, **passed)
 
 
-def execution_of(name: str, fn: Callable[..., Any], /, *, in_transaction: bool) -> Execution:
+def execution_of(
+    name: str,
+    fn: Callable[..., Any],
+    /,
+    *,
+    in_transaction: bool,
+    isolation: Literal["process"] | None = None,
+) -> Execution:
     """Return where a function runs.
 
     Raises:
-        TypeError: It cannot be run as a job.
+        TypeError: It cannot be run as a job, or not there.
+        ValueError: The isolation is unknown.
     """
     if isinstance(fn, (classmethod, staticmethod, type)) or not callable(fn):
         raise TypeError(f"{name}: must decorate a function, not {type(fn).__name__}")
@@ -154,6 +198,9 @@ def execution_of(name: str, fn: Callable[..., Any], /, *, in_transaction: bool) 
             f"{name}: {qualified_name(fn)} is a generator, which has no single result; use a "
             f"function"
         )
+    if isolation is not None:
+        _check_isolation(name, fn, isolation, in_transaction)
+        return "process"
     if not in_transaction:
         return "async" if inspect.iscoroutinefunction(fn) else "thread"
     if inspect.iscoroutinefunction(fn):
@@ -162,3 +209,24 @@ def execution_of(name: str, fn: Callable[..., Any], /, *, in_transaction: bool) 
             f"other tasks run; in_transaction=True is for sync functions"
         )
     return "transaction"
+
+
+def _check_isolation(
+    name: str, fn: Callable[..., Any], isolation: object, in_transaction: bool
+) -> None:
+    if isolation != "process":
+        raise ValueError(f"{name}: isolation= must be 'process' or None, not {isolation!r}")
+    if inspect.iscoroutinefunction(fn):
+        raise TypeError(
+            f"{name}: {qualified_name(fn)} is async; isolation='process' is for sync functions"
+        )
+    if in_transaction:
+        raise TypeError(
+            f"{name}: isolation='process' and in_transaction=True cannot be combined, because a "
+            f"transaction belongs to one process; open a transaction inside the function"
+        )
+    if "<" in getattr(fn, "__qualname__", ""):  # <locals> or <lambda>
+        raise TypeError(
+            f"{name}: {qualified_name(fn)} is a lambda or defined inside a function, so that a new "
+            f"process cannot import it; define it at the top level of a module"
+        )

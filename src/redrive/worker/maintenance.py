@@ -1,8 +1,8 @@
 """Maintenance: what a worker does for the ledger and for all workers beside its jobs.
 
-It sends heartbeats, renews leases, recovers jobs of dead workers, refreshes the parked job types,
-and prunes old rows. Each task has a timer of its own. Background tasks, such as schedules and
-readers of streams, run in threads of their own.
+It sends heartbeats, renews leases, recovers jobs of dead workers, refreshes what may start (parked
+job types, pauses, limits), and prunes old rows. Each task has a timer of its own. Background
+tasks, such as schedules and readers of streams, run in threads of their own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..core.clock import SYSTEM
 from ..journal.bus import emit
 from ..ledger import audit
 from ..ledger.db.clock import now_on
-from ..ledger.jobs import lease_recovery, parking, retention, workers
+from ..ledger.jobs import control, lease_recovery, pauses, retention, tenants, workers
 from ..ledger.jobs.clock_setback import (
     CLOCK_TOLERANCE_SECONDS,
     JOB_LEASE_SECONDS,
@@ -28,15 +28,18 @@ from ..ledger.jobs.clock_setback import (
     correct_setback,
 )
 from ..ledger.jobs.lease_recovery import expire_leases_of_dead_workers
-from ..ledger.jobs.parking import ParkedKind
-from ..ledger.jobs.sweeps import DEAD_LETTER_ACTS
+from ..ledger.jobs.work_controls import WorkControls, read_controls
 from ..ledger.ledger import Ledger
 from ..ledger.model import Lease, Settlement
-from ..ledger.stats import failures
+from ..ledger.stats import activity, failures
+from ..ledger.stats.activity_recorder import ActivityRecorder
+from ..ledger.store.progress import write_progress
+from ..ledger.sweep import ITEM_ACTS
 from .arrivals import ArrivalQueue
 from .capacity import InFlight
 from .clocks import ClockReading, Clocks, step
-from .process import is_gone
+from .processes.identity import is_gone
+from .progress import ProgressBoard
 
 SWEEP_IDLE_SECONDS = 1.0
 """Time between two looks for running sweeps."""
@@ -76,12 +79,17 @@ class ProducesEvents(Protocol):
     def attach(self, arrivals: ArrivalQueue, /) -> None:
         """Set the queue for the events, before the first run."""
 
+
+@runtime_checkable
+class HoldsConnection(Protocol):
+    """A task with a connection to a broker."""
+
     def end(self) -> None:
-        """Handle events that were queued and not stored. No run follows."""
+        """Handle events that were queued and not stored, and disconnect. No run follows."""
 
 
 class SweepTask:
-    """Executes the steps of running sweeps over dead letters.
+    """Executes the steps of running sweeps over dead letters and jobs.
 
     Any number of workers may do it at once.
     """
@@ -95,7 +103,7 @@ class SweepTask:
 
     def do(self, _now: datetime, /) -> None:
         """Execute the next steps of each sweep."""
-        sweeps = self._ledger.sweeps.list(state="running", acts=DEAD_LETTER_ACTS)
+        sweeps = self._ledger.sweeps.list(state="running", acts=ITEM_ACTS)
         self.every = min([SWEEP_IDLE_SECONDS, *(self._execute_steps(sweep.id) for sweep in sweeps)])
 
     def _execute_steps(self, sweep_id: int) -> float:
@@ -151,7 +159,8 @@ def _append_line(file: str, line: str) -> None:
 
 
 RECOVER_SECONDS = 1.0
-REFRESH_PARKED_SECONDS = 1.0
+REFRESH_CONTROLS_SECONDS = 1.0
+PROGRESS_SECONDS = 1.0
 DEAD_WORKERS_SECONDS = 5.0
 DEAD_WORKERS_SOON_SECONDS = 0.5
 UNBLOCK_SECONDS = 5.0
@@ -164,6 +173,10 @@ PRUNE_BATCH = 1000
 If there are more, the next batch follows after PRUNE_SOON_SECONDS.
 """
 FORGET_SECONDS = 3600.0
+WRITE_ACTIVITY_SECONDS = 5.0
+"""A worker that is killed loses the counts of this time for the charts."""
+SUM_UP_SECONDS = 300.0
+SUM_UP_SOON_SECONDS = 5.0
 KEEP_FOREVER = math.inf
 """Retention of done jobs that are never pruned."""
 ROUND_TRIPS_BETWEEN_RUNS = 20
@@ -179,13 +192,15 @@ class MaintenanceEvents(NamedTuple):
         on_leases_lost: Called with leases that could not be renewed.
         on_jobs_recovered: Called with the ids of jobs whose leases expired. They are claimable
             again, or dead letters. Without ids if jobs may be claimable for another reason.
-        on_parked: Called with the parked job types.
+        on_controls: Called with the parked job types, pauses by hand and limits at run time.
+        on_cancelled: Called with leases in flight whose jobs were cancelled.
     """
 
     heartbeat_info: Callable[[], Mapping[str, Any]]
     on_leases_lost: Callable[[list[Lease]], None]
     on_jobs_recovered: Callable[[Sequence[int]], None]
-    on_parked: Callable[[dict[str, ParkedKind]], None]
+    on_controls: Callable[[WorkControls], None]
+    on_cancelled: Callable[[list[Lease]], None]
 
 
 class Timer:
@@ -253,9 +268,12 @@ class Maintenance:
     ) -> None:
         self._ledger, self._name, self._in_flight, self._events = ledger, name, in_flight, events
         self._lease_seconds, self._retention_seconds = lease_seconds, retention_seconds
+        self.board = ProgressBoard()
+        """The progress of running jobs, which is written here."""
         self._clock_offset = timedelta(0)
         """How far the ledger's clock is ahead of this machine's."""
         compares_clocks = ledger.connections.on_sqlite and not ledger.connections.address.in_memory
+        self.activity = ActivityRecorder(self.now)
         self.clocks = Clocks(enabled=compares_clocks)
         self._last_reading: ClockReading | None = None
         """The ledger's clock at the last prompt heartbeat."""
@@ -273,18 +291,22 @@ class Maintenance:
         # The order matters for a worker that was suspended: it sends a heartbeat and renews its
         # leases before it recovers expired leases, which may be its own.
         self._prune_timer = Timer(PRUNE_SECONDS, self._prune, first=PRUNE_SECONDS)
+        self._sum_up_timer = Timer(SUM_UP_SECONDS, self._sum_up_activity, first=PRUNE_SECONDS)
         self._dead_workers_timer = Timer(DEAD_WORKERS_SECONDS, self._expire_leases_of_dead_workers)
         self.timers = Timers(
             Timer(lease_seconds / 4, self._heartbeat, can_wait=False),
             Timer(lease_seconds / 4, self._renew_leases, can_wait=False),
             self._dead_workers_timer,
             Timer(RECOVER_SECONDS, self._recover_expired_leases),
-            Timer(REFRESH_PARKED_SECONDS, self._refresh_parked),
+            Timer(REFRESH_CONTROLS_SECONDS, self._refresh_controls),
+            Timer(PROGRESS_SECONDS, self._write_progress),
             Timer(UNBLOCK_SECONDS, ledger.maintenance.unblock),
             Timer(
                 FOLD_COUNTERS_SECONDS, ledger.maintenance.fold_counters, first=FOLD_COUNTERS_SECONDS
             ),
             self._prune_timer,
+            Timer(WRITE_ACTIVITY_SECONDS, self.write_activity, first=WRITE_ACTIVITY_SECONDS),
+            self._sum_up_timer,
             Timer(FORGET_SECONDS, self._forget, first=PRUNE_SECONDS),
         )
 
@@ -401,17 +423,29 @@ class Maintenance:
 
     # ---- other tasks ----
 
-    def _refresh_parked(self) -> None:
+    def _refresh_controls(self) -> None:
         with self._ledger.connections.read.use() as session:
             started_at = monotonic()
-            parked = parking.parked_kinds(session)
+            controls = read_controls(session, self.now())
             seconds = monotonic() - started_at
-        self._events.on_parked(parked)
+            requests = control.cancel_requests(session, self._name) if self._in_flight else []
+        self._events.on_controls(controls)
+        if cancelled := self._in_flight.get(requests):
+            self._events.on_cancelled(cancelled)
+        if controls.has_expired:
+            with self._ledger.connections.write.use() as session:
+                pauses.delete_expired(session)
         if not self._ledger.connections.on_sqlite:
             # A read waits for no disk. The shortest of the last ones, since a slow one waited for
             # something else.
             self._round_trips.append(seconds)
             self.round_trip = min(self._round_trips) if len(self._round_trips) > 1 else 0.0
+
+    def _write_progress(self) -> None:
+        """Write the progress of running jobs, if one has reported any."""
+        if reports := self.board.take():
+            with self._ledger.connections.write.use() as session:
+                write_progress(session, reports)
 
     def _prune(self) -> None:
         if self._retention_seconds == KEEP_FOREVER:
@@ -425,7 +459,22 @@ class Maintenance:
             pause = max(PRUNE_SOON_SECONDS, ROUND_TRIPS_BETWEEN_RUNS * (ended_at - started_at))
             self._prune_timer.due = ended_at + pause
 
+    def write_activity(self) -> None:
+        """Write the counts of ended attempts for the charts. An idle worker writes nothing."""
+        self.activity.forget_old()
+        rows = self.activity.unwritten()
+        if rows:
+            with self._ledger.connections.write.use() as session:
+                activity.write(session, self._name, rows)
+            self.activity.on_written()
+
+    def _sum_up_activity(self) -> None:
+        with self._ledger.connections.write.use() as session:
+            if activity.sum_up(session) >= activity.MAX_ROWS:
+                self._sum_up_timer.due = monotonic() + SUM_UP_SOON_SECONDS
+
     def _forget(self) -> None:
         with self._ledger.connections.write.use() as session:
             workers.delete_old(session)
+            tenants.delete_old(session)
             failures.delete_old(session)

@@ -10,7 +10,7 @@ from itertools import dropwhile
 from pathlib import Path
 from traceback import walk_tb
 from types import CodeType
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ..core.classification.classify import classify
 from ..core.classification.known.http_responses import seconds_until
@@ -22,8 +22,10 @@ from ..core.seconds import seconds
 from ..core.text import safe_str
 from ..engine.nesting import outcome as inner_outcome
 from ..errors import Again, Blocked, BreakerOpen, KeyBusy, LedgerUnavailable, Stop
+from ..ledger.jobs.lease_recovery import MAX_CRASHES
 from ..ledger.model import Lease, Settlement
-from .job_type import JobType, Undecodable, Unstorable
+from ..ledger.validation import check_settlements
+from .job_type import EndedElsewhere, JobType, ProcessCrashed, Undecodable, Unstorable
 
 PLAIN_MODULES = ("builtins", "__main__", "redrive.errors", "redrive.worker.job_type")
 """Modules whose errors are named without the module."""
@@ -48,7 +50,8 @@ class JobOutcome(NamedTuple):
 
     Attributes:
         settlement: For the ledger.
-        record: Kind of the log record: success, recovered, retry, giveup, blocked or again.
+        record: Kind of the log record: success, recovered, retry, giveup, blocked, again,
+            cancelled or suspended.
         reason: Reason of the settlement.
         fault: What the error means.
         wait: Seconds to the next attempt.
@@ -117,11 +120,15 @@ def after_failure(
     if isinstance(error, Unstorable):
         settlement = lease.dead("result", error=safe_str(error), signature=signature(error))
         return JobOutcome(settlement, "giveup", "result")
+    if isinstance(error, ProcessCrashed):
+        return _after_crash(job_type, lease, error, now, draw)
+    if isinstance(error, EndedElsewhere):
+        return _after_end_elsewhere(lease, error)
     name = signature(error)
     if isinstance(error, Undecodable):
         name = signature_of("Undecodable", error.problem)
         settlement = lease.dead(error.reason, error=describe_error(error), signature=name)
-        return JobOutcome(settlement, "giveup", error.reason, PERMANENT)
+        return JobOutcome(settlement, "giveup", cast(JobReason, error.reason), PERMANENT)
     if isinstance(error, Stop):
         settlement = lease.dead("stopped", error=describe_error(error), signature=name)
         return JobOutcome(settlement, "giveup", "stopped", PERMANENT)
@@ -153,6 +160,58 @@ def after_failure(
         return JobOutcome(settlement, "blocked", reason, fault, None, evidence, is_ledgers)
     settlement = lease.dead(reason, error=describe_error(error), signature=name)
     return JobOutcome(settlement, "giveup", reason, fault, None, evidence, is_ledgers)
+
+
+def after_cancel(lease: Lease, error: BaseException, /) -> JobOutcome:
+    """Return the outcome of an attempt that ended without a result after its job was cancelled."""
+    text = None if isinstance(error, CancelledError) else describe_error(error)
+    return JobOutcome(lease.cancelled(error=text), "cancelled", "cancelled", PERMANENT)
+
+
+def decide_failure(
+    job_type: JobType,
+    lease: Lease,
+    error: BaseException,
+    /,
+    *,
+    now: datetime,
+    draw: float,
+    max_payload: int,
+) -> JobOutcome:
+    """Return the outcome of an attempt that raised, with a settlement that the ledger accepts."""
+    try:
+        outcome = after_failure(job_type, lease, error, now=now, draw=draw)
+        # Validate here: a settlement that the ledger rejects would fail its whole batch.
+        check_settlements([outcome.settlement], max_payload)
+        return outcome
+    except Exception as problem:  # an error whose __str__ or attributes raise
+        return after_unreadable_error(job_type, lease, error, problem)
+
+
+def _after_crash(
+    job_type: JobType, lease: Lease, error: ProcessCrashed, now: datetime, draw: float
+) -> JobOutcome:
+    """Return the outcome of an attempt whose process ended: the third one is the last."""
+    crash, wait = lease.crashes + 1, _backoff(job_type, lease.attempt, draw)
+    text, name = f"{safe_str(error)} (crash {crash})", signature(error)
+    is_last = crash >= MAX_CRASHES or lease.attempt >= _max_attempts(job_type, lease)
+    if is_last or _is_past_deadline(lease, now, wait):
+        settlement = lease.dead("crashed_process", error=text, signature=name)
+        return JobOutcome(settlement, "giveup", "crashed_process")
+    settlement = lease.again(wait, error=text, reason="crashed_process")
+    return JobOutcome(settlement._replace(signature=name), "retry", "crashed_process", wait=wait)
+
+
+def _after_end_elsewhere(lease: Lease, error: EndedElsewhere) -> JobOutcome:
+    """Return the outcome of a job that another engine ended."""
+    if error.outcome == "cancelled":
+        return JobOutcome(lease.cancelled(error=error.error), "cancelled", "cancelled", PERMANENT)
+    if error.outcome == "blocked":
+        settlement = lease.blocked(error.reason, until=error.until, error=error.error)
+        settlement = settlement._replace(signature=error.signature)
+        return JobOutcome(settlement, "blocked", "blocked", PERMANENT)
+    settlement = lease.dead(error.reason, error=error.error, signature=error.signature)
+    return JobOutcome(settlement, "giveup", cast(JobReason, error.reason), PERMANENT)
 
 
 def after_deadline(lease: Lease, /) -> JobOutcome:
@@ -284,9 +343,11 @@ def _give_up_reason(
         return "not_idempotent"
     if lease.attempt >= _max_attempts(job_type, lease):
         return "attempts"
-    if lease.deadline is not None and now + timedelta(seconds=wait) >= lease.deadline:
-        return "deadline"
-    return None
+    return "deadline" if _is_past_deadline(lease, now, wait) else None
+
+
+def _is_past_deadline(lease: Lease, now: datetime, wait: float) -> bool:
+    return lease.deadline is not None and now + timedelta(seconds=wait) >= lease.deadline
 
 
 def _max_attempts(job_type: JobType, lease: Lease) -> int:

@@ -8,6 +8,17 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..core.outage import Parking
+from ..core.text import safe_str
+from ..journal.redaction import redact_text
+
+MAX_PROBLEM_CHARS = 200
+"""Length of an error in the status, in heartbeats and in the findings of operators."""
+
+
+def describe_problem(error: Exception, /) -> str:
+    """Return an error in one short line, without secrets."""
+    text = redact_text(f"{type(error).__name__}: {' '.join(safe_str(error).split())}")
+    return text if len(text) <= MAX_PROBLEM_CHARS else f"{text[: MAX_PROBLEM_CHARS - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +29,7 @@ class WorkerOptions:
         name: Name of the worker.
         threads: Maximum number of sync jobs at the same time.
         tasks: Maximum number of async jobs at the same time.
+        processes: Maximum number of jobs in processes at the same time.
         lease_seconds: How long a job stays leased without a renewal.
         drain_seconds: How long running jobs may take when the worker stops.
         parking: When failures count as an outage.
@@ -31,6 +43,7 @@ class WorkerOptions:
     drain_seconds: float
     parking: Parking
     retention_seconds: float
+    processes: int = 1
 
 
 class Status(NamedTuple):
@@ -51,6 +64,7 @@ class Status(NamedTuple):
         trouble: The last error of the ledger, while it cannot be reached.
         partitions: Number of extractions by state. Empty if there are no datasets.
         failing: Other tasks of the worker that failed, such as reading a stream, with the error.
+        cancelled: Jobs that were cancelled while they ran.
     """
 
     name: str
@@ -66,3 +80,4 @@ class Status(NamedTuple):
     trouble: str | None
     partitions: Mapping[str, int] = {}
     failing: Mapping[str, str] = {}
+    cancelled: int = 0

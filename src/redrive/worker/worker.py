@@ -21,14 +21,15 @@ from ..core.clock import SYSTEM
 from ..core.outage import Parking
 from ..core.seconds import Seconds, dated_duration, seconds, whole_number
 from ..journal.bus import ATTEMPT_WRAPPERS, emit
-from ..journal.redaction import redact_text
 from ..ledger.ledger import DAY, Ledger
+from .attempt import call_process
 from .dispatcher import Dispatcher
 from .job_type import JobType
-from .maintenance import KEEP_FOREVER, BackgroundTask, ProducesEvents
-from .process import process_identity
+from .maintenance import KEEP_FOREVER, BackgroundTask, HoldsConnection, ProducesEvents
+from .processes.identity import process_identity
+from .processes.reference import check_processes
 from .status import Status, WorkerOptions
-from .work_source import WorkSource
+from .work_source import RunsJobs, WorkSource
 
 LEASE_SECONDS = 7.0
 """Lease of a job, renewed four times in that time. It outlasts a pause of the whole process, and
@@ -41,8 +42,9 @@ SILENT_SECONDS = 2.0
 """A worker that stops gives up on a statement that was not answered for this long."""
 UNHEALTHY_SECONDS = 15.0
 """Time without a completed turn; an idle worker has one every 5 s."""
-MAX_TASK_PAUSE_SECONDS = 5.0
-"""Longest pause of a background task that fails: a stream is read soon after its server is back."""
+FIRST_TASK_PAUSE_SECONDS, MAX_TASK_PAUSE_SECONDS = 0.2, 5.0
+"""First and longest pause of a background task that fails: a stream is read soon after its server
+is back."""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -69,6 +71,8 @@ class Worker:
         lease: Seconds = LEASE_SECONDS,
         parking: Parking | None = None,
         keep: Seconds | None = None,
+        processes: int | None = None,
+        sources: Iterable[str] = (),
     ) -> None:
         """Configure the worker.
 
@@ -85,13 +89,22 @@ class Worker:
             lease: Seconds for which a job stays leased without a renewal.
             parking: When failures count as an outage. Default: 10 jobs, 90 %.
             keep: How long done jobs are kept. Default: 30 days. For ever: `math.inf`.
+            processes: Maximum number of jobs in processes of their own at the same time. Default:
+                the number of cores.
+            sources: Names of the sources of events and datasets that it reads, for operators.
+
+        Raises:
+            TypeError: A new process cannot import the function of a job type.
         """
         self._ledger = ledger
         if isinstance(job_types, Mapping):
             job_types = job_types.values()
         self._job_types = {job_type.name: job_type for job_type in job_types}
+        if self._process_types:
+            check_processes(self._process_types, ledger.connections.address)
         self._work_sources = tuple(work_sources)
         self._background_tasks = tuple(background_tasks)
+        self._sources = sorted(set(sources))
         # Unique for each process: the leases of an earlier process must not seem to be held by a
         # live worker.
         prefix = socket.gethostname() if name is None else name
@@ -104,6 +117,7 @@ class Worker:
             drain_seconds=seconds("drain", drain),
             parking=Parking() if parking is None else parking,
             retention_seconds=retention_seconds(keep),
+            processes=core_count() if processes is None else whole_number("processes", processes),
         )
         self._dispatcher_ledger = ledger
         """For the ledger thread only, where it can have its own connections."""
@@ -166,7 +180,7 @@ class Worker:
         dispatcher = Dispatcher(
             self._dispatcher_ledger,
             self._ledger,
-            _with_wrappers(self._job_types),
+            with_wrappers(self._job_types),
             self._options,
             work_sources=self._work_sources,
             info=self._info(),
@@ -181,16 +195,41 @@ class Worker:
         self._thread.start()
         return self
 
+    @property
+    def processes(self) -> int:
+        """Maximum number of processes. 0 if no job type runs in processes."""
+        return self._options.processes if self._process_types else 0
+
+    @property
+    def _process_types(self) -> list[JobType]:
+        """The job types that run in processes of their own."""
+        return [
+            job_type for job_type in self._job_types.values() if job_type.execution == "process"
+        ]
+
     def _info(self) -> dict[str, Any]:
         """Return the data to store with the heartbeat."""
+        limits = self._code_limits()
         return {
             "process": process_identity(),
             "kinds": sorted(self._job_types),
             "threads": self._options.threads,
             "tasks": self._options.tasks,
+            "processes": self.processes,
             "lease": self._options.lease_seconds,
             "version": version("redrive"),
+            **({"limits": limits} if limits else {}),
+            **({"sources": self._sources} if self._sources else {}),
         }
+
+    def _code_limits(self) -> dict[str, dict[str, float]]:
+        """Return the limits in the code by job type, which operators compare with their own."""
+        limits: dict[str, dict[str, float]] = {}
+        for name, job_type in self._job_types.items():
+            pairs = (("concurrency", job_type.concurrency), ("rate", job_type.rate))
+            if own := {key: value for key, value in pairs if value is not None}:
+                limits[name] = own
+        return limits
 
     def _work(self, dispatcher: Dispatcher) -> None:
         threads = [self._new_thread("wake", self._listen, dispatcher)]
@@ -205,8 +244,9 @@ class Worker:
         finally:
             dispatcher.arrivals.close()
             self._has_ended.set()
-            for thread in threads:
-                thread.join(1)
+            stop_at = self._stop_at or 0.0
+            for thread in threads:  # a source may still run handlers
+                thread.join(max(1.0, stop_at - monotonic()))
             if self._dispatcher_ledger is not self._ledger:
                 self._dispatcher_ledger.close()
 
@@ -270,21 +310,29 @@ class Worker:
     def status(self) -> Status:
         """The status of the worker now."""
         dispatcher = self._dispatcher
-        counts: Counter[str] = Counter() if dispatcher is None else dispatcher.completer.counts
+        counts = Counter() if dispatcher is None else Counter(dispatcher.completer.counts)
+        running = 0 if dispatcher is None else len(dispatcher.in_flight)
+        for source in self._work_sources:
+            if isinstance(source, RunsJobs):
+                counts.update(source.job_counts)
+                running += source.running
         parked = {} if dispatcher is None else dispatcher.parked.parked
         return Status(
             name=self.name,
             state="starting" if dispatcher is None else dispatcher.phase,
             since=self._since,
-            running=0 if dispatcher is None else len(dispatcher.in_flight),
+            running=running,
             done=counts["done"],
             again=counts["again"],
             dead=counts["dead"],
             late=counts["late"],
+            cancelled=counts["cancelled"],
             overdue=0 if dispatcher is None else dispatcher.in_flight.overdue,
             parked={name: each.reason for name, each in parked.items()},
             trouble=None if dispatcher is None else dispatcher.outage.error,
-            failing={} if dispatcher is None else dict(dispatcher.failing),
+            failing={}
+            if dispatcher is None
+            else dispatcher.failing.problems(is_ledger_away=dispatcher.outage.error is not None),
             partitions={
                 outcome: count
                 for source in self._work_sources
@@ -313,18 +361,20 @@ class Worker:
         """Run a background task until the worker stops, with a growing pause while it fails."""
         if isinstance(task, ProducesEvents):
             task.attach(dispatcher.arrivals)
-        pause = task.every
+        failing_pause = FIRST_TASK_PAUSE_SECONDS
         while not dispatcher.stopped.is_set():
             try:
                 task.do(dispatcher.now())
-                pause = task.every
-                dispatcher.failing.pop(task.name, None)
+                pause, failing_pause = task.every, FIRST_TASK_PAUSE_SECONDS
+                dispatcher.failing.on_success(task.name)
             except Exception as error:
-                dispatcher.failing[task.name] = redact_text(f"{type(error).__name__}: {error}")
-                _log_failure(task, error)
-                pause = min(max(pause, 0.1) * 2, max(MAX_TASK_PAUSE_SECONDS, task.every))
+                if dispatcher.failing.on_error(task.name, error):
+                    _log_failure(task, error)
+                # An hourly task must not wait for an hour after an outage of seconds.
+                pause = failing_pause
+                failing_pause = min(pause * 2, max(MAX_TASK_PAUSE_SECONDS, task.every))
             dispatcher.stopped.wait(pause)
-        if isinstance(task, ProducesEvents):
+        if isinstance(task, HoldsConnection):
             try:
                 task.end()
             except Exception as error:  # its server is away too: another consumer gets the events
@@ -377,13 +427,27 @@ def retention_seconds(keep: Seconds | None, /) -> float:
     return KEEP_FOREVER if keep == KEEP_FOREVER else dated_duration("keep", keep)
 
 
+def core_count() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
 def _log_failure(task: BackgroundTask, error: Exception) -> None:
     fields = {"error": str(error), "error_class": type(error).__name__}
     emit("chore_failed", {"operation": task.name, **fields})
 
 
-def _with_wrappers(job_types: dict[str, JobType]) -> dict[str, JobType]:
-    """Return the job types with what the journal wraps around attempts, such as spans."""
+def with_wrappers(job_types: dict[str, JobType]) -> dict[str, JobType]:
+    """Return the job types with what the journal wraps around attempts, such as spans.
+
+    A function in another process is called from this one, so it is wrapped here.
+    """
+    job_types = {
+        name: replace(job_type, run=call_process) if job_type.execution == "process" else job_type
+        for name, job_type in job_types.items()
+    }
     for wrap in list(ATTEMPT_WRAPPERS):
         job_types = {
             name: replace(job_type, run=wrap(name, job_type.execution, job_type.run))

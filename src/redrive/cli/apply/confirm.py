@@ -17,6 +17,7 @@ MAX_UNCONFIRMED, MAX_YES = 20, 100
 """Partitions up to which a plan needs no confirmation, and up to which a yes is enough."""
 MAX_LISTED = 10
 """Outcomes that are listed one by one."""
+SELECT_FEWER = "a script changes all that match or none: select fewer"
 NOT_CONFIRMED = "not confirmed; nothing was done"
 
 Yes = Annotated[bool, flag("--yes", "No confirmation prompt (needs --max)")]
@@ -69,21 +70,25 @@ class Confirmation:
             matched: Number of items that match, if the plan has a limit. A script gets all of them
                 or none, because it cannot read that more match.
         """
+        act = plan.act.replace("_", " ")
         matched = plan.count if matched is None else matched
         limit = f" --limit {matched}" if matched > plan.count else ""
         if self.yes:
             if self.max_count is None:
-                fail(BAD_INPUT, f"--yes: needs --max N, the most to {plan.act}")
+                fail(BAD_INPUT, f"--yes: needs --max N, the most to {act}")
             if matched > self.max_count:
-                fail(NOT_DONE, f"--max {self.max_count}: {matched:,} match; nothing was done")
+                problem = f"--max {self.max_count}: {matched:,} match; nothing was done"
+                fail(NOT_DONE, f"{problem}; {SELECT_FEWER}" if limit else problem)
             if limit:
                 hint = f"pass{limit}, or select fewer"
                 fail(NOT_DONE, f"--limit {plan.count}: {matched:,} match; nothing was done; {hint}")
             return
         if not sys.stdin.isatty():
-            options = f"pass --yes --max {matched}{limit} to {plan.act} {matched:,}"
+            options = f"pass --yes --max {matched}{limit} to {act} {matched:,}"
+            if limit:
+                options = f"{matched:,} match, not {plan.count:,}; {SELECT_FEWER}, or {options}"
             fail(BAD_INPUT, f"confirmation: no interactive shell; {options}. Nothing was done")
-        question = f"Type {plan.count} to {plan.act} {'it' if plan.count == 1 else 'them'}"
+        question = f"Type {plan.count} to {act} {'it' if plan.count == 1 else 'them'}"
         question += " permanently" if plan.act == "discard" else ""
         question += f" (ledger {ledger})" if ledger else ""
         typed = _ask(typer.prompt, question, default="", show_default=False, err=True)
@@ -135,7 +140,7 @@ class ApplyOptions:
 def show_plan(plan: SelectedPlan, /, summary: str, *, empty: str) -> None:
     """Print the items of a plan and those that it skips."""
     if plan.count:
-        show(f"To {plan.act}: {summary}")
+        show(f"To {plan.act.replace('_', ' ')}: {summary}")
     elif not plan.skipped:
         show(empty)
     if plan.matched > plan.count:

@@ -1,4 +1,4 @@
-"""Apply a plan for dead letters: print it, confirm it, store it as a sweep, and run the sweep."""
+"""Apply a plan for dead letters or jobs: print it, confirm it, and run it as a sweep."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from ...core.text import pluralise
+from ...ops import Sweep
+from ...ops.dead_letters.model import DeadLetterFilter
 from ...ops.operator import Operator
 from ...ops.plans.plan import Plan
-from ...ops.render import ago
-from ...ops.sweeps import Applied, Sweep
+from ...ops.render import ago, utc
+from ...ops.sweeps import PAST_TENSES, Applied
 from ..errors import INTERRUPTED, NOT_DONE, complain
 from ..options import flag, option
-from ..render import print_json, show, top_counts
+from ..render import print_json, show, state_name, top_counts
 from ..render.progress import sweep_progress
 from ..suggestions import expand_commands
 from ..unknown_names import unknown_kind, unknown_reason
@@ -57,12 +59,15 @@ def apply_plan(ops: Operator, plan: Plan, apply: ApplyOptions, /, **limits: Any)
     """
     apply.require_reason()
     if not apply.as_json:
-        letters = pluralise(plan.count, "dead letter")
-        summary = f"{letters} ({top_counts(plan.kinds)}; {top_counts(plan.reasons)})"
-        selection, unknown = plan.selection, None
-        if not plan.count:
-            unknown = unknown_kind(ops, selection.kind) or unknown_reason(ops, selection.reason)
-        show_plan(plan, summary, empty=unknown or "No pending dead letter matches.")
+        noun = "dead letter" if plan.change is None else "job"
+        items = pluralise(plan.count, noun)
+        reasons = {state_name(name): count for name, count in plan.reasons.items()}
+        summary = f"{items} ({top_counts(plan.kinds)}; {top_counts(reasons)})"
+        if plan.as_kind is not None:
+            summary += f" as {plan.as_kind}"
+        unknown = None if plan.count else _unknown_name(ops, plan)
+        none = "No pending dead letter matches." if plan.change is None else "No such job matches."
+        show_plan(plan, summary, empty=unknown or none)
     if apply.confirmation.dry_run or not plan.count:
         if apply.as_json:
             print_json({"plan": plan, "done": {}, "skipped": plan.skipped})
@@ -84,9 +89,16 @@ def apply_plan(ops: Operator, plan: Plan, apply: ApplyOptions, /, **limits: Any)
         outcome = {"done": applied.done, "skipped": skipped, "sweep": applied.sweep}
         print_json({"plan": plan, **outcome})
     else:
-        _show_applied(applied)
+        _show_applied(applied, plan)
     is_complete = applied.sweep.state == "done" and not skipped
     raise typer.Exit(INTERRUPTED if is_interrupted else 0 if is_complete else NOT_DONE)
+
+
+def _unknown_name(ops: Operator, plan: Plan) -> str | None:
+    unknown = unknown_kind(ops, plan.selection.kind)
+    if unknown is None and isinstance(plan.selection, DeadLetterFilter):
+        unknown = unknown_reason(ops, plan.selection.reason)
+    return unknown
 
 
 def run_sweep(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[Applied, bool]:
@@ -110,7 +122,7 @@ def run_sweep(ops: Operator, sweep: Sweep, /, *, quiet: bool = False) -> tuple[A
                 wait.update(sweep)
     except KeyboardInterrupt:
         complain(
-            f"interrupted; workers continue with {pluralise(sweep.left, 'dead letter')}",
+            f"interrupted; workers continue with {pluralise(sweep.left, _noun(sweep))}",
             f'to stop: `redrive sweeps cancel {sweep.id} --because "..."`',
             f'to continue here: `redrive sweeps resume {sweep.id} --because "..."`',
         )
@@ -154,15 +166,22 @@ class CanaryWait:
         )
 
 
-def _show_applied(applied: Applied) -> None:
-    sweep = applied.sweep
-    is_replay = sweep.act == "replay"
+def _noun(sweep: Sweep) -> str:
+    return "dead letter" if sweep.act in ("replay", "discard") else "job"
+
+
+def _show_applied(applied: Applied, plan: Plan) -> None:
+    sweep, noun = applied.sweep, _noun(applied.sweep)
+    is_replay, past = sweep.act == "replay", PAST_TENSES[sweep.act]
+    due = None if plan.change is None else plan.change.due
+    time = "" if due is None else f" to {utc(due)} UTC"
     lines = [
-        f"Dead letter {letter_id} {f'queued as job {job_id}' if is_replay else 'discarded'}"
-        for letter_id, job_id in applied.done.items()
+        f"{noun.capitalize()} {id_} "
+        + (f"queued as job {job_id}" if is_replay else applied.notes.get(id_, past) + time)
+        for id_, job_id in applied.done.items()
     ]
-    outcome = f"{'queued as new jobs' if is_replay else 'discarded'} (sweep {sweep.id})"
-    show_done(lines, summary=f"{pluralise(len(lines), 'dead letter')} {outcome}")
+    outcome = f"{'queued as new jobs' if is_replay else past + time} (sweep {sweep.id})"
+    show_done(lines, summary=f"{pluralise(len(lines), noun)} {outcome}")
     show_skipped(applied.skipped)
     if sweep.state != "done":
         reason = f": {sweep.reason}" if sweep.reason else ""

@@ -10,11 +10,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...core.text import pluralise
+from ...ops import Sweep
 from ...ops.operator import Operator
 from ...ops.partitions.selection import MARKED, SKIP_NAMES, describe_skips, words_of
 from ...ops.plans.plan import PartitionPlan, Plan
 from ...ops.plans.stored import LIFE, StoredPlan, save_plan
-from ...ops.sweeps import Sweep
 from ..errors import INTERRUPTED, NOT_DONE, complain
 from ..options import flag, option
 from ..render import FieldValue, fields, print_json, shorten, show, suggestion, top_counts

@@ -138,6 +138,10 @@ def _subject(detail: Mapping[str, Any]) -> str:
         return f"sweep {detail['sweep']}{count}"
     if "key" in detail:
         return str(detail["key"])
+    if "scope" in detail:  # of a pause by hand
+        return f"{detail['scope']} {detail.get('name', '')}".strip()
+    if "schedule" in detail:
+        return str(detail["schedule"])
     text = json.dumps(document(detail), ensure_ascii=False) if detail else ""
     return text if len(text) <= MAX_DETAIL_CHARS else text[:MAX_DETAIL_CHARS] + "…"
 

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from ...core.text import pluralise
 from ...ops import batch_items
-from ...ops.actor import user
 from ...ops.batch_items import OwnItem, Reopened, Reopening
 from ...ops.batches import Batch, GivenUp
+from ...ops.context import user
 from ...ops.operator import Operator
 from ...ops.render import ago, utc
 from ..apply.confirm import Confirmation, require_reason, show_done, show_plan, show_skipped

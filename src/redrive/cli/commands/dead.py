@@ -20,6 +20,7 @@ from ...ops.context import MAX_REPLAYS
 from ...ops.dead_letters.model import DeadLetterFilter, Drive, Letter, LetterReport
 from ...ops.operator import Operator
 from ...ops.render import ago, both, utc
+from ...ops.search import dead_letters_only
 from ..apply.confirm import ApplyOptions, Confirmation
 from ..apply.dead_letters import Canary, Detach, MaxReplays, Rate, apply_plan
 from ..command import CommandGroup
@@ -76,6 +77,10 @@ Status = Annotated[
     Literal["pending", "replaying", "replayed", "discarded", "all"],
     state_option("--status", DEAD_LETTER_STATES, "Only this status", show_default=True),
 ]
+Search = Annotated[
+    str | None,
+    option("--search", "WORDS", "Only jobs that match, in the words of `redrive find`"),
+]
 LISTS_ALL = "`redrive dead list --status all` lists all"
 
 _ERROR_MODULE = re.compile(r"^(?:\w+\.)+(?=\w+:)")
@@ -91,10 +96,11 @@ class PendingOptions:
     reason: Reason = None
     since: Since = None
     until: Until = None
+    search: Search = None
 
-    def filter(self, ids: list[int] | None = None, limit: int | None = None) -> DeadLetterFilter:
+    def filter(self, ops: Operator, ids: list[int] | None, limit: int | None) -> DeadLetterFilter:
         """Return the selection."""
-        return DeadLetterFilter(
+        named = DeadLetterFilter(
             ids=tuple(ids or ()),
             kind=self.kind,
             error=self.error,
@@ -102,12 +108,17 @@ class PendingOptions:
             limit=limit,
             **time_range(self.since, self.until),
         )
+        if self.search is None:
+            return named
+        return named.narrowed(dead_letters_only(ops.jobs.parse(self.search)))
 
-    def filter_for_change(self, ids: list[int] | None, limit: int) -> DeadLetterFilter:
+    def filter_for_change(
+        self, ops: Operator, ids: list[int] | None, limit: int
+    ) -> DeadLetterFilter:
         """Return the selection of a change. An empty one would mean every dead letter."""
-        which = self.filter(ids, max(limit, len(ids or ())))
+        which = self.filter(ops, ids, max(limit, len(ids or ())))
         if which.selects_all:
-            filters = "--kind, --error, --reason, --since or --until"
+            filters = "--kind, --error, --reason, --since, --until or --search"
             raise ValueError(f"no dead letters selected; pass IDs, or {filters}")
         return which
 
@@ -122,16 +133,18 @@ class AnyStatusOptions:
     status: Status = "pending"
     since: Since = None
     until: Until = None
+    search: Search = None
 
     @property
     def stored_status(self) -> StoredStatus | None:
         """The status, or None for all."""
         return None if self.status == "all" else self.status
 
-    def filter(self, ids: list[int] | None, limit: int | None) -> DeadLetterFilter:
+    def filter(self, ops: Operator, ids: list[int] | None, limit: int | None) -> DeadLetterFilter:
         """Return the selection, without the status."""
-        pending = PendingOptions(self.kind, self.error, self.reason, self.since, self.until)
-        return pending.filter(ids, limit)
+        times = (self.since, self.until)
+        pending = PendingOptions(self.kind, self.error, self.reason, *times, self.search)
+        return pending.filter(ops, ids, limit)
 
 
 @app.command("list")
@@ -143,6 +156,7 @@ def list_(*, which: AnyStatusOptions, limit: Limit = 50, options: ReadOptions) -
     Examples:
         redrive dead list
         redrive dead list --kind crm.sync --error timeout --since 12h
+        redrive dead list --search "order_id:17 user:ann"
 
     Exit codes:
         0: listed, also when there are none
@@ -150,7 +164,7 @@ def list_(*, which: AnyStatusOptions, limit: Limit = 50, options: ReadOptions) -
         3: ledger not reachable, or its schema is from another version
     """
     with open_operator(options) as ops:
-        selection, status = which.filter(None, limit), which.stored_status
+        selection, status = which.filter(ops, None, limit), which.stored_status
         letters = ops.dead_letters.find(selection, status=status)
         if options.as_json:
             print_json(letters)
@@ -320,6 +334,7 @@ def replay(
     rate: Rate = None,
     canary: Canary = 0,
     max_replays: MaxReplays = MAX_REPLAYS,
+    fresh: Annotated[bool, flag("--fresh", "Repeat the finished steps of the jobs")] = False,
     detach: Detach = False,
     edit: Annotated[
         str | None,
@@ -328,22 +343,33 @@ def replay(
     payload: Annotated[
         str | None, option("--payload", "TEXT", "New payload for one dead letter")
     ] = None,
+    as_kind: Annotated[
+        str | None, option("--as", "NAME", "New name of a renamed command or handler")
+    ] = None,
     options: WriteOptions,
 ) -> None:
     """Replay dead letters.
 
     Enqueues a new job for each dead letter, under the same job key. Select by ID, or by --kind,
-    --error, --reason, --since or --until. A selection without IDs needs confirmation: type the
-    number at the prompt, or pass --yes --max N.
+    --error, --reason, --since, --until or --search. A selection without IDs needs confirmation:
+    type the number at the prompt, or pass --yes --max N.
 
     The selection is recorded as a sweep before the first replay. If this process is killed, workers
     continue the sweep. --edit and --payload replay one dead letter with a new payload. The dead
     letter keeps the original, and the audit log records both hashes.
 
+    --as replays dead letters of a renamed command or handler under its new name, with the same job
+    key. It needs the app (--ledger module:app), which checks each payload against the new
+    signature. Payloads that do not fit are skipped.
+
+    A replay reuses the results of finished steps and the last checkpoint. --fresh repeats the
+    steps.
+
     Examples:
         redrive dead replay 42 --because "CRM is back"
         redrive dead replay --kind crm.sync --since 12h --canary 5 --because "INC-42"
         redrive dead replay --kind crm.sync --yes --max 500 --because "INC-42"
+        redrive dead replay --kind crm.sync --as crm.push --because "renamed"
 
     Exit codes:
         0: all replayed
@@ -353,14 +379,18 @@ def replay(
         130: interrupted; workers continue the sweep
     """
     is_edited = edit is not None or payload is not None
-    with open_operator(options, app_first=is_edited) as ops:
+    with open_operator(options, app_first=is_edited or as_kind is not None) as ops:
+        if is_edited and as_kind is not None:
+            refuse_option("--as", "cannot be combined with --edit or --payload; pass only one")
         if is_edited:
             changed = _read_payload(edit, payload)
             _replay_edited(ops, ids or [], changed, because, max_replays, as_json=options.as_json)
             return
-        plan = ops.dead_letters.replay(which.filter_for_change(ids, limit))
+        selection = which.filter_for_change(ops, ids, limit)
+        plan = ops.dead_letters.replay(selection, as_kind=as_kind)
         apply = ApplyOptions(because, confirmation, options.as_json, detach, is_by_id=bool(ids))
-        apply_plan(ops, plan, apply, rate=rate, canary=canary, max_replays=max_replays or None)
+        limits = {"canary": canary, "max_replays": max_replays or None, "fresh": fresh}
+        apply_plan(ops, plan, apply, rate=rate, **limits)
 
 
 def _read_payload(file: str | None, text: str | None) -> bytes:
@@ -420,7 +450,7 @@ def export(
     """
     require_reason_for_raw(raw, because)
     with open_operator(options, changes=raw) as ops:
-        selection, status = which.filter(ids, limit), None if ids else which.stored_status
+        selection, status = which.filter(ops, ids, limit), None if ids else which.stored_status
         letters = ops.dead_letters.export(selection, status=status, because=because)
         printed: set[int] = set()
         if options.as_json:
@@ -470,6 +500,6 @@ def discard(
         130: interrupted; workers continue the sweep
     """
     with open_operator(options) as ops:
-        plan = ops.dead_letters.discard(which.filter_for_change(ids, limit))
+        plan = ops.dead_letters.discard(which.filter_for_change(ops, ids, limit))
         apply = ApplyOptions(because, confirmation, options.as_json, detach, is_by_id=bool(ids))
         apply_plan(ops, plan, apply, rate=rate)

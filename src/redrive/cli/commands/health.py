@@ -14,7 +14,7 @@ from ...ops.context import QUIET
 from ...ops.health.doctor import examine
 from ...ops.health.finding import Finding, Health
 from ...ops.overview.job_types import KindLine
-from ...ops.overview.overview import Overview, SourceLine
+from ...ops.overview.overview import EngineLine, Overview, SourceLine
 from ...ops.partitions.overview import DatasetLine
 from ...ops.render import ago, document, utc
 from ..errors import exit_on_error
@@ -80,15 +80,18 @@ def _overview(report: Overview, width: int) -> Group:
     ]
     if report.findings:
         parts += ["", findings_list(report.findings, report.now)]
-    if not report.kinds and not report.datasets and not report.pending_items:
+    if not (report.kinds or report.datasets or report.pending_items or report.engines):
         parts += ["", "No jobs, partitions or pending batch items."]
     if report.kinds:
-        columns = _kind_columns(report.now)
+        columns = _kind_columns(report)
         parts += ["", responsive_table(columns, report.kinds[:MAX_ROWS], width)]
         parts += _more(len(report.kinds), "more job type")
     if report.sources and (report.kinds or report.datasets):
         sources = responsive_table(_source_columns(report.now), report.sources, width)
         parts += ["", heading("Sources"), sources]
+    if report.engines:
+        engines = responsive_table(_engine_columns(report.now), report.engines, width)
+        parts += ["", heading("Engines"), engines]
     if report.datasets:
         datasets = responsive_table(DATASET_COLUMNS, report.datasets[:MAX_ROWS], width)
         parts += ["", heading("Partitions"), datasets]
@@ -126,7 +129,16 @@ def _since(finding: Finding, now: datetime | None) -> str:
     return f" Since {about}{utc(finding.since)} UTC ({ago(finding.since, now)})."
 
 
-def _kind_columns(now: datetime) -> list[Column[KindLine]]:
+def _kind_columns(report: Overview) -> list[Column[KindLine]]:
+    """Return the columns. Those of waiting and cancelled jobs are left out if there are none."""
+    now = report.now
+    waiting: Column[KindLine] = Column(
+        "waiting", lambda line: count_or_dash(line.suspended), is_number=True, drop_order=6
+    )
+    cancelled: Column[KindLine] = Column(
+        "cancelled", lambda line: count_or_dash(line.cancelled), is_number=True, drop_order=5
+    )
+
     def retries(line: KindLine) -> str | None:
         return f"{line.retry_wait:,}{'+' if line.retry_more else ''}" if line.retry_wait else None
 
@@ -136,8 +148,10 @@ def _kind_columns(now: datetime) -> list[Column[KindLine]]:
         Column("oldest", lambda line: _oldest(line, now), is_number=True),
         Column("running", lambda line: count_or_dash(line.running), is_number=True),
         Column("retry", retries, is_number=True),
+        *([waiting] if any(line.suspended for line in report.kinds) else []),
         Column("blocked", lambda line: count_or_dash(line.blocked), is_number=True, drop_order=3),
         Column("dead", lambda line: count_or_dash(line.dead, "red"), is_number=True),
+        *([cancelled] if any(line.cancelled for line in report.kinds) else []),
         Column("failed 1h", _failed_last_hour, is_number=True, drop_order=1),
         Column("24 h", _failed_last_day, drop_order=2),
         Column("workers", _workers, is_number=True, drop_order=4),
@@ -152,8 +166,11 @@ def _first_attempts(line: KindLine) -> str | Text:
 
 
 def _kind_name(line: KindLine) -> Text:
-    paused = " (paused)" if line.parked is not None else ""
-    return Text(f"{line.name}{paused}", style="red" if line.parked else "")
+    if line.parked is not None:
+        return Text(f"{line.name} (paused: outage)", style="red")
+    if line.paused is not None:
+        return Text(f"{line.name} (paused by hand)", style="yellow")
+    return Text(line.name)
 
 
 def _oldest(line: KindLine, now: datetime) -> str:
@@ -187,8 +204,23 @@ def _source_columns(now: datetime) -> list[Column[SourceLine]]:
     ]
 
 
+def _engine_columns(now: datetime) -> list[Column[EngineLine]]:
+    return [
+        Column("engine", lambda line: line.name, min_width=12),
+        Column("namespace", lambda line: line.namespace, drop_order=4),
+        Column("task queue", lambda line: line.queue, drop_order=3),
+        Column("open", lambda line: f"{line.open:,}", is_number=True),
+        Column("done", lambda line: f"{line.done:,}", is_number=True),
+        Column("failed", lambda line: f"{line.failed:,}", is_number=True),
+        Column("cancelled", lambda line: f"{line.cancelled:,}", is_number=True, drop_order=5),
+        Column("counted", lambda line: ago(line.at, now), drop_order=6),
+    ]
+
+
 DATASET_COLUMNS: list[Column[DatasetLine]] = [
     Column("dataset", lambda line: line.name, min_width=14),
+    Column("queued", lambda line: count_or_dash(line.queued), is_number=True, drop_order=3),
+    Column("running", lambda line: count_or_dash(line.running), is_number=True, drop_order=3),
     Column("accepted", lambda line: count_or_dash(line.accepted), is_number=True, drop_order=1),
     Column("pending", lambda line: count_or_dash(line.pending), is_number=True),
     Column(

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from ...core.text import format_duration
-from ...ops.overview.journal import Happening
+from ...ops.overview.journal import JournalEntry
 from ...ops.render import utc
 from ..command import CommandGroup
 from ..options import Kind, ReadOptions, open_operator, option
@@ -88,7 +88,7 @@ def tail(
         show(no_match if kind or event else "No log records.")
 
 
-def _print(record: Happening, *, as_json: bool) -> None:
+def _print(record: JournalEntry, *, as_json: bool) -> None:
     if as_json:
         print_json_line(record, flush=True)
         return
@@ -100,7 +100,7 @@ def _print(record: Happening, *, as_json: bool) -> None:
     show(line)
 
 
-def record_text(record: Happening) -> str:
+def record_text(record: JournalEntry) -> str:
     """Return the text of a record, without its time and its event."""
     if record.actor is not None:
         kind = f"{record.kind} " if record.kind else ""

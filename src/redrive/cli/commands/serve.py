@@ -70,9 +70,8 @@ def serve(
         return
     try:
         # The extra may be missing.
+        from ...console import server  # noqa: PLC0415
         from ...console.security.credentials import AccessControl  # noqa: PLC0415
-        from ...console.server import Exposed, bind, check_exposure, url_of  # noqa: PLC0415
-        from ...console.server import serve as run  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name not in CONSOLE_PACKAGES:
             raise
@@ -91,14 +90,14 @@ def serve(
             read_only=read_only or console.read_only,
         )
         address = host or console.host
-        check_exposure(address, access)
+        server.check_exposure(address, access)
         with (
             open_served(app or target) as opened,
-            bind(address, console.port if port is None else port) as listening,
+            server.bind(address, console.port if port is None else port) as listening,
         ):
             facts = {
                 "event": "started",
-                "url": url_of(listening),
+                "url": server.url_of(listening),
                 "ledger": Operator(opened, actor="console").url,
                 "guarded": access.is_protected,
                 "read_only": access.read_only,
@@ -106,14 +105,14 @@ def serve(
             if not access.is_protected:
                 facts["token"] = access.local_token
             proxies = ",".join(console.proxies)
-            run(
+            server.serve(
                 opened,
                 access,
                 listening,
                 on_start=lambda: _show_start(facts, as_json),
                 proxies=proxies,
             )
-    except Exposed as error:
+    except server.Exposed as error:
         fail(BAD_INPUT, str(error), "set REDRIVE_CONSOLE_PASSWORD or REDRIVE_CONSOLE_TOKEN")
     except LedgerError as error:
         fail_without_ledger(error)

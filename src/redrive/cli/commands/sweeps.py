@@ -12,9 +12,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ...core.text import format_duration, pluralise
+from ...ops import Sweep
 from ...ops.operator import Operator
 from ...ops.render import ago, both
-from ...ops.sweeps import Sweep, SweepOutcome, SweepReport, describe_progress, time_left
+from ...ops.sweeps import PAST_TENSES, SweepOutcome, SweepReport, describe_progress, time_left
 from ..apply.confirm import Confirmation, Max, Yes
 from ..apply.dead_letters import Detach, run_sweep
 from ..command import CommandGroup
@@ -43,8 +44,6 @@ app = CommandGroup(help="Control bulk replays and discards.")
 SweepId = Annotated[int, typer.Argument(metavar="ID", help="ID of the sweep")]
 Limit = Annotated[int, limit_option("sweeps")]
 OutcomeLimit = Annotated[int, limit_option("outcomes")]
-DEAD_LETTER_ACTS = ("replay", "discard")
-"""Sweeps over dead letters. Others are over partitions, and workers process them."""
 
 
 @app.command("list")
@@ -134,7 +133,7 @@ def show_(
             fail(NOT_DONE, f"sweep {sweep_id}: not found; `redrive sweeps list` lists sweeps")
         stop = f'to stop the sweep: `redrive sweeps pause {sweep_id} --because "..."`'
         hints = (f"redrive sweeps show {sweep_id} --follow", stop)
-        if report.sweep.act not in DEAD_LETTER_ACTS and not options.as_json:
+        if report.sweep.act not in PAST_TENSES and not options.as_json:
             from .partitions.progress import progress_follower  # noqa: PLC0415  # 150 ms for lists
 
             progress = ops.backfills.progress(sweep_id)
@@ -196,7 +195,7 @@ def print_progress(
     elif not follow:
         print_json(report)
     if is_interrupted:
-        name = "sweep" if sweep.act in DEAD_LETTER_ACTS else sweep.act
+        name = "sweep" if sweep.act in PAST_TENSES else sweep.act
         fail(INTERRUPTED, f"stopped watching; {name} {sweep.id} continues", *hints)
     raise typer.Exit(NOT_DONE if follow and sweep.state != "done" else 0)
 
@@ -239,7 +238,7 @@ def _outcome_columns(now: datetime) -> list[Column[SweepOutcome]]:
         return row.label or ("not started" if is_left else state_name(row.outcome))
 
     return [
-        Column("dead letter", lambda row: str(row.letter_id), is_number=True),
+        Column("dead letter", lambda row: str(row.letter_id or "–"), is_number=True),
         Column("outcome", name),
         Column("job", lambda row: str(row.job_id or "–"), is_number=True),
         Column("time", lambda row: ago(row.at, now)),
@@ -365,7 +364,7 @@ def resume(
         accepted = confirm_without_canary(ops, sweep_id, Confirmation(yes, max_count))
         sweep = ops.sweeps.resume(sweep_id, because=because, accept_failed_canary=accepted)
         is_interrupted = False
-        runs_here = not detach and sweep.act in DEAD_LETTER_ACTS
+        runs_here = not detach and sweep.act in PAST_TENSES
         if runs_here:
             applied, is_interrupted = run_sweep(ops, sweep, quiet=options.as_json)
             sweep = applied.sweep
@@ -381,7 +380,7 @@ def confirm_without_canary(ops: Operator, sweep_id: int, confirmation: Confirmat
     if report is None or not report.sweep.halted_by_canary:
         return False
     sweep = report.sweep
-    if sweep.act in DEAD_LETTER_ACTS:
+    if sweep.act in PAST_TENSES:
         group, name, verb, noun = "sweeps", "sweep", "replay", "dead letter"
     else:
         group, name, verb, noun = "backfill", sweep.act, "start", "partition"

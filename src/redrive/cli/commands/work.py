@@ -1,4 +1,7 @@
-"""`redrive work`: a worker of an app, with its status as a live line, as lines or as JSON."""
+"""`redrive work`: a worker of an app, with its status as a live line, as lines or as JSON.
+
+`redrive workers` lists the workers of a ledger.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import typer
@@ -14,14 +18,17 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from ...core.text import pluralise
-from ...ops.render import document
+from ...core.text import format_duration, pluralise
+from ...ops.context import QUIET
+from ...ops.render import ago, document
 from ...ops.worker_process import Status, WorkerProcess, WorkerSummary, WorkOptions, start_worker
-from ...ops.workers import TASK_VERBS
+from ...ops.workers import TASK_VERBS, WorkerLine
+from ..command import CommandGroup
 from ..errors import NO_LEDGER, exit_on_error, fail
-from ..options import argument, flag, option
-from ..render import console
+from ..options import HeartbeatTimeout, ReadOptions, argument, flag, open_operator, option
+from ..render import Column, console, print_rows
 from ..render.output import CONTROL_CHARACTERS
+from ..suggestions import expand_commands
 
 STATUS_SECONDS = 10.0
 """Seconds between two status lines outside of a terminal."""
@@ -31,6 +38,14 @@ GIVEN_UP_KINDS = frozenset(("giveup", "blocked"))
 REMOVED_PREFIX = "LedgerRemoved: "
 """Begins a problem that ends the worker. Only the error message at the end reports it."""
 PARTITION_OUTCOMES = {"terminal": "gave up", "returned": "returned", "late": "too late"}
+workers = CommandGroup(help="List workers.")
+PRESENCES = {
+    "alive": ("●", "online", "green"),
+    "silent": ("✗", "offline", "bold red"),
+    "lost": ("✗", "lost", "red"),
+    "ended": ("○", "stopped", "dim"),
+}
+"""Sign, printed word and style of each presence. JSON has the stored word."""
 
 
 def work(
@@ -50,6 +65,23 @@ def work(
             "N",
             "Number of sync functions that run at the same time (default: 8)",
             min=1,
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        option(
+            "--processes",
+            "N",
+            "Number of processes for commands with isolation (default: number of cores)",
+            min=1,
+        ),
+    ] = None,
+    executor: Annotated[
+        str | None,
+        option(
+            "--executor",
+            "ADDRESS",
+            "Dask scheduler for extractions, as dask://host:8786 (default: none)",
         ),
     ] = None,
     only: Annotated[
@@ -108,6 +140,7 @@ def work(
         redrive work shop:app
         redrive work shop:app --only crm.sync --threads 4
         redrive work shop:app --log-format json
+        redrive work lake:app --executor dask://scheduler:8786
 
     Exit codes:
         0: drained
@@ -119,7 +152,10 @@ def work(
     as_json = as_json or log_format == "json"
     with exit_on_error():
         worker = start_worker(
-            app, WorkOptions(threads, only, drain, name, metrics_port, metrics_host)
+            app,
+            WorkOptions(
+                threads, only, drain, name, metrics_port, metrics_host, processes, executor
+            ),
         )
     out = console()
 
@@ -229,7 +265,11 @@ def describe_worker(summary: WorkerSummary) -> list[str]:
     groups = {"command": commands, "handler": summary.handlers, "dataset": summary.datasets}
     parts = [_count_names(noun, names) for noun, names in groups.items() if names]
     threads = pluralise(summary.threads, "thread")
+    if summary.processes:
+        threads += f", {pluralise(summary.processes, 'process', 'processes')}"
     lines = [f"Worker {summary.name} on {summary.url}: {'; '.join(parts)}; {threads}."]
+    if summary.executor is not None:
+        lines.append(f"Extractions on {summary.executor}.")
     if summary.metrics is not None:
         lines.append(f"Metrics at {summary.metrics}.")
     lines += [f"Schedule: {kind} `{line}`." for kind, line in summary.scheduled.items()]
@@ -305,3 +345,69 @@ def _partition_counts(counts: Mapping[str, int], pace: str) -> str:
     return "partitions: " + ", ".join(
         f"{count:,} {names.get(name, name)}" for name, count in shown.items()
     )
+
+
+# --- List
+
+
+@workers.command("list")
+def list_(
+    *,
+    include_stopped: Annotated[bool, flag("--all", "Include workers that stopped")] = False,
+    heartbeat_timeout: HeartbeatTimeout = QUIET,
+    options: ReadOptions,
+) -> None:
+    """List workers.
+
+    Online workers come first. An offline worker has sent no heartbeat for --heartbeat-timeout
+    seconds. The process of a lost worker was killed or crashed, and other workers have taken over
+    its jobs. Workers are listed for a week.
+
+    Examples:
+        redrive workers list
+        redrive workers list --all
+
+    Exit codes:
+        0: listed, also when there are none
+        2: invalid option
+        3: ledger not reachable, or its schema is from another version
+    """
+    with open_operator(options) as ops:
+        report = ops.workers.find(quiet=heartbeat_timeout)
+    workers = [worker for worker in report.workers if include_stopped or worker.presence != "ended"]
+    stopped = len(report.workers) - len(workers)
+    hint = expand_commands("`redrive jobs list --state running` lists their jobs.")
+    note = f"{stopped:,} more stopped (--all)" if stopped else hint
+    none_online = f"No worker is online; {stopped:,} stopped in the last week (--all)."
+    empty = none_online if stopped else "No workers."
+    print_rows(workers, options.as_json, _columns(report.now), empty=empty, below=[note])
+
+
+def _columns(now: datetime) -> list[Column[WorkerLine]]:
+    def longest(worker: WorkerLine) -> str | None:
+        since = worker.longest_since
+        return format_duration(round((now - since).total_seconds())) if since else None
+
+    return [
+        Column("worker", lambda worker: worker.name, min_width=18),
+        Column("state", _state),
+        Column("last heartbeat", lambda worker: ago(worker.seen_at, now)),
+        Column("running", lambda worker: str(worker.hands or "–"), is_number=True),
+        Column("longest", longest, is_number=True, drop_order=1),
+        Column("threads", lambda worker: str(worker.threads or "–"), is_number=True, drop_order=4),
+        Column("version", lambda worker: worker.version or None, drop_order=3),
+        Column(
+            "job types",
+            lambda worker: ", ".join(worker.kinds) or None,
+            min_width=12,
+            wanted_width=20,
+            truncate=True,
+            drop_order=2,
+        ),
+    ]
+
+
+def _state(worker: WorkerLine) -> Text:
+    sign, word, style = PRESENCES[worker.presence]
+    is_unusual = worker.presence == "alive" and worker.state not in (None, "working")
+    return Text(f"{sign} {word}{f' ({worker.state})' if is_unusual else ''}", style=style)

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from ...ops.sweeps import Sweep
+from ...ops import Sweep
 from .output import CONTROL_CHARACTERS
 
 SWEEP_BAR_COLUMNS = 20

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from ...ops import Sweep
 from ...ops.context import MAX_REPLAYS
 from ...ops.dead_letters.model import (
     DeadLetterFilter,
@@ -18,8 +19,8 @@ from ...ops.dead_letters.model import (
     Revealed,
 )
 from ...ops.plans.plan import Plan
-from ...ops.sweeps import Sweep, SweepReport
-from ..queries import DeadLetterListQuery, DeadLetterQuery, Limit
+from ...ops.sweeps import SweepReport
+from ..queries import DeadLetterListQuery, DeadLetterQuery, Limit, Text
 from ..render.errors import require
 from ..view import CurrentView, RowId
 from .schema import (
@@ -49,16 +50,22 @@ class DeadLetterSelection(DeadLetterQuery):
     limit: PlanLimit = 1000
     upto: Id | None = None
 
-    def select(self) -> DeadLetterFilter:
+    def select(self, view: CurrentView) -> DeadLetterFilter:
         """Return the filter of the plan. The limit never cuts off named dead letters."""
-        limit = max(self.limit, len(self.ids))
-        return self.to_filter(ids=tuple(self.ids), limit=limit, upto=self.upto)
+        limit, parse = max(self.limit, len(self.ids)), view.operator.jobs.parse
+        return self.to_filter(parse, ids=tuple(self.ids), limit=limit, upto=self.upto)
+
+
+AsKind: TypeAlias = Annotated[
+    Text, Field(description="New name of a renamed command or handler, of a replay.")
+]
 
 
 class PlanQuery(DeadLetterSelection):
     """The plan to make."""
 
     act: Literal["replay", "discard"]
+    as_kind: AsKind = None
 
 
 class DiscardBody(DeadLetterSelection, Because):
@@ -73,9 +80,12 @@ class DiscardBody(DeadLetterSelection, Because):
 class ReplayBody(DiscardBody):
     """The selection and options of a replay."""
 
+    as_kind: AsKind = None
     canary: Canary = 0
     max_replays: Annotated[int, Field(ge=0, le=1_000_000)] = MAX_REPLAYS
     """Skip dead letters that were already replayed this many times. 0: no limit."""
+    fresh: bool = False
+    """Repeat finished steps, instead of reusing their results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,8 @@ class PlanSummary:
     """Number of items that match, including those beyond the limit."""
     digest: str
     """Pass it as `seen`, so that exactly the plan is carried out, or nothing."""
+    as_kind: str | None
+    """Of a replay: job type of the new jobs, if it was renamed."""
     upto: int | None
     """The newest dead letter of the plan. Pass it as `upto` to exclude newer ones."""
     missing_raw: Mapping[str, str]
@@ -114,6 +126,7 @@ class PlanSummary:
             more=plan.more,
             matched=plan.matched,
             digest=plan.digest,
+            as_kind=plan.as_kind,
             upto=plan.ids[-1] if plan.ids else None,
             missing_raw={} if partitions is None else partitions.missing_raw,
             validates={} if partitions is None else partitions.validates,
@@ -123,22 +136,24 @@ class PlanSummary:
 @router.get("", responses=problems(422))
 def dead_letters(view: CurrentView, query: Annotated[DeadLetterList, Query()]) -> list[Letter]:
     """List dead letters, newest first. `before` continues with older ones."""
-    filter_ = query.to_filter(limit=query.limit)
+    filter_ = query.to_filter(view.operator.jobs.parse, limit=query.limit)
     return view.operator.dead_letters.find(filter_, status=query.stored_status, before=query.before)
 
 
 @router.get("/groups", responses=problems(422))
 def groups(view: CurrentView, query: Annotated[DeadLetterListQuery, Query()]) -> list[Group]:
     """Group the newest 1,000 dead letters by job type and error."""
-    return view.operator.dead_letters.groups(query.to_filter(), status=query.stored_status)
+    filter_ = query.to_filter(view.operator.jobs.parse)
+    return view.operator.dead_letters.groups(filter_, status=query.stored_status)
 
 
 @router.get("/plan", responses=problems(422))
 def plan(view: CurrentView, query: Annotated[PlanQuery, Query()]) -> PlanSummary:
     """Plan a replay or a discard. Changes nothing."""
     letters = view.operator.dead_letters
-    make_plan = letters.replay if query.act == "replay" else letters.discard
-    return PlanSummary.of(make_plan(query.select()))
+    if query.act == "replay":
+        return PlanSummary.of(letters.replay(query.select(view), as_kind=query.as_kind))
+    return PlanSummary.of(letters.discard(query.select(view)))
 
 
 @router.post("/replay", responses=problems(409, 422))
@@ -147,15 +162,16 @@ def replay(view: CurrentView, body: ReplayBody) -> Sweep:
 
     Each dead letter gets a new job with the same key.
     """
-    plan = view.operator.dead_letters.replay(body.select())
-    options = {"canary": body.canary, "max_replays": body.max_replays or None}
+    plan = view.operator.dead_letters.replay(body.select(view), as_kind=body.as_kind)
+    limit = body.max_replays or None
+    options = {"canary": body.canary, "max_replays": limit, "fresh": body.fresh}
     return _begin(view, plan, body, **options)
 
 
 @router.post("/discard", responses=problems(409, 422))
 def discard(view: CurrentView, body: DiscardBody) -> Sweep:
     """Discard dead letters permanently. Their job keys stay taken."""
-    return _begin(view, view.operator.dead_letters.discard(body.select()), body)
+    return _begin(view, view.operator.dead_letters.discard(body.select(view)), body)
 
 
 @router.get("/{number}", responses=problems(404, 422))

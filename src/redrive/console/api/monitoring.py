@@ -8,14 +8,15 @@ from fastapi import APIRouter, Query
 
 from ...ops.health.finding import Health
 from ...ops.ledger import LedgerStatus
+from ...ops.overview.activity import Activity
 from ...ops.overview.failures import Failure, FailureReport
-from ...ops.overview.journal import Happening
+from ...ops.overview.journal import JournalEntry
 from ...ops.overview.overview import Overview
 from ...ops.overview.schedules import Schedule
 from ...ops.partitions.rejections import Rejection
 from ...ops.retries.retry_stacks import Stack
 from ...ops.workers import Workers
-from ..queries import FailureQuery, JournalQuery, Limit, RejectionQuery, Text
+from ..queries import ActivityQuery, FailureQuery, JournalQuery, Limit, RejectionQuery, Text
 from ..render.errors import require
 from ..view import CurrentView
 from .schema import problems
@@ -51,6 +52,16 @@ def overview(view: CurrentView) -> Overview:
     Its cost does not depend on the size of the ledger.
     """
     return view.operator.overview.summary()
+
+
+@router.get("/activity", responses=problems(422))
+def activity(view: CurrentView, query: Annotated[ActivityQuery, Query()]) -> Activity:
+    """Return throughput, queue wait, run time (p50, p95) and failures by cause over time.
+
+    At most 120 points. `since` defaults to 24 hours before the end, and `kind` also takes a
+    dataset, such as crm/orders. The cost does not depend on the number of jobs.
+    """
+    return view.operator.overview.activity(**dict(query))
 
 
 @router.get("/failures", responses=problems(422))
@@ -99,7 +110,7 @@ def layers(view: CurrentView) -> list[Stack]:
 
 
 @router.get("/journal", responses=problems(422))
-def journal(view: CurrentView, query: Annotated[JournalQuery, Query()]) -> list[Happening]:
+def journal(view: CurrentView, query: Annotated[JournalQuery, Query()]) -> list[JournalEntry]:
     """List log records of jobs, decisions and rejected partitions, newest first."""
     events = () if query.event is None else (query.event,)
     return view.operator.overview.journal(

@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 
-from ...ops.partitions.calendar import Calendar
+from ...ops import Sweep
+from ...ops.partitions.calendar import Calendar, CustomerGrid
 from ...ops.partitions.datasets import label
 from ...ops.partitions.history import Explained, History, PartitionView
 from ...ops.partitions.selection import Standing, select_partitions
 from ...ops.plans.plan import Plan
-from ...ops.sweeps import Sweep
-from ..queries import CalendarQuery, PartitionQuery
+from ..queries import CalendarQuery, CustomerQuery, PartitionQuery
 from ..render.errors import require
 from ..view import CurrentView, RowId
 from .dead_letters import PlanSummary
@@ -98,6 +98,24 @@ def calendar(view: CurrentView, query: Annotated[CalendarQuery, Query()]) -> Cal
     """Count the partitions of each day by dataset and status."""
     return view.operator.partitions.calendar(
         query.since, query.until, source=query.source, query=query.query
+    )
+
+
+@router.get("/customers", responses=problems(422))
+def customers(view: CurrentView, query: Annotated[CustomerQuery, Query()]) -> CustomerGrid:
+    """Return the status of each customer of a dataset on each day.
+
+    `after` is the last customer of the previous page (`next_after`).
+    """
+    if query.source is None or query.query is None:
+        raise ValueError("no dataset: specify source and query")
+    return view.operator.partitions.customers(
+        query.source,
+        query.query,
+        query.since,
+        query.until,
+        after=query.after or "",
+        limit=query.limit,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -11,9 +11,10 @@ from pydantic import Field
 from ...ops.batches import Batch, GivenUp
 from ...ops.dead_letters.model import Revealed
 from ...ops.events import EventReport, ReceivedEvent
-from ...ops.jobs import JobLine, JobReport
+from ...ops.jobs import JobLine, JobReport, SearchResult, TenantReport
 from ...ops.keys import HeldKey, KeyReport
-from ..queries import BatchItemQuery, EventQuery, JobQuery, KeyQuery, Since, Text
+from ...ops.timeline import SignalResult
+from ..queries import BatchItemQuery, EventQuery, JobQuery, KeyQuery, SearchQuery, Since, Text
 from ..render.errors import require
 from ..view import CurrentView, RowId
 from .schema import Because, Maximum, Words, check_maximum, problems
@@ -68,6 +69,15 @@ def reopen(view: CurrentView, body: ReopenBody) -> ReopenResult:
     return ReopenResult(tuple(opened), skipped)
 
 
+search_router = APIRouter(prefix="/api/search", tags=["jobs"], responses=problems())
+
+
+@search_router.get("", responses=problems(422))
+def search(view: CurrentView, query: Annotated[SearchQuery, Query()]) -> SearchResult:
+    """Find jobs and dead letters by words, newest first."""
+    return view.operator.jobs.search(query.q or "", limit=query.limit)
+
+
 jobs_router = APIRouter(prefix="/api/jobs", tags=["jobs"], responses=problems())
 
 
@@ -78,7 +88,17 @@ def jobs(view: CurrentView, query: Annotated[JobQuery, Query()]) -> list[JobLine
     Queued jobs are sorted by due time, and ended jobs latest first. Without a state, the newest
     jobs are first.
     """
-    return view.operator.jobs.find(**dict(query))
+    return view.operator.jobs.find(query.to_filter(view.operator.jobs.parse), limit=query.limit)
+
+
+@jobs_router.get("/tenants", responses=problems(422))
+def tenants(
+    view: CurrentView,
+    kind: Annotated[Words, Query()],
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+) -> TenantReport:
+    """Count queued and running jobs of each tenant of a job type, most queued first."""
+    return view.operator.jobs.tenants(kind, limit=limit)
 
 
 @jobs_router.get("/{number}", responses=problems(404, 422))
@@ -91,6 +111,20 @@ def job(view: CurrentView, number: RowId) -> JobReport:
 def reveal(view: CurrentView, number: RowId, body: Because) -> Revealed:
     """Return the payload with secrets, and record that in the audit log."""
     return view.operator.jobs.reveal(number, because=body.because)
+
+
+class SignalBody(Because):
+    """The signal to send."""
+
+    name: Words
+    payload: Any = None
+    """Value that the job gets from `wait_for`."""
+
+
+@jobs_router.post("/{number}/signal", responses=problems(409, 422))
+def signal(view: CurrentView, number: RowId, body: SignalBody) -> SignalResult:
+    """Send a signal to a job that waits, or will wait, for it."""
+    return view.operator.jobs.signal(number, body.name, body.payload, because=body.because)
 
 
 events_router = APIRouter(prefix="/api/events", tags=["events"], responses=problems())

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import audit, dead_letters, login, monitoring, partitions, sweeps, system, work
+from . import (
+    audit,
+    controls,
+    dead_letters,
+    job_changes,
+    login,
+    monitoring,
+    partitions,
+    sweeps,
+    system,
+    work,
+)
 
 ROUTERS = tuple(
     module.router
@@ -12,6 +23,8 @@ ROUTERS = tuple(
         monitoring,
         dead_letters,
         sweeps,
+        controls,
+        job_changes,
         work,
         partitions,
         audit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from ...ops.context import MAX_REPLAYS
-from ...ops.dead_letters.model import GROUPED, REPLAY_NOTES, Revealed
+from ...ops.dead_letters.model import REPLAY_NOTES, DeadLetterFilter, Revealed
 from ...ops.plans.plan import Plan
 from ..queries import DeadLetterListQuery, DeadLetterQuery
 from ..render.errors import require
@@ -15,6 +15,7 @@ from .sweeps import confirm_plan
 
 router = APIRouter()
 ACTS = ("replay", "discard")
+GROUPS_PER_PAGE = 100
 PLAN_LIMIT = 1000
 """Maximum number of dead letters in a plan, by default."""
 
@@ -26,7 +27,7 @@ def dead_letters(view: CurrentView) -> Response:
     is_grouped, limit = view.text("by") == "cause", query.limit
     before = view.number("before", 0) or None
     operations, status = view.operator.dead_letters, query.stored_status
-    filter_ = query.to_filter(limit=limit + 1)
+    filter_ = query.to_filter(view.operator.jobs.parse, limit=limit + 1)
     groups = operations.groups(filter_, status=status) if is_grouped else []
     letters = [] if is_grouped else operations.find(filter_, status=status, before=before)
     return view.render(
@@ -34,13 +35,13 @@ def dead_letters(view: CurrentView) -> Response:
         query=query,
         is_narrowed=not filter_.selects_all,
         is_grouped=is_grouped,
-        groups=groups,
+        groups=groups[:GROUPS_PER_PAGE],
         letters=letters[:limit],
         has_more=len(letters) > limit,
         before=before,
         kinds=list(view.operator.jobs.counts()),
         now=view.operator.now(),
-        max_grouped=GROUPED,
+        max_groups=GROUPS_PER_PAGE,
     )
 
 
@@ -56,7 +57,8 @@ def apply(view: CurrentView) -> Response:
     plan = _make_plan(view)
     numbers = ("rate", "canary", "max_replays") if plan.act == "replay" else ("rate",)
     must_type = not plan.selection.ids
-    return confirm_plan(view, plan, _render_plan, must_type=must_type, numbers=numbers)
+    options = {"fresh": True} if plan.act == "replay" and view.field("fresh") else {}
+    return confirm_plan(view, plan, _render_plan, must_type=must_type, numbers=numbers, **options)
 
 
 @router.get("/dead/{number}")
@@ -94,27 +96,39 @@ def _make_plan(view: View) -> Plan:
     ids = read_ids(view.field("ids"))
     limit = read_number(view.field("limit"))
     filter_ = query.to_filter(
+        view.operator.jobs.parse,
         ids=ids,
         limit=max(PLAN_LIMIT if limit is None else limit, len(ids)),
         upto=read_number(view.field("upto")) or None,
     )
     letters = view.operator.dead_letters
-    return letters.replay(filter_) if act == "replay" else letters.discard(filter_)
+    if act == "replay":
+        return letters.replay(filter_, as_kind=view.field("as_kind") or None)
+    return letters.discard(filter_)
 
 
 def _render_plan(view: View, plan: Plan, error: str | None = None, status: int = 200) -> Response:
     selection = plan.selection
+    assert isinstance(selection, DeadLetterFilter)
+    # The words are parsed again with each request, and would be in both.
+    query = DeadLetterQuery.read(view.fields)
     filter_ = {
-        "kind": selection.kind,
-        "error": selection.error,
-        "reason": selection.reason,
-        "since": selection.since and selection.since.isoformat(),
-        "until": selection.until and selection.until.isoformat(),
+        "q": query.q,
+        "kind": query.kind,
+        "error": query.error,
+        "reason": query.reason,
+        "since": query.since and query.since.isoformat(),
+        "until": query.until and query.until.isoformat(),
     }
     limit = None if selection.ids else selection.limit
     because = view.fields.get("because") or PLACEHOLDER
     command_line = command(
-        "dead", plan.act, *selection.ids, **filter_, limit=limit, because=because, detach=True
+        *("dead", plan.act, *selection.ids),
+        **{"search" if name == "q" else name: value for name, value in filter_.items()},
+        limit=limit,
+        because=because,
+        detach=True,
+        **({"as": plan.as_kind} if plan.as_kind else {}),
     )
     return view.render(
         "dead_letter_plan.html",

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, get_args
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Response
 
 from ...ops.health.overview_rules import Trouble
-from ..queries import FailureQuery, JournalQuery, RecordType
+from ..queries import ActivityQuery, FailureQuery, JournalQuery, RecordType
+from ..render.charts import (
+    Chart,
+    activity_charts,
+    duration_charts,
+    step_name,
+    throughput_chart,
+)
 from ..render.errors import require
 from ..view import CurrentView
 
 router = APIRouter()
 MAX_JOB_TYPES, MAX_DATASETS, MAX_WORKERS = 100, 20, 100
-TOTALS = ("first_attempts", "running", "retry_wait", "dead", "blocked")
+RANGES = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
+"""Ranges of the charts, by the value of since= in the URL."""
+DEFAULT_RANGE = "24h"
+TOTALS = (
+    *("first_attempts", "running", "retry_wait", "suspended", "dead", "blocked", "cancelled"),
+)
 
 
 @router.get("/")
@@ -22,13 +36,19 @@ def overview(view: CurrentView) -> Response:
     report = view.operator.overview.summary(busy=False)  # fewer queries
     totals = {name: sum(getattr(kind, name) for kind in report.kinds) for name in TOTALS}
     totals["failed"] = sum(kind.failed.hour for kind in report.kinds)
+    day = view.operator.overview.activity(with_details=False, now=report.now)
     return view.render(
         "overview.html",
         report=report,
         totals=totals,
         has_more_retries=any(kind.retry_more for kind in report.kinds),
+        charts=[] if day.is_empty else [throughput_chart(day), *duration_charts(day)],
         kinds=report.kinds[:MAX_JOB_TYPES],
-        datasets=[dataset for dataset in report.datasets if dataset.wrong][:MAX_DATASETS],
+        datasets=[
+            dataset
+            for dataset in report.datasets
+            if dataset.wrong or dataset.queued or dataset.running
+        ][:MAX_DATASETS],
         problems=[(problem, _url_of(view, problem)) for problem in report.findings],
     )
 
@@ -37,6 +57,8 @@ def _url_of(view: CurrentView, problem: Trouble) -> str:
     """Return the URL of the page that shows the problem in detail."""
     if problem.name in ("no workers", "dangling leases"):
         return view.url("/workers")
+    if problem.name in ("paused by hand", "parked"):
+        return view.url("/controls")
     if problem.name == "source paused":
         return view.url("/partitions")
     if problem.name == "items given up":
@@ -46,6 +68,50 @@ def _url_of(view: CurrentView, problem: Trouble) -> str:
     if problem.name in ("late", "unregistered"):
         return view.url("/jobs", kind=problem.kind, state="queued")
     return view.url("/failures", kind=problem.kind)
+
+
+@router.get("/activity")
+def activity(view: CurrentView) -> Response:
+    """Show throughput, queue wait, run time and failures by cause. since= and until= are the range.
+
+    An invalid range shows the last 24 hours.
+    """
+    query, view.query_error = ActivityQuery.read_valid(view.query)
+    operations = view.operator.overview
+    try:
+        report = operations.activity(**dict(query))
+    except ValueError as error:
+        view.query_error = str(error)
+        report = operations.activity(kind=query.kind)
+    charts = activity_charts(report, partial(_cause_url, view))
+    known = list(view.operator.jobs.counts())
+    names = {*known, *(line.kind for line in report.kinds)} | ({query.kind} - {None})
+    since = view.text("since") or DEFAULT_RANGE
+    return view.render(
+        "activity.html",
+        report=report,
+        query=query,
+        charts=charts,
+        cause_rows=_cause_rows(charts[-1]),
+        ranges=RANGES,
+        range=since if since in RANGES and query.until is None else None,
+        kinds=sorted(names),
+        known=bool(known),
+        max_kinds=MAX_JOB_TYPES,
+    )
+
+
+def _cause_rows(chart: Chart) -> list[tuple[str, list[tuple[str, float | None]]]]:
+    """Return the counts of each cause above zero, with their time, the latest first."""
+    names = [step_name(time, chart.step) for time in chart.times]
+    return [
+        (series.name, [pair for pair in zip(names, series.values, strict=True) if pair[1]][::-1])
+        for series in chart.series
+    ]
+
+
+def _cause_url(view: CurrentView, kind: str, signature: str) -> str:
+    return f"{view.url('/failures')}?{urlencode({'kind': kind, 'signature': signature})}"
 
 
 @router.get("/failures")

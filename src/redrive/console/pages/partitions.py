@@ -18,13 +18,14 @@ from ...ops.partitions.selection import (
     select_partitions,
 )
 from ...ops.plans.plan import Plan
-from ..queries import CalendarQuery, PartitionQuery
+from ..queries import CalendarQuery, CustomerQuery, PartitionQuery
 from ..render.fragments import PLACEHOLDER, command
 from ..render.heat_map import (
     LANE_CSS,
     STATUS_CSS,
     STATUS_NAMES,
     DayRange,
+    customer_rows,
     dataset_rows,
     days_of,
     select_days,
@@ -77,6 +78,30 @@ def partitions(view: CurrentView) -> Response:
         other_sources=sorted({row.source for row in rows} - {each.source for each in paused}),
         backfills=[report for report in reports if report is not None],
         now=view.operator.now(),
+    )
+
+
+@router.get("/partitions/customers")
+def customers(view: CurrentView) -> Response:
+    """Show the customers of one dataset by day."""
+    query, view.query_error = CustomerQuery.read_valid(view.query)
+    if query.source is None or query.query is None:
+        return view.redirect("/partitions")
+    days = (query.since, query.until)
+    operations, after = view.operator.partitions, query.after or ""
+    try:
+        grid = operations.customers(query.source, query.query, *days, after=after)
+    except ValueError as error:
+        view.query_error = str(error)
+        grid = operations.customers(query.source, query.query, after=after)
+    return view.render(
+        "customers.html",
+        grid=grid,
+        query=query,
+        days=days_of(grid),
+        rows=customer_rows(grid),
+        status_css=STATUS_CSS,
+        status_names=STATUS_NAMES,
     )
 
 

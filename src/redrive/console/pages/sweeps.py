@@ -10,8 +10,9 @@ from fastapi import APIRouter, Response
 from starlette.exceptions import HTTPException
 
 from ...errors import Drift, NotAllowed
+from ...ops import Sweep
 from ...ops.plans.plan import Plan
-from ...ops.sweeps import Sweep
+from ...ops.sweeps import PAST_TENSES
 from ..render.errors import require
 from ..view import CurrentView, RowId, View
 
@@ -25,8 +26,6 @@ ACTIONS = {
 OUTCOMES_PER_PAGE = 100
 ENDED_STATES = ("done", "dead again")
 """States of replayed jobs that do not change any more."""
-DEAD_LETTER_ACTS = ("replay", "discard")
-"""Sweeps over dead letters. All others are over partitions."""
 
 
 @router.get("/sweeps")
@@ -77,7 +76,7 @@ def _render_sweep(
     report = view.operator.sweeps.get(number, after=after, limit=OUTCOMES_PER_PAGE)
     report = require(report, f"bulk operation {number} does not exist")
     sweep = report.sweep
-    is_partitions = sweep.act not in DEAD_LETTER_ACTS
+    is_partitions = sweep.act not in PAST_TENSES
     return view.render(
         "sweep.html",
         status=status,
@@ -92,6 +91,7 @@ def _render_sweep(
         page_size=OUTCOMES_PER_PAGE,
         has_open_jobs=any(name not in ENDED_STATES for name in report.jobs),
         actions=ACTIONS.get(sweep.state, ()),
+        past_tense=PAST_TENSES.get(sweep.act, "queued"),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from ...ops.metrics.collect import prometheus_endpoint
+from ...ops.metrics import prometheus_endpoint
 from ...ops.operator import Operator
 from ..render.errors import problem
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import get_args
 
 from fastapi import APIRouter, Response
@@ -10,8 +11,16 @@ from ...core.text import pluralise
 from ...errors import NotAllowed
 from ...ops.dead_letters.model import Revealed
 from ...ops.events import event_of
-from ...ops.ledger import STATES
-from ..queries import BatchItemQuery, EventQuery, JobQuery, KeyQuery, KeyStatus
+from ...ops.search import WORDS
+from ..queries import (
+    BatchItemQuery,
+    EventQuery,
+    JobQuery,
+    JobState,
+    KeyQuery,
+    KeyStatus,
+    SearchQuery,
+)
 from ..render.errors import require
 from ..render.fragments import PLACEHOLDER, command
 from ..view import CurrentView, RowId
@@ -82,6 +91,27 @@ def _render_event(
     )
 
 
+@router.get("/search")
+def search(view: CurrentView) -> Response:
+    """Find jobs and dead letters by words."""
+    query = view.read_query(SearchQuery)
+    result, error = None, None
+    if query.q is not None:
+        try:
+            result = view.operator.jobs.search(query.q, limit=query.limit)
+        except ValueError as problem:
+            error = str(problem)
+    return view.render(
+        "search.html",
+        status=200 if error is None else 422,
+        result=result,
+        query=query,
+        error=error,
+        words=WORDS,
+        now=view.operator.now(),
+    )
+
+
 @router.get("/jobs")
 def jobs(view: CurrentView) -> Response:
     """Show jobs.
@@ -92,10 +122,11 @@ def jobs(view: CurrentView) -> Response:
     query = view.read_query(JobQuery)
     return view.render(
         "jobs.html",
-        jobs=view.operator.jobs.find(**dict(query)),
+        jobs=view.operator.jobs.find(query.to_filter(view.operator.jobs.parse), limit=query.limit),
         query=query,
-        states=STATES,
+        states=("", *get_args(JobState)),
         kinds=list(view.operator.jobs.counts()),
+        tenants=None if query.kind is None else view.operator.jobs.tenants(query.kind, limit=20),
         now=view.operator.now(),
     )
 
@@ -111,6 +142,22 @@ def reveal(view: CurrentView, number: RowId) -> Response:
     """Show the payload with secrets once, and record that in the audit log."""
     because = view.form.get("because", "")
     return _render_job(view, number, view.operator.jobs.reveal(number, because=because))
+
+
+@router.post("/jobs/{number}/signal")
+def signal(view: CurrentView, number: RowId) -> Response:
+    """Send a signal to a job."""
+    text = view.form.get("payload", "").strip()
+    try:
+        payload = json.loads(text) if text else None
+    except ValueError:
+        raise NotAllowed(
+            f"signal: invalid payload {text[:60]!r}: use JSON; nothing was changed"
+        ) from None
+    name = view.form.get("name", "").strip()
+    sent = view.operator.jobs.signal(number, name, payload, because=view.reason())
+    flash = f"Signal {name!r} sent." if sent.stored else f"Signal {name!r} was sent before."
+    return view.redirect(f"/jobs/{number}", flash=flash)
 
 
 def _render_job(view: CurrentView, number: int, revealed: Revealed | None = None) -> Response:

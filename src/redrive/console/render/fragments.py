@@ -58,16 +58,16 @@ STATES_BY_TONE = {
     "good": {"✓": "done replayed completed healthy acknowledged success accepted", "●": "alive"},
     "info": {"↺": "replaying", "▸": "running processing leased", "◆": "decided"},
     "calm": {
-        "○": "queued waiting idle open ended",
+        "○": "queued waiting sleeping unread idle open ended",
         "–": "discarded cancelled gone",
         "↩": "returned",
         "+": "submitted",
     },
     "warn": {
         "↻": "retry_wait",
-        "‖": "blocked parked paused",
+        "‖": "blocked parked paused by_hand",
         "–": "skipped",
-        "!": "warning late",
+        "!": "warning late timeout",
         "◪": "refresh_failed",
     },
     "bad": {
@@ -86,6 +86,7 @@ ICONS = {
 UNKNOWN = ("·", "calm")
 NAMES = {
     "alive": "online",
+    "by_hand": "paused by hand",
     "dlq": "dead",
     "ended": "stopped",
     "giveup": "given up",

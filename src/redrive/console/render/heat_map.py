@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...core.text import pluralise
-from ...ops.partitions.calendar import WORST, Calendar, Row
+from ...ops.partitions.calendar import WORST, Calendar, CustomerGrid, Row
 from .fragments import state_name
 
 STATUS_CSS = {
@@ -21,6 +21,7 @@ STATUS_CSS = {
     "terminal": "t",
 }
 """CSS classes by status. Short, because a page has thousands of them."""
+PROBLEMS = ("failed", "terminal", "refresh_failed")
 STATUS_NAMES = {status: state_name(status) for status in STATUS_CSS}
 LANE_CSS = {"fresh": "lf", "retry": "lr", "backfill": "lb"}
 """CSS classes of the mark under a day that is queued or running. The first match is shown."""
@@ -54,7 +55,7 @@ class DatasetRow:
     @property
     def problems(self) -> int:
         """Number of partitions that failed, gave up or have a newer run rejected."""
-        return sum(self.counts.get(name, 0) for name in ("failed", "terminal", "refresh_failed"))
+        return sum(self.counts.get(name, 0) for name in PROBLEMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,21 @@ def _describe(counts: Mapping[str, int], missing: int) -> str:
     return ", ".join(parts)
 
 
-def days_of(calendar: Calendar, /) -> list[date]:
+def customer_rows(grid: CustomerGrid, /) -> list[tuple[str, list[str], int]]:
+    """Return each customer with the CSS classes of its days, and the number of its problems."""
+    days = days_of(grid)
+    rows = []
+    for row in grid.rows:
+        cells = [_customer_css(row.days.get(day)) for day in days]
+        rows.append((row.customer, cells, sum(status in PROBLEMS for status in row.days.values())))
+    return rows
+
+
+def _customer_css(status: str | None) -> str:
+    return "" if status is None else STATUS_CSS[status]
+
+
+def days_of(calendar: Calendar | CustomerGrid, /) -> list[date]:
     """Return all days in order."""
     length = (calendar.until - calendar.since).days + 1
     return [calendar.since + timedelta(days=offset) for offset in range(length)]

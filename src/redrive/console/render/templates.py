@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ...core.text import format_duration, pluralise
 from ...ops.render import ago, utc
-from . import fragments
+from . import charts, fragments
 from .fragments import command, icon, state_name, tone
 
 MAX_DETAIL_CHARS = 80
@@ -108,6 +108,7 @@ def _create_environment() -> Environment:
     environment.filters |= {
         "ago": ago,
         "count": fragments.count,
+        "duration": charts.short_duration,
         "first_line": first_line,
         "format_duration": format_duration,
         "hint": hint,
@@ -123,6 +124,7 @@ def _create_environment() -> Environment:
         "short": short,
         "state_name": state_name,
         "status": fragments.status,
+        "step_name": charts.step_name,
         "tone": tone,
         "trend": fragments.trend,
         "utc": utc,

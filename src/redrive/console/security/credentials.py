@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ...core.clock import SYSTEM, Clock
-from ...ops.actor import PROGRAM
+from ...ops.context import PROGRAM
 from ...ops.sign_in.hashes import (
     QUICK,
     SHORTEST_PASSWORD,

@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from ...ops.actor import user
+from ...ops.context import user
 from ...ops.sign_in.sessions import RevokedSessions
 from .credentials import AccessControl, Identity, name_of
 

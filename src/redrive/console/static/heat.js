@@ -3,6 +3,7 @@
 // Without JavaScript, the dataset links of the rows still work.
 "use strict";
 
+const NAMES = { s: "accepted", p: "pending", r: "newer run rejected", f: "failed", t: "gave up" }; // by class, of one customer
 const ALL_ROWS = -1; // the row of dates: selects the same days of every dataset
 const cellRows = (table) => [...table.tBodies[0].rows].map((row) => [...row.cells].filter((cell) => cell.tagName === "TD"));
 const heatTable = () => document.querySelector("table.heat");
@@ -19,7 +20,8 @@ const openDay = (day) => {
   const line = heatTable().tBodies[0].rows[day.row];
   const cell = cellRows(heatTable())[day.row][day.place];
   const query = new URLSearchParams({ source: line.dataset.source, query: line.dataset.query, since: columnDates()[day.place], until: columnDates()[day.place] });
-  if (/^[ft]/.test(cell.className)) query.set("status", "failed");
+  if (line.dataset.customer) query.set("customer", line.dataset.customer);
+  else if (/^[ft]/.test(cell.className)) query.set("status", "failed");
   location.assign(`${heatTable().dataset.heat}?${query}`);
 };
 
@@ -35,6 +37,7 @@ const paintSelection = () => {
   );
 };
 const confirmSelection = async () => {
+  if (heatTable().dataset.single !== undefined) return void ((selection = null), paintSelection()); // customers by day
   const { row, from, to } = selection;
   const line = row === ALL_ROWS ? null : heatTable().tBodies[0].rows[row];
   const address = new URL(location.href);
@@ -58,7 +61,7 @@ document.addEventListener("pointerdown", (event) => {
 });
 document.addEventListener("pointerover", (event) => {
   const hit = hitAt(event.target);
-  if (hit && hit.row !== ALL_ROWS && !hit.cell.title && hit.cell.className) hit.cell.title = `${columnDates()[hit.place]}: all requested partitions accepted`;
+  if (hit && hit.row !== ALL_ROWS && !hit.cell.title && hit.cell.className) hit.cell.title = `${columnDates()[hit.place]}: ${hit.cell.parentElement.dataset.customer ? NAMES[hit.cell.className[0]] : "all requested partitions accepted"}`;
   if (!hit || !selection || !(event.buttons & 1) || (!dragged && hit.place === selection.to)) return;
   dragged = true;
   selection.to = hit.place;
@@ -90,7 +93,7 @@ const moveCursor = (to, moved = true) => {
   if (moved) cell.scrollIntoView({ block: "nearest", inline: "nearest" });
   const line = cell.parentElement.dataset;
   const statusText = document.querySelector("[data-heat-status]");
-  if (statusText && moved) statusText.textContent = `${line.source}/${line.query}, ${cell.title || columnDates()[cursor.place]}${cell.classList.contains("k") ? ", selected" : ""}`;
+  if (statusText && moved) statusText.textContent = `${line.customer || `${line.source}/${line.query}`}, ${cell.title || columnDates()[cursor.place]}${cell.classList.contains("k") ? ", selected" : ""}`;
 };
 document.addEventListener("keydown", (event) => {
   if (!event.target.matches?.("[data-heat-scroll]")) return;

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import weakref
-from datetime import datetime
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from ..fault import UNKNOWN, Fault
 from ..lock import before_fork
-from .known.inspect import Entry, Inspector
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from .known.inspect import Entry
 
 _FAULTS: dict[int, Fault] = {}
 """Types all of whose errors have one fault, by id: a metaclass may make a type unhashable."""
@@ -34,6 +39,8 @@ def classify(error: Exception, /, *, now: datetime | None = None) -> Fault:
     try:
         return _FAULTS[id(type(error))]  # most failures: about a tenth of a microsecond
     except KeyError:
+        from .known.inspect import Inspector  # noqa: PLC0415  # not at import, as the registry
+
         return Inspector(_entry_of, now).classify(error)
 
 
@@ -45,9 +52,8 @@ def meaning(kind: type[Exception], /) -> Fault | None:
 
 def deciding_name(kind: type[Exception], /) -> str | None:
     """Return the registered name that decides for this type: its own, or that of a base."""
-    from .known.registry import KNOWN  # noqa: PLC0415  # loaded at the first failure, not at import
-
-    return next((name for name in map(_name, kind.__mro__) if name in KNOWN), None)
+    registry = _load_registry()
+    return next((name for name in map(_name, kind.__mro__) if name in registry), None)
 
 
 def _entry_of(kind: type) -> Entry:
@@ -64,16 +70,17 @@ def _entry_of(kind: type) -> Entry:
 
 
 def _find_entry(kind: type) -> Entry:
-    from .known.registry import KNOWN  # noqa: PLC0415  # loaded at the first failure, not at import
-
+    registry = _load_registry()
     try:
-        return next((KNOWN[name] for name in map(_name, kind.__mro__) if name in KNOWN), UNKNOWN)
+        return next((registry[n] for n in map(_name, kind.__mro__) if n in registry), UNKNOWN)
     except Exception:  # a metaclass may break even these attributes
         return UNKNOWN
 
 
-def _load_registry() -> None:
-    from .known import registry  # noqa: F401, PLC0415
+def _load_registry() -> Mapping[str, Entry]:
+    from .known.registry import KNOWN  # noqa: PLC0415  # loaded at the first failure, not at import
+
+    return KNOWN
 
 
 before_fork(_load_registry)

@@ -122,9 +122,12 @@ class AnyJson:
             return [self.dump(item) for item in value]
         if isinstance(value, dict) and all(isinstance(name, str) for name in value):
             return {name: self.dump(item) for name, item in value.items()}
+        if isinstance(value, dict):
+            name = next(name for name in value if not isinstance(name, str))
+            raise Misfit(f"a dict cannot be stored as JSON: the key {name!r} is not text")
         raise Misfit(
             f"{type(value).__name__} cannot be stored as JSON; "
-            "pass text, numbers, lists or dicts, or annotate another type that can be stored"
+            "use text, numbers, lists or dicts, or annotate another type that can be stored"
         )
 
     def load(self, data: Any, /) -> Any:

@@ -126,7 +126,8 @@ _CONNINFO = re.compile(r"\s*\w+\s*=")
 _USER = re.compile(r"[\w.%+~-]+")
 _NO_PORT = re.compile(r":(?!\d{1,5}(?:[/?#,\s]|\Z))")
 """A colon without a port: it separates user and password where an address lacks its @."""
-_BRACKETS = re.compile(r"\[[0-9A-Fa-f:.%]*\]")
+_BRACKETS = re.compile(r"\[[\w:.%-]*\]")
+"""An IPv6 address, perhaps with a zone."""
 _PARAMETER = re.compile(
     r"(?:(?P<before>[?&;])|(?P<space>[#\s,]|\A))(?P<name>[\w.%-]+)(?P<sign>\s*=\s*)"
     r"(?P<value>'(?:[^'\\]|\\.)*'?|(?(before)[^&]*|[^\s&]*))"
@@ -194,7 +195,9 @@ def _password_span(head: str, rest: str) -> tuple[int, int]:
         is_token_scheme = head.strip().lower().startswith(("http", "redis", "valkey"))
         is_user = _USER.fullmatch(user) is not None and not is_token_scheme
         return (0, 0) if is_user else (0, at)
-    authority = rest.partition("?")[0] if at >= 0 else rest
+    path, _, query = rest.partition("?")
+    # A colon in a parameter (`?host=::1,::2`) begins no password.
+    authority = path if at >= 0 or "=" in query.partition(":")[0] else rest
     without_ipv6 = _BRACKETS.sub(lambda match: "." * len(match[0]), authority)
     colon_match = _NO_PORT.search(without_ipv6)
     return (0, 0) if colon_match is None or not head else (colon_match.end(), len(rest))

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from ...core.text import format_duration
+
 if TYPE_CHECKING:
     import logging
 
@@ -23,6 +25,7 @@ WARNING_KINDS = (
     "parked",
     "ledger_trouble",
     "chore_failed",
+    "step_changed",
 )
 """Kinds of records that are warnings for every reason."""
 MAX_ERROR_CHARS = 200
@@ -117,9 +120,15 @@ def _describe(record: Record) -> str:
         return f"{fields.get('operation')}: item {_one_line(fields['item'])} {after}: {reason}"
     if record.kind == "ledger_trouble":
         return f"worker {fields.get('worker')}: the ledger failed ({_error(fields)})"
+    if record.kind == "ledger_back":
+        seconds = format_duration(fields.get("seconds"))
+        return f"worker {fields.get('worker')}: the ledger works again after {seconds}"
     if record.kind == "chore_failed":
         task = _one_line(fields.get("operation"))
         return f"worker task {task}: failed ({_error(fields)}), will be retried"
+    if record.kind == "step_changed":
+        name = f"{fields.get('operation')}: job {fields.get('job_id')}, step {fields.get('step')}"
+        return f"{_one_line(name)}: its arguments changed; the stored result was reused"
     if record.kind == "worker_gone":
         leases = fields.get("leases")
         return f"worker {fields.get('worker')}: lost" + (
@@ -142,6 +151,10 @@ def _describe(record: Record) -> str:
         return f"{subject}: resumed" + (
             f" by {_one_line(fields['actor_key'])}" if "actor_key" in fields else ""
         )
+    if record.kind == "late":
+        work = "partition" if "logical_date" in fields else "job"
+        lost = f"lost its lease, and another worker has the {work} now"
+        return f"{subject}: this attempt {lost}; its outcome was ignored"
     attempt = f"{subject}: attempt {fields.get('attempt')} of {fields.get('max_attempts')}"
     if record.kind == "retry":
         return f"{attempt} failed ({_error(fields)}), again in {fields['wait']:.3g} s"
@@ -155,6 +168,11 @@ def _describe(record: Record) -> str:
         error = f": {_error(fields)}" if "error" in fields else ""
         wait = f", again in {fields['wait']:.3g} s" if fields.get("wait") else ""
         return f"{attempt} does not count ({fields.get('reason')}{error}){wait}"
+    if record.kind == "cancelled":
+        return f"{attempt} was cancelled" + (f" ({_error(fields)})" if "error" in fields else "")
+    if record.kind == "suspended":
+        cause = f"waits for {fields['signal']!r}" if fields.get("signal") else "sleeps"
+        return f"{subject}: {_one_line(cause)}, at most {fields.get('wait', 0):.6g} s"
     if record.kind in ("recovered", "success"):
         return f"{attempt} succeeded"
     return record.kind.replace("_", " ") + "".join(

@@ -37,7 +37,7 @@ except ModuleNotFoundError as missing:
 
 from ...core.context import CARRIERS
 from ...core.text import safe_str
-from ...errors import Again, Blocked
+from ...errors import Again, Blocked, Suspended
 from ..bus import ATTEMPT_WRAPPERS, DROPS
 from ..metrics import (
     ATTEMPT_END_KINDS,
@@ -188,7 +188,7 @@ class OtelSink:
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 yield
         except BaseException as error:
-            if not isinstance(error, (Again, Blocked)):
+            if not isinstance(error, (Again, Blocked, Suspended)):
                 failure = type(error).__name__, safe_str(error)
             raise
         finally:

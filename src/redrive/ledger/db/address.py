@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 from typing import Literal, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 from ...errors import LedgerError
 from ...journal.redaction.secrets import (
@@ -22,6 +22,21 @@ ESCAPES = (
     "a port is a number up to 65535"
 )
 POSTGRES_SCHEMES = frozenset(("postgresql", "postgres", "postgresql+psycopg"))
+CHOICES = {
+    "target_session_attrs": (
+        *("read-write", "primary", "any"),
+        *("read-only", "standby", "prefer-standby"),
+    ),
+    "load_balance_hosts": ("disable", "random"),
+}
+"""Values of libpq's options for several hosts."""
+MAX_PORT = 65535
+_POSTGRES = re.compile(
+    r"(?:[^@/?]*@)?(?P<hosts>[^/?]*)(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?", re.DOTALL
+)
+"""The part after `://`, as libpq splits it. Some versions of Python reject several IPv6 hosts in a
+URL."""
+_HOST = re.compile(r"(?P<name>\[[^\]]*\]|[^:]*)(?::(?P<port>.*))?", re.DOTALL)
 _POOL_MODE = re.compile(r"([?&])pool_mode=([^&#]*)&?")
 """Parameter of Redrive, with PgBouncer's values."""
 _USER = re.compile(r"://[^@/?]*@")
@@ -57,24 +72,88 @@ def parse(url: str, /) -> Address:
         raise TypeError(f"a ledger's address must be text, {FORMS}; not {type(url).__name__}")
     keep_address_secret(url)
     shown = redact_address(url)
+    # Without the text of an error: it may quote a part of the password.
     unreadable = LedgerError(f"a ledger's address is {FORMS}; {shown!r} cannot be read: {ESCAPES}")
-    try:
-        parts = urlsplit(url)
-        port = None if "," in parts.netloc else parts.port  # the driver parses several hosts
-    except ValueError:  # its message may quote a part of the password
-        raise unreadable from None
     if is_ambiguous(url):
         raise unreadable
-    if parts.scheme == "sqlite":
+    if url.startswith("sqlite:"):
         return _sqlite(url, shown)
-    if parts.scheme in POSTGRES_SCHEMES:
-        if not parts.path.strip("/") and not parts.query:
-            raise LedgerError(f"{shown!r} names no database; write postgresql://user@host/database")
-        if port == 0:
-            raise LedgerError(f"{shown!r} has no usable port")
-        target, pooled = _split_pool_mode(f"postgresql://{url.partition('://')[2]}", shown)
-        return Address("postgresql", target, shown, pooled)
-    raise LedgerError(f"a ledger's address is {FORMS}, not {shown!r}")
+    scheme, _, rest = url.partition("://")
+    if scheme.lower() not in POSTGRES_SCHEMES:
+        raise LedgerError(f"a ledger's address is {FORMS}, not {shown!r}")
+    servers = _servers(rest)
+    if servers is None:
+        raise unreadable
+    _check_servers(servers, shown)
+    target, pooled = _split_pool_mode(f"postgresql://{rest}", shown)
+    return Address("postgresql", target, shown, pooled)
+
+
+class _Parts(NamedTuple):
+    """The servers in an address of Postgres, and the database. Immutable."""
+
+    hosts: tuple[str, ...]
+    """Names, IP addresses or folders of sockets. Empty: the default of libpq."""
+    ports: tuple[str, ...]
+    """One for each host, or one for all. An empty one is the default of libpq."""
+    database: str
+    options: dict[str, str]
+
+
+def _servers(rest: str) -> _Parts | None:
+    """Split the part of an address after `://`. None: it cannot be read."""
+    match = _POSTGRES.fullmatch(rest)
+    if match is None:
+        return None
+    hosts: list[str] = []
+    ports: list[str] = []
+    for part in match["hosts"].split(","):
+        host = _HOST.fullmatch(part)
+        if host is None or part.count("[") != part.count("]"):
+            return None
+        hosts.append(unquote(host["name"].strip("[]")))
+        ports.append(unquote(host["port"] or ""))
+    pairs = (part.partition("=") for part in (match["query"] or "").split("&") if part)
+    options = {unquote(name): unquote(value) for name, _, value in pairs}
+    if "port" in options:
+        ports = options["port"].split(",")
+    if names := options.get("host") or options.get("hostaddr"):
+        hosts = names.split(",")
+    if any(not port.isdecimal() or int(port) > MAX_PORT for port in ports if port):
+        return None
+    database = options.get("dbname") or unquote(match["database"] or "")
+    return _Parts(tuple(host.lower() for host in hosts), tuple(ports), database, options)
+
+
+def _check_servers(servers: _Parts, shown: str) -> None:
+    hosts, ports = servers.hosts, servers.ports
+    if not servers.database and not servers.options:
+        raise LedgerError(f"{shown!r} names no database; write postgresql://user@host/database")
+    if any(port and not int(port) for port in ports):
+        raise LedgerError(f"{shown!r} has no usable port")
+    if len(ports) not in (1, len(hosts)):
+        raise LedgerError(
+            f"{shown!r}: {len(ports)} ports for {len(hosts)} hosts; "
+            "write one port for each host, or one for all"
+        )
+    for name, values in CHOICES.items():
+        value = servers.options.get(name)
+        if value is not None and value not in values:
+            raise LedgerError(
+                f"{shown!r}: invalid {name} {value!r}; use {', '.join(values[:-1])} or {values[-1]}"
+            )
+
+
+def database_of(url: str, /) -> tuple[str, ...]:
+    """Return what identifies the database of a valid address, in any spelling.
+
+    User, port and order of the hosts do not.
+    """
+    rest = url.partition("://")[2]
+    servers = None if url.startswith("sqlite:") else _servers(rest)
+    if servers is None:
+        return ("sqlite", rest)
+    return ("postgresql", servers.database, *sorted(set(servers.hosts)))
 
 
 def _split_pool_mode(url: str, shown: str) -> tuple[str, bool]:

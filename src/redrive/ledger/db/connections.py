@@ -104,6 +104,9 @@ class Connections:
         self._engine: Engine
         self._watch: Watch | None = None
         self._file: tuple[int, int] | None = None
+        self._takes_writes = False
+        """Whether a session was on a server that takes writes. Then a read-only one is a standby,
+        or a primary that was demoted."""
         self._lent: set[int] = set()
         """Ids of the connections that `Ledger.begin` has lent to callers."""
         on_sqlite = address.dialect == "sqlite"
@@ -131,8 +134,9 @@ class Connections:
         )
         is_file = on_sqlite and not address.in_memory
         self.read = Pool(self.open_session, 2) if is_file else self.write
-        # The group-commit leader has its own connection, so its followers can never block it.
-        self.group_commit = self.write if on_sqlite else Pool(self.open_session, 1)
+        # A group-commit leader has its own connection, so its followers can never block it. There
+        # is a leader for jobs, and one for steps.
+        self.group_commit = self.write if on_sqlite else Pool(self.open_session, 2)
         if not on_sqlite:
             self.write.siblings = (self.group_commit,)
             self.group_commit.siblings = (self.write,)
@@ -185,7 +189,10 @@ class Connections:
         """Open a session outside of the pools. The caller closes it."""
         self._check_file()
         try:
-            return Session(self._engine.connect(), self._watch)
+            session = Session(self._engine.connect(), self._watch)
+            self._takes_writes = self._takes_writes or session.expects_writes
+            session.expects_writes = self._takes_writes
+            return session
         except LedgerError:
             self._check_file()  # the file may have been removed since the check
             raise

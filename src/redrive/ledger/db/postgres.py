@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Any
 
 import psycopg
@@ -21,6 +23,17 @@ TIMEOUTS: dict[str, int] = {
 }
 """In seconds (the last in milliseconds), unless the address sets them. An idle connection notices a
 dead peer within 25 s, and one that has sent something within 15 s."""
+MIN_CONNECT_SECONDS = 2
+"""The least that libpq accepts. Several hosts share the time for one."""
+HOST_LISTS = ("host", "hostaddr", "port")
+ATTRIBUTES, ATTRIBUTES_VARIABLE = "target_session_attrs", "PGTARGETSESSIONATTRS"
+_FAILURE = re.compile(r"^- host: (.*?), port: (.*?), hostaddr: (.*?): ", re.MULTILINE)
+"""Begin of each failure in psycopg's error about several servers."""
+_SERVER = re.compile(
+    r'\A.*?connection to server (?:at|on socket) "(?P<host>[^"]*)"(?: \([^)]*\))?'
+    r"(?:, port (?P<port>\d+))? failed: (?:FATAL: +)?"
+)
+"""Begin of an error of libpq about one server."""
 # Without a generic plan, planning costs as much as the statement, and a plan from when the tables
 # were small would read whole tables. Before version 18, the high cost of a disabled sequential scan
 # makes the server compile the plan to machine code, which takes a hundred times longer than to run
@@ -59,27 +72,107 @@ class WatchedConnection(psycopg.Connection[Any]):
             self.watch.end(self.line)
 
 
+class Servers:
+    """The servers of one address, of which one takes writes. Threads may share it.
+
+    A machine that is down does not answer, so each attempt to reach it waits for the timeout. The
+    server that answered last is therefore asked first.
+
+    Args:
+        target: Address for psycopg.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._first = 0
+        """Place of the server that answered last."""
+        self._count = 1
+
+    def connect(self, **options: Any) -> WatchedConnection:
+        """Open a connection in autocommit, with these options of psycopg.
+
+        Raises:
+            psycopg.OperationalError: No server answers, or none of the wanted kind.
+            psycopg.ProgrammingError: The address is not valid.
+        """
+        given = conninfo_to_dict(self._target)
+        lists = {name: str(given[name]).split(",") for name in HOST_LISTS if given.get(name)}
+        count = self._count = max(map(len, lists.values()), default=1)
+        defaults: dict[str, Any] = dict(TIMEOUTS)
+        if count > 1:
+            defaults["connect_timeout"] = max(
+                MIN_CONNECT_SECONDS, TIMEOUTS["connect_timeout"] // count
+            )
+            if ATTRIBUTES_VARIABLE not in os.environ:
+                defaults[ATTRIBUTES] = "read-write"
+        options |= {name: value for name, value in defaults.items() if name not in given}
+        first = self._first
+        for name, values in lists.items():
+            if len(values) == count:
+                options[name] = ",".join(values[first:] + values[:first])
+        connection = WatchedConnection.connect(self._target, autocommit=True, **options)
+        if count > 1:
+            self._first = _place(connection, lists, first)
+        return connection
+
+    def skip(self) -> None:
+        """Ask another server first: this one accepted a connection, and then did not respond.
+
+        A pooler does that whose server is down.
+        """
+        self._first = (self._first + 1) % self._count
+
+
+def _place(connection: WatchedConnection, lists: dict[str, list[str]], default: int) -> int:
+    """Return the place of a connection's server in the lists of an address."""
+    info = connection.info
+    hosts = lists.get("host") or lists["hostaddr"]
+    host = info.host if "host" in lists else info.hostaddr
+    ports = lists.get("port", [""])
+    for place, name in enumerate(hosts):
+        port = ports[place % len(ports)]
+        if name == host and port in ("", str(info.port)):
+            return place
+    return default
+
+
+def describe_failure(error: psycopg.Error, /) -> str:
+    """Return in one line why no server could be reached: each server, and its problem."""
+    message = str(error)
+    starts = list(_FAILURE.finditer(message))
+    ends = [match.start() for match in starts[1:]] + [len(message)]
+    failures = [message[match.end() : end] for match, end in zip(starts, ends, strict=bool(starts))]
+    servers = [_server_name(*(part.strip("'") for part in match.groups())) for match in starts]
+    if not starts:
+        match = _SERVER.match(message)
+        if match is None:
+            return " ".join(message.split())
+        failures, servers = [message], [_server_name(match["host"], match["port"] or "", "")]
+    problems = (_SERVER.sub("", failure).partition("\n")[0] for failure in failures)
+    # A name may lead to several addresses that fail alike.
+    lines = (f"{server}: {problem}" for server, problem in zip(servers, problems, strict=True))
+    return "; ".join(dict.fromkeys(lines))
+
+
+def _server_name(host: str, port: str, address: str) -> str:
+    name = address if host == "None" else host
+    return name if port in ("", "None") else f"{name}:{port}"
+
+
 def connect(
-    target: str, /, *, pooled: bool = False, watch: Watch | None = None
+    servers: Servers, /, *, pooled: bool = False, watch: Watch | None = None
 ) -> WatchedConnection:
     """Open a connection in autocommit.
 
     Args:
-        target: Address for psycopg.
+        servers: The servers of the address.
         pooled: Prepare nothing and set nothing that other clients of the pooler would get.
         watch: Watches the connection while it is set up. Call its `end_opening` afterwards.
     """
     try:
-        options = conninfo_to_dict(target)
-        extra: dict[str, Any] = {
-            name: value for name, value in TIMEOUTS.items() if name not in options
-        }
-        if pooled:
-            extra["prepare_threshold"] = None
-        connection = WatchedConnection.connect(target, autocommit=True, **extra)
+        connection = servers.connect(**({"prepare_threshold": None} if pooled else {}))
     except psycopg.OperationalError as error:
-        message = " ".join(str(error).split())
-        raise LedgerUnavailable(f"Postgres cannot be reached: {message}") from error
+        raise LedgerUnavailable(f"Postgres cannot be reached: {describe_failure(error)}") from error
     except psycopg.ProgrammingError as error:
         # The message repeats the address with its password.
         cause = error.with_traceback(None).__cause__
@@ -99,6 +192,7 @@ def connect(
         connection.usual = timeout + MARGIN if timeout else PATIENCE
     except psycopg.OperationalError as error:
         connection.close()
+        servers.skip()
         message = " ".join(str(error).split())
         raise LedgerUnavailable(f"Postgres does not respond: {message}") from error
     except BaseException:
@@ -109,9 +203,10 @@ def connect(
 
 def engine(target: str, /, *, pooled: bool = False, watch: Watch | None = None) -> Engine:
     """Return SQLAlchemy's engine around such connections. It opens none by itself."""
+    servers = Servers(target)
     return create_engine(
         "postgresql+psycopg://",
-        creator=lambda: connect(target, pooled=pooled, watch=watch),
+        creator=lambda: connect(servers, pooled=pooled, watch=watch),
         poolclass=NullPool,
         isolation_level="AUTOCOMMIT",
         # The connection is closed then. A rollback on a cut connection would print a traceback.

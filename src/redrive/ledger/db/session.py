@@ -61,7 +61,8 @@ class Session:
         raw: Any = core.connection.driver_connection
         self.raw = raw
         self.sqlite = core.dialect.name == "sqlite"
-        self._opened_read_only = self._is_read_only()
+        self.expects_writes = not self.is_read_only
+        """Whether the server takes writes, or should: the ledger was opened at one that does."""
         # Reuse one cursor: creating it costs about 20 % of a statement in psycopg.
         self.run = raw if self.sqlite else raw.cursor()
         # IMMEDIATE: a transaction that begins by reading fails at its first write if another
@@ -282,14 +283,16 @@ class Session:
 
     @property
     def is_demoted(self) -> bool:
-        """Whether the server took writes when the session was opened, and now reports it does not.
+        """Whether the server should take writes, and reports that it does not.
 
-        A session that only reads never gets the error and would read old data. A server that is
-        read-only from the start (the address of a standby) is intended.
+        A session that only reads never gets the error and would read old data. A ledger whose
+        server is read-only from the start (the address of a standby) is intended.
         """
-        return self._is_read_only() and not self._opened_read_only
+        return self.expects_writes and self.is_read_only
 
-    def _is_read_only(self) -> bool:
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the server reports that it takes no writes (Postgres 14 and later)."""
         if self.sqlite or self.raw.closed:
             return False
         pgconn = self.raw.pgconn

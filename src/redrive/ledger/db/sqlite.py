@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,8 +127,16 @@ def use_write_ahead_log(session: Session, /) -> None:
     It is stored in the file, so call this once the file is known to be a ledger.
     """
     # Setting the current mode again would wait for a writer, which may be the caller itself.
-    if session.raw.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-        session.raw.execute("PRAGMA journal_mode=WAL")
+    deadline = time.monotonic() + BUSY_SECONDS
+    while session.raw.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        try:
+            session.raw.execute("PRAGMA journal_mode=WAL")
+            return  # a database in memory keeps its own mode
+        except sqlite3.OperationalError as error:
+            # SQLite does not wait here if another program changes the mode at the same time.
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def engine(file: str, /, *, create: Callable[[], bool], synced: bool = True) -> Engine:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     Float,
     Identity,
     Index,
@@ -28,10 +29,12 @@ from sqlalchemy import (
     text,
     true,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
 
 from .clock import UtcTimestamp
 
-HEAD = "0014"
+HEAD = "0015"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"
@@ -51,8 +54,29 @@ BUSY = {
 }
 
 
+class user_in(FunctionElement[str]):  # noqa: N801  # a function of SQL
+    """The user of a job key: `ann` of `shop:ann:o-1:receipt:v1`. An index is over it."""
+
+    name = "user_in"
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(user_in, "postgresql")
+def _user_on_postgres(element: user_in, compiler: Any, **options: Any) -> str:
+    key = compiler.process(element.clauses, **options)
+    return f"split_part({key}, ':', 2)"
+
+
+@compiles(user_in, "sqlite")
+def _user_on_sqlite(element: user_in, compiler: Any, **options: Any) -> str:
+    key = compiler.process(element.clauses, **options)
+    rest = f"substr({key}, instr({key}, ':') + 1)"
+    return f"substr({rest}, 1, instr({rest}, ':') - 1)"
+
+
 def partial_index(
-    name: str, where: TextClause, /, *columns: Column[Any], unique: bool = False
+    name: str, where: TextClause, /, *columns: ColumnElement[Any], unique: bool = False
 ) -> None:
     """Add an index over the rows that match a condition."""
     Index(name, *columns, unique=unique, postgresql_where=where, sqlite_where=where)
@@ -128,7 +152,12 @@ job = Table(
         comment="random for each claim: a fence that comes back after a failover "
         "is not the same lease",
     ),
-    CheckConstraint("state BETWEEN 0 AND 5", name="redrive_job_state"),
+    Column("tenant", BYTES, comment="shares the job type fairly with other tenants"),
+    Column("sequence", BYTES, comment="jobs of one sequence run one after another"),
+    Column("signature", BYTES, comment="of the last error"),
+    Column("cancel_at", UtcTimestamp, comment="when the running job was asked to stop"),
+    Column("waits_for", Text, comment="the signal that it waits for; empty: it sleeps"),
+    CheckConstraint("state BETWEEN 0 AND 7", name="redrive_job_state"),
     CheckConstraint("(state = 1) = (lease_until IS NOT NULL)", name="redrive_job_lease"),
     sqlite_autoincrement=True,  # a pruned job's id never comes back
     postgresql_with=BUSY,
@@ -150,6 +179,31 @@ TRIED = text("state = 0 AND (attempts > 0 OR reason IS NOT NULL)")
 """Jobs that wait for another attempt."""
 partial_index("redrive_job_tried", TRIED, job.c.kind, job.c.due_at, job.c.id)
 
+_tenant = text("state = 0 AND tenant IS NOT NULL")
+partial_index(
+    "redrive_job_tenant", _tenant, job.c.kind, job.c.priority, job.c.tenant, job.c.due_at, job.c.id
+)
+SEQUENCED = text("sequence IS NOT NULL AND state IN (0, 1, 7)")
+"""Jobs of sequences that have not ended."""
+partial_index("redrive_job_sequence", SEQUENCED, job.c.kind, job.c.sequence, job.c.id)
+FAILED_JOBS = text("signature IS NOT NULL AND state IN (0, 1, 3)")
+"""Jobs that have not ended and have failed, and dead jobs."""
+partial_index("redrive_job_signature", FAILED_JOBS, job.c.kind, job.c.signature, job.c.id)
+_running_sequence = text("state = 1 AND sequence IS NOT NULL")
+partial_index("redrive_job_sequence_leased", _running_sequence, job.c.kind, job.c.sequence)
+KEYED = text(
+    "current AND length(key) - length(replace(key, ':', '')) > 3 AND key = replace(key, '::', '')"
+)
+"""Current jobs with a user in their key, `domain:user:entity:operation:version`."""
+partial_index("redrive_job_user", KEYED, user_in(job.c.key), job.c.id)
+_stopping = text("state = 1 AND cancel_at IS NOT NULL")
+partial_index("redrive_job_stopping", _stopping, job.c.worker)
+WAITING = text("state = 0 AND waits_for IS NOT NULL")
+"""Jobs that sleep, or wait for a signal."""
+partial_index("redrive_job_waiting", WAITING, job.c.kind, job.c.id)
+_cancelled_job = text("state = 6")
+partial_index("redrive_job_cancelled", _cancelled_job, job.c.ended_at, job.c.id)
+
 attempt = Table(
     "redrive_attempt",
     METADATA,
@@ -163,6 +217,7 @@ attempt = Table(
     Column("started_at", UtcTimestamp),
     Column("ended_at", UtcTimestamp, nullable=False),
 )
+Index("redrive_attempt_worker", attempt.c.worker, attempt.c.ended_at)
 Index("redrive_attempt_ended", attempt.c.ended_at, attempt.c.job_id, attempt.c.fence)
 
 dead = Table(
@@ -230,8 +285,9 @@ hidden_name = Table(
     Column("name", Text, primary_key=True, comment="of a secret field, as App(secrets=) has it"),
 )
 
-BUCKETS = ("submitted", "ready", "leased", "done", "dead", "dropped", "pruned", "late")
-"""Columns of a tally. Always submitted = ready + leased + done + dead + dropped + pruned."""
+BUCKETS = ("submitted", "ready", "leased", "done", "dead", "dropped", "pruned", "late", "cancelled")
+"""Columns of a tally. Always submitted = ready + leased + done + dead + dropped + pruned +
+cancelled. Held jobs count as ready."""
 
 tally = Table(
     "redrive_tally", METADATA, Column("kind", Text, primary_key=True), *map(_count, BUCKETS)
@@ -340,6 +396,14 @@ sweep = Table(
     Column("created_at", UtcTimestamp, nullable=False),
     Column("updated_at", UtcTimestamp, nullable=False),
     Column("ended_at", UtcTimestamp),
+    Column("arguments", Text, comment="of an action on jobs, JSON"),
+    Column(
+        "fresh",
+        Boolean,
+        nullable=False,
+        server_default=false(),
+        comment="a replay repeats finished steps",
+    ),
     CheckConstraint(
         "state IN ('running', 'paused', 'halted', 'cancelled', 'done')", name="redrive_sweep_state"
     ),
@@ -355,7 +419,7 @@ sweep_item = Table(
     METADATA,
     Column("sweep_id", BigInteger, primary_key=True, autoincrement=False),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("dead_id", BigInteger, nullable=False),
+    Column("dead_id", BigInteger),
     Column("outcome", Text, comment="made or skipped; none: its turn has not come"),
     Column("job_id", BigInteger, comment="the new one of a replay, the dropped one of a discard"),
     Column("note", Text, comment="why it was skipped"),
@@ -474,3 +538,22 @@ failure_delta = Table(
     sqlite_autoincrement=True,
     postgresql_with=BUSY,
 )
+
+ACTIVITY = ("done", "failed", "dead", "cancelled")
+"""Counters of ended attempts, by outcome."""
+
+activity = Table(
+    "redrive_activity",
+    METADATA,
+    Column("kind", BYTES, comment="of all job types together: '', never null"),
+    Column("slot", BigInteger, comment="its first minute since 1970"),
+    Column("span", SmallInteger, comment="in minutes"),
+    Column("worker", BYTES, comment="summed up over workers: ''"),
+    *map(_count, ACTIVITY),
+    Column("wait", Text, nullable=False, comment="histogram, due to start"),
+    Column("run", Text, nullable=False, comment="histogram, start to end"),
+    PrimaryKeyConstraint("kind", "slot", "span", "worker"),
+    postgresql_with=BUSY,
+    sqlite_with_rowid=False,  # the rows of one job type are stored together, by time
+)
+Index("redrive_activity_when", activity.c.span, activity.c.slot, activity.c.worker)

@@ -14,10 +14,11 @@ from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select, up
 from ..audit import REDRIVE_ACTOR
 from ..db.clock import earlier, has_one_clock, now_on
 from ..db.compiled import sql_int
+from ..db.job_tables import step as step_table
 from ..db.partition_tables import run, source, work
 from ..db.session import Session
 from ..db.tables import attempt, job, kind, sweep, worker
-from ..model import LEASED, READY
+from ..model import HELD, LEASED, READY
 from .workers import lease_of
 
 MIN_SETBACK_SECONDS = 1.0
@@ -51,7 +52,8 @@ def correct_setback(session: Session, /) -> float:
 
     The old clock may have been right until it jumped ahead. So only rows whose last write is in the
     future are moved. A retry never runs before its backoff is over, and waits at most its backoff
-    again. Times that a caller asked for (`due=`) and that have not come stay.
+    again. So do sleeps and waits for signals. Times that a caller asked for (`due=`) and that have
+    not come stay.
 
     Args:
         session: A session without a transaction.
@@ -79,9 +81,14 @@ def _unschedule_future_jobs(now: datetime) -> Any:
 
     No heartbeat shows by how much the clock was set back.
     """
-    is_new = and_(job.c.state == sql_int(READY), job.c.fence == sql_int(0))
+    is_new = and_(_is_queued(), job.c.fence == sql_int(0))
     is_undelayed = and_(job.c.due_at > now, job.c.due_at <= job.c.created_at)
     return update(job).where(is_new, job.c.created_at > now, is_undelayed).values(due_at=now)
+
+
+def _is_queued() -> ColumnElement[bool]:
+    """Return whether a job is queued, or held by an earlier job of its sequence."""
+    return job.c.state.in_((sql_int(READY), sql_int(HELD)))
 
 
 def _last_written() -> ColumnElement[Any]:
@@ -89,7 +96,10 @@ def _last_written() -> ColumnElement[Any]:
     is_last = (attempt.c.job_id == job.c.id, attempt.c.fence == job.c.fence)
     ended = select(attempt.c.ended_at).where(*is_last).scalar_subquery()
     asked_again = and_(job.c.reason == "again", job.c.started_at.is_not(None))
+    waits = (step_table.c.job_id == job.c.id, step_table.c.act != "step")
+    suspended = select(func.max(step_table.c.started_at)).where(*waits).scalar_subquery()
     otherwise = case(
+        (job.c.waits_for.is_not(None), suspended),
         (job.c.fence == sql_int(0), job.c.created_at),
         (asked_again, job.c.started_at),
         # A claimed job without an attempt under that claim was released, and was due then.
@@ -107,11 +117,12 @@ def _corrections(step: _Step, leases: Mapping[str, float | None]) -> Iterator[An
     """
     now, old_now = step
     written = _last_written()
-    is_ahead = and_(job.c.state == sql_int(READY), job.c.due_at > now, written > now)
+    is_ahead = and_(_is_queued(), job.c.due_at > now, written > now)
     was_due = or_(job.c.due_at <= old_now, job.c.due_at <= written)
     yield update(job).where(is_ahead, was_due).values(due_at=now)
     is_retry = and_(is_ahead, job.c.fence > sql_int(0), job.c.due_at > old_now)
     yield update(job).where(is_retry).values(due_at=earlier(job.c.due_at, step.size))
+    yield _correct_sleeps(step)
     is_leased = job.c.state == sql_int(LEASED)
     reported = {name: seconds for name, seconds in leases.items() if seconds is not None}
     for seconds in sorted(set(reported.values())):
@@ -124,6 +135,19 @@ def _corrections(step: _Step, leases: Mapping[str, float | None]) -> Iterator[An
     is_running = sweep.c.state == "running"
     yield update(sweep).where(is_running, sweep.c.next_at > now).values(next_at=now)
     yield update(worker).where(worker.c.seen_at > now).values(seen_at=now)
+
+
+def _correct_sleeps(step: _Step) -> Any:
+    """Return the update of sleeps and waits for signals that began in the future."""
+    now, old_now = step
+    sleep = step_table.c
+    is_open = and_(sleep.act != "step", sleep.ended_at.is_(None), sleep.wake_at > now)
+    is_over = sleep.wake_at <= old_now
+    wake_at = case(
+        (is_over, literal(now, sleep.wake_at.type)), else_=earlier(sleep.wake_at, step.size)
+    )
+    moved = update(step_table).where(is_open, sleep.started_at > now)
+    return moved.values(started_at=now, wake_at=wake_at)
 
 
 def _partition_corrections(step: _Step) -> Iterator[Any]:

@@ -15,17 +15,20 @@ from ...core.text import pluralise
 from .. import audit
 from ..db.clock import now_on, now_sql
 from ..db.compiled import sql_int
+from ..db.job_tables import tag
 from ..db.session import Session
-from ..db.tables import CHANNEL, dead, job
-from ..model import DEAD, DONE, DROPPED, STATES
+from ..db.tables import CHANNEL, CURRENT, dead, job
+from ..model import CANCELLED, DEAD, DONE, DROPPED, STATES
 from ..stats.counters import add, add_failures
 from ..stats.failure_groups import no_longer_pending
+from ..store import sequences, steps
 from ..validation import to_json
 
 EDITED_HEADER = "redrive-edited"
 """Header of a job whose payload was changed before the replay. Its value is the actor."""
 COPIED_COLUMNS = (
     *("max_attempts", "keep", "deadline", "version", "request_hash", "ids", "headers"),
+    *("tenant", "sequence"),
 )
 """Columns that a replay takes over from its job."""
 
@@ -37,6 +40,22 @@ class BulkResult(NamedTuple):
     """Dead letter to job: the new one of a replay, the dropped one of a discard."""
     skipped: dict[int, str]
     """Dead letter to the reason."""
+
+
+class ReplayOptions(NamedTuple):
+    """How dead letters are replayed."""
+
+    max_replays: int | None = None
+    """Skip dead letters that were replayed this often."""
+    edits: Mapping[int, bytes] = {}
+    """New payloads, by dead letter."""
+    fresh: bool = False
+    """Repeat finished steps, instead of reusing their results."""
+    as_kind: str | None = None
+    """Job type of the new jobs, if the command or handler was renamed."""
+
+
+DEFAULT_REPLAY = ReplayOptions()
 
 
 class _Pending(NamedTuple):
@@ -53,8 +72,7 @@ def replay(
     *,
     actor: str,
     because: str,
-    max_replays: int | None = None,
-    edits: Mapping[int, bytes] | None = None,
+    options: ReplayOptions = DEFAULT_REPLAY,
 ) -> BulkResult:
     """Create a new job for each dead letter, under the same key.
 
@@ -63,14 +81,11 @@ def replay(
         ids: The dead letters.
         actor: Who does this, for the audit log.
         because: Why, for the audit log.
-        max_replays: Skip dead letters that were replayed this often.
-        edits: New payloads, by dead letter.
+        options: How they are replayed.
     """
     audit.check_actor(actor, because)
     with session.transaction("replay"):
-        return replay_in(
-            session, ids, actor=actor, because=because, max_replays=max_replays, edits=edits
-        )
+        return replay_in(session, ids, actor=actor, because=because, options=options)
 
 
 def replay_in(
@@ -80,9 +95,8 @@ def replay_in(
     *,
     actor: str,
     because: str,
-    max_replays: int | None = None,
     audited: bool = True,
-    edits: Mapping[int, bytes] | None = None,
+    options: ReplayOptions = DEFAULT_REPLAY,
 ) -> BulkResult:
     """Replay in the open transaction.
 
@@ -91,19 +105,28 @@ def replay_in(
         ids: The dead letters.
         actor: Who does this, for the audit log.
         because: Why, for the audit log.
-        max_replays: Skip dead letters that were replayed this often.
         audited: False if the caller writes to the audit log.
-        edits: New payloads, by dead letter.
+        options: How they are replayed.
     """
-    edits = edits or {}
+    max_replays, edits, fresh, as_kind = options
     pending, skipped = _lock_pending(session.core, ids)
     now = now_on(session)
+    taken = {} if as_kind is None else _taken_keys(session.core, pending, as_kind)
     rows = []
     for letter, old in pending:
         if max_replays is not None and letter.replay_count >= max_replays:
             skipped[letter.id] = f"replayed {pluralise(letter.replay_count, 'time')} already"
             continue
+        if not old.current:
+            skipped[letter.id] = "its replay was cancelled, and its key has a newer job"
+            continue
         new = _copy(old, letter.payload) | {"dead_id": letter.id}
+        if as_kind is not None and as_kind != old.kind:
+            if old.key in taken:
+                skipped[letter.id] = f"{as_kind} has a job with its key: {taken[old.key]}"
+                continue
+            taken[old.key] = f"the replay of dead letter {letter.id}"
+            new["kind"] = as_kind
         if letter.id in edits:
             headers = json.loads(old.headers) if old.headers else {}
             headers[EDITED_HEADER] = actor
@@ -115,19 +138,38 @@ def replay_in(
         rows.append(new)
     if not rows:
         return BulkResult({}, skipped)
-    done = _insert_replays(session.core, rows, now)
+    done = _insert_replays(session, rows, now)
+    if not fresh:
+        replays = [(row["replay_of"], done[row["dead_id"]]) for row in rows]
+        steps.move_to_replays(session.core, replays)
     replayed = [each for each in pending if each.letter.id in done]
     session.notify(CHANNEL)
-    _count_decisions(session, replayed, {"dead": -1, "dropped": 1, "submitted": 1, "ready": 1}, now)
+    _count_decisions(session, replayed, {"dropped": 1}, now)
+    add(session, _count_new(rows))
     if audited:
         changed = {
             str(letter.id): _describe_edit(letter.payload, edits[letter.id])
             for letter, _ in pending
             if letter.id in edits
         }
-        what = {"jobs": _by_text(done)} | ({"edited": changed} if changed else {})
+        what: dict[str, Any] = {"jobs": _by_text(done)}
+        what |= ({"edited": changed} if changed else {}) | ({"fresh": True} if fresh else {})
+        what |= {} if as_kind is None else {"as": as_kind}
         audit.write(session, actor=actor, action="dead.replay", because=because, what=what)
     return BulkResult(done, skipped)
+
+
+def _taken_keys(connection: Connection, pending: Sequence[_Pending], kind: str) -> dict[str, str]:
+    """Return the keys of dead letters that have a job of another type, with that job."""
+    keys = [old.key for _letter, old in pending if old.kind != kind]
+    query = select(job.c.key, job.c.id).where(job.c.kind == kind, job.c.key.in_(keys), CURRENT)
+    return {row.key: f"job {row.id}" for row in connection.execute(query)}
+
+
+def _count_new(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Return the changes of the counters for new jobs."""
+    kinds = Counter(row["kind"] for row in rows)
+    return {kind: {"submitted": count, "ready": count} for kind, count in kinds.items()}
 
 
 def _copy(old: Any, payload: bytes) -> dict[str, Any]:
@@ -137,20 +179,24 @@ def _copy(old: Any, payload: bytes) -> dict[str, Any]:
 
 
 def _insert_replays(
-    connection: Connection, rows: Sequence[Mapping[str, Any]], now: datetime
+    session: Session, rows: Sequence[Mapping[str, Any]], now: datetime
 ) -> dict[int, int]:
     """Replace dead jobs by new ones, with the same few statements for any number of them.
 
     Returns:
         The new job of each dead letter.
     """
+    connection = session.core
     old_ids = [row["replay_of"] for row in rows]
     dropped = update(job).where(job.c.id.in_(old_ids)).values(state=DROPPED, current=False)
     connection.execute(dropped)
     values = [{**row, "created_at": now, "due_at": now} for row in rows]
-    new = insert(job).returning(job.c.dead_id, job.c.id)
-    created = {row.dead_id: row.id for row in connection.execute(new, values)}
+    new = insert(job).returning(job.c.dead_id, job.c.id, job.c.kind, job.c.sequence)
+    inserted = connection.execute(new, values).all()
+    created = {row.dead_id: row.id for row in inserted}
+    sequences.hold(session, inserted)
     done: dict[int, int] = {row["dead_id"]: created[row["dead_id"]] for row in rows}
+    _copy_tags(connection, {row["replay_of"]: done[row["dead_id"]] for row in rows})
     replaying = (
         update(dead)
         .where(dead.c.id == bindparam("letter"))
@@ -158,14 +204,21 @@ def _insert_replays(
             status="replaying",
             replay_count=dead.c.replay_count + 1,
             replay_job_id=bindparam("new_job"),
+            kind=bindparam("new_kind"),
             blocked=False,
             blocked_until=null(),
             updated_at=now,
         )
     )
-    connection.execute(
-        replaying, [{"letter": letter, "new_job": job_id} for letter, job_id in done.items()]
-    )
+    letters = [
+        {
+            "letter": row["dead_id"],
+            "new_job": done[row["dead_id"]],
+            "new_kind": row["kind"],
+        }
+        for row in rows
+    ]
+    connection.execute(replaying, letters)
     return done
 
 
@@ -203,7 +256,7 @@ def discard_in(
     session.core.execute(update(job).where(job.c.id.in_(list(done.values()))).values(state=DROPPED))
     values = {"status": "discarded", "blocked_until": null(), "updated_at": now}
     session.core.execute(update(dead).where(dead.c.id.in_(list(done))).values(values))
-    _count_decisions(session, pending, {"dead": -1, "dropped": 1}, now)
+    _count_decisions(session, pending, {"dropped": 1}, now)
     if audited:
         what = {"jobs": _by_text(done)}
         audit.write(session, actor=actor, action="dead.discard", because=because, what=what)
@@ -238,7 +291,7 @@ def _count_decisions(
     """Update the counters for dead letters that are no longer pending."""
     changes: dict[str, Counter[str]] = defaultdict(Counter)
     for _, old in pending:
-        changes[old.kind].update(change)
+        changes[old.kind].update({**change, STATES[old.state]: -1})
     add(session, changes)
     groups = ((letter.kind, letter.signature, letter.blocked) for letter, _ in pending)
     add_failures(session, no_longer_pending(groups), now)
@@ -260,8 +313,9 @@ def _lock_pending(
     skipped = dict.fromkeys(ids, "not found")
     skipped |= {row.id: str(row.status) for row in rows if row.status != "pending"}
     rows = [row for row in rows if row.status == "pending"]
-    is_dead = job.c.state == sql_int(DEAD)
-    jobs = select(job).where(job.c.id.in_([row.job_id for row in rows]), is_dead)
+    # The replay of a pending dead letter may have been cancelled.
+    has_ended = job.c.state.in_((sql_int(DEAD), sql_int(CANCELLED)))
+    jobs = select(job).where(job.c.id.in_([row.job_id for row in rows]), has_ended)
     by_id = {row.id: row for row in connection.execute(jobs.with_for_update())}
     pending = []
     for row in rows:
@@ -276,7 +330,9 @@ def _lock_pending(
 def rerun_done_jobs(
     session: Session, ids: Sequence[int], /, *, actor: str, because: str
 ) -> BulkResult:
-    """Create a new job in the place of each done job. The result is by job, not by dead letter."""
+    """Create a new job in the place of each done or cancelled job. The result is by job, not by
+    dead letter.
+    """
     audit.check_actor(actor, because)
     with session.transaction("replay") as connection:
         query = select(job).where(job.c.id.in_(list(ids))).order_by(job.c.id).with_for_update()
@@ -285,17 +341,36 @@ def rerun_done_jobs(
         done: dict[int, int] = {}
         changes: dict[str, Counter[str]] = defaultdict(Counter)
         for old in connection.execute(query).all():
-            if old.state != DONE or not old.current:
+            if old.state not in (DONE, CANCELLED) or not old.current:
                 skipped[old.id] = STATES[old.state] if old.current else "replaced by a replay"
                 continue
             skipped.pop(old.id)
             dropped = update(job).where(job.c.id == old.id)
             connection.execute(dropped.values(state=DROPPED, current=False))
             new = insert(job).values(created_at=now, due_at=now, **_copy(old, old.payload))
-            done[old.id] = connection.execute(new.returning(job.c.id)).scalar_one()
-            changes[old.kind].update({"done": -1, "dropped": 1, "submitted": 1, "ready": 1})
+            columns = (job.c.id, job.c.kind, job.c.sequence)
+            row = connection.execute(new.returning(*columns)).one()
+            done[old.id] = row.id
+            sequences.hold(session, (row,))
+            changes[old.kind].update({"dropped": 1, "submitted": 1, "ready": 1})
+            changes[old.kind][STATES[old.state]] -= 1
         if done:
+            _copy_tags(connection, done)
             add(session, changes)
             what = {"jobs": _by_text(done)}
             audit.write(session, actor=actor, action="event.replay", because=because, what=what)
     return BulkResult(done, skipped)
+
+
+def _copy_tags(connection: Connection, new_jobs: Mapping[int, int]) -> None:
+    """Give jobs the tags of the jobs that they replay.
+
+    Args:
+        connection: A connection in a transaction.
+        new_jobs: The new job of each replayed job.
+    """
+    is_replayed = tag.c.job_id.in_(list(new_jobs))
+    rows = connection.execute(select(tag).where(is_replayed)).mappings()
+    copies = [{**row, "job_id": new_jobs[row["job_id"]]} for row in rows]
+    if copies:
+        connection.execute(insert(tag), copies)

@@ -14,12 +14,15 @@ from sqlalchemy import ColumnElement, Connection, delete, null, or_, select, upd
 
 from .. import audit
 from ..db.clock import now_on
+from ..db.job_tables import progress, step, tag, tenant
 from ..db.session import NO_LIMIT, Session
 from ..db.sqlite import overwrite_deleted
 from ..db.tables import attempt, dead, event, failure, failure_delta, job, key
-from ..model import DEAD, DONE, LEASED, PRUNED, READY
+from ..model import DEAD, DONE, HELD, LEASED, PRUNED, READY
 from ..stats.counters import add
+from ..store import steps
 from . import dead_letters
+from .retention import delete_tags
 from .user_mentions import (
     KEY_PARTS,
     audit_mentions,
@@ -62,7 +65,7 @@ def find_user_data(connection: Connection, session: Session, user: str, /) -> Us
     jobs: list[int] = []
     busy: list[int] = []
     for row in _rows_of(connection, user, job.c.key, job.c.ids, job.c.id, job.c.state):
-        (busy if row.state in (READY, LEASED) else jobs).append(row.id)
+        (busy if row.state in (READY, LEASED, HELD) else jobs).append(row.id)
     columns = (dead.c.id, dead.c.job_id, dead.c.replay_job_id)
     letters = [
         row.id
@@ -74,7 +77,11 @@ def find_user_data(connection: Connection, session: Session, user: str, /) -> Us
     is_held = (key.c.status == "processing") & (key.c.lease_until >= now_on(session))
     key_count = len(connection.execute(keys).all())
     held_count = len(connection.execute(keys.where(is_held)).all())
-    own_rows = {attempt: jobs, job: jobs, dead: letters, event: events}
+    own_rows = {
+        **dict.fromkeys((attempt, job, tag, step, progress), jobs),
+        dead: letters,
+        event: events,
+    }
     erased = {(table.name, id_) for table, ids in own_rows.items() for id_ in ids}
     name = name_of(user)
     mention_count = sum(
@@ -124,6 +131,7 @@ def erase(session: Session, data: UserData, user: str, /, *, actor: str, because
         _erase_rows(connection, event, data.events, values, "event_id")
         is_free = (key.c.status != "processing") | (key.c.lease_until < now_on(session))
         keys = connection.execute(delete(key).where(key.c.user_id == user, is_free)).rowcount
+        connection.execute(delete(tenant).where(tenant.c.tenant == user))
         record(events=len(data.events), keys=keys)
     with session.transaction("discard", bound=NO_LIMIT) as connection:
         session.lock(audit.LOCK)
@@ -139,14 +147,17 @@ def _erase_jobs(session: Session, connection: Connection, ids: Sequence[int]) ->
     """Empty jobs as pruned ones are, and replace their keys."""
     query = select(job.c.id, job.c.kind, job.c.state).where(job.c.id.in_(ids)).with_for_update()
     rows = connection.execute(query).all()
-    ended = [row for row in rows if row.state not in (READY, LEASED, DEAD)]
-    nulls = dict.fromkeys(("result", "error", "ids", "headers", "request_hash"), null())
+    ended = [row for row in rows if row.state not in (READY, LEASED, HELD, DEAD)]
+    names = ("result", "error", "signature", "ids", "headers", "request_hash", "tenant", "sequence")
+    nulls = dict.fromkeys(names, null())
     for row in ended:
         state = {"state": PRUNED, "expires_at": now_on(session)} if row.state == DONE else {}
         values = {"key": f"erased:{row.id}", "payload": b"", **nulls, **state}
         connection.execute(update(job).where(job.c.id == row.id).values(values))
     ended_ids = [row.id for row in ended]
     connection.execute(delete(attempt).where(attempt.c.job_id.in_(ended_ids)))
+    steps.delete_of_jobs(connection, ended_ids)
+    delete_tags(connection, ended_ids)
     for table in (failure, failure_delta):
         samples = update(table).where(table.c.job_id.in_(ended_ids))
         connection.execute(samples.values(error=null()))

@@ -20,10 +20,12 @@ from ..db.session import Session
 from ..db.tables import attempt, dead, job, worker
 from ..events import read_origin
 from ..failpoint import crash_point
-from ..model import DEAD, FAILED, LEASED, LOST, QUARANTINE, READY, Lease, Settlement
+from ..model import CANCELLED, DEAD, FAILED, LEASED, LOST, QUARANTINE, READY, Lease, Settlement
 from ..stats import counters
 from ..stats.counters import add, add_failures
 from ..stats.failure_groups import FailureDelta, FailureGroup, merge_deltas
+from ..store import sequences
+from .control import end_cancelled, return_letters
 
 QUARANTINE_CRASHES = 2
 """Crashes after which a job runs alone. One crash may be an operator's kill, or another job's
@@ -52,11 +54,12 @@ def after_lease_expiry(
     max_attempts: int | None,
     crashes: int,
     priority: int,
+    cancelled: bool = False,
 ) -> ExpiredJob:
     """Decide what becomes of a job whose lease expired.
 
     A job that was only claimed goes back unchanged. A started attempt counts, and counts as a crash
-    of its worker.
+    of its worker. A job that was asked to stop is cancelled.
 
     Args:
         started: Whether the attempt had started.
@@ -65,7 +68,10 @@ def after_lease_expiry(
         max_attempts: Maximum number of attempts.
         crashes: Crashes before this one.
         priority: Priority of the job.
+        cancelled: The job was asked to stop.
     """
+    if cancelled:
+        return ExpiredJob(CANCELLED, crashes, priority, started, "cancelled" if started else None)
     if not started:
         return ExpiredJob(READY, crashes, priority, False, None)
     if not alive:
@@ -82,7 +88,8 @@ def after_lease_expiry(
 
 _COLUMNS = (
     *("id", "fence", "kind", "key", "priority", "attempts", "max_attempts", "crashes", "worker"),
-    *("started_at", "reason", "lease_until", "dead_id", "version", "payload", "headers", "ids"),
+    *("started_at", "reason", "signature", "lease_until", "dead_id", "version", "payload"),
+    *("headers", "ids", "cancel_at", "sequence"),
 )
 _UPDATE_JOB = (
     update(job)
@@ -93,10 +100,12 @@ _UPDATE_JOB = (
         priority=bindparam("to_priority"),
         reason=bindparam("to_reason"),
         error=bindparam("to_error"),
+        signature=bindparam("to_signature"),
         lease_until=null(),
         started_at=bindparam("to_started"),
         due_at=bindparam("now"),
         ended_at=bindparam("to_ended"),
+        waits_for=null(),
     )
 )
 _UPDATE_LETTER = (
@@ -131,8 +140,12 @@ def reap(
     Returns:
         The ids of their jobs.
     """
-    if session.has_round_trips and not _has_expired(session):
-        return []
+    if session.has_round_trips:
+        has_expired, has_marks = _has_expired(session)
+        if has_marks:
+            sequences.repair(session)
+        if not has_expired:
+            return []
     with session.transaction("reap") as connection:
         now = now_on(session)
         if trusts is not None and not trusts(now):
@@ -151,19 +164,24 @@ def reap(
     return [row.id for row in rows]
 
 
-def _has_expired(session: Session) -> bool:
-    """Return whether any lease expired. Usually none has."""
+def _has_expired(session: Session) -> tuple[bool, bool]:
+    """Return whether any lease expired, and whether a sequence needs another look.
+
+    Usually none of both, so it is one query.
+    """
     crash_point("reap.before_commit")
     is_expired = (job.c.state == sql_int(LEASED), job.c.lease_until < now_sql(session))
-    has_expired = session.core.execute(select(exists().where(*is_expired))).scalar()
+    row = session.core.execute(select(exists().where(*is_expired), sequences.HAS_MARKS)).one()
     crash_point("reap.after_commit")
-    return bool(has_expired)
+    return bool(row[0]), bool(row[1])
 
 
 def _record(session: Session, connection: Connection, rows: Sequence[Any], now: datetime) -> None:
     changes: dict[str, Counter[str]] = defaultdict(Counter)
     failures: list[tuple[FailureGroup, FailureDelta]] = []
-    jobs, attempts, new_letters, old_letters = [], [], [], []
+    jobs, attempts, new_letters, old_letters, ended = [], [], [], [], []
+    replays: dict[int, int] = {}
+    """By dead letter: its cancelled replay."""
     for row in rows:
         after = after_lease_expiry(
             started=row.started_at is not None,
@@ -172,9 +190,10 @@ def _record(session: Session, connection: Connection, rows: Sequence[Any], now: 
             max_attempts=row.max_attempts,
             crashes=row.crashes,
             priority=row.priority,
+            cancelled=row.cancel_at is not None,
         )
         error = _describe(row, after)
-        is_dead = after.state == DEAD
+        is_dead, is_cancelled = after.state == DEAD, after.state == CANCELLED
         jobs.append(
             {
                 "of_id": row.id,
@@ -184,15 +203,22 @@ def _record(session: Session, connection: Connection, rows: Sequence[Any], now: 
                 # A job that was only claimed keeps its reason.
                 "to_reason": after.reason if after.lost_attempt else row.reason,
                 "to_error": error,
-                "to_started": row.started_at if is_dead else None,
-                "to_ended": now if is_dead else None,
+                "to_signature": after.reason if after.lost_attempt else row.signature,
+                "to_started": row.started_at if is_dead or is_cancelled else None,
+                "to_ended": now if is_dead or is_cancelled else None,
                 "now": now,
             }
         )
-        changes[row.kind].update({"leased": -1, "dead" if is_dead else "ready": 1})
-        if after.lost_attempt:
+        bucket = {DEAD: "dead", CANCELLED: "cancelled"}.get(after.state, "ready")
+        changes[row.kind].update({"leased": -1, bucket: 1})
+        if after.state != READY:
+            ended.append(row)
+        if is_cancelled and row.dead_id is not None:
+            replays[row.dead_id] = row.id
+        if after.lost_attempt and not is_cancelled:
             delta = FailureDelta(1, int(is_dead), int(is_dead), 0, row.id, error)
             failures.append(((row.kind, after.reason or ""), delta))
+        if after.lost_attempt:
             attempts.append(
                 {
                     "job_id": row.id,
@@ -243,13 +269,17 @@ def _record(session: Session, connection: Connection, rows: Sequence[Any], now: 
     ):
         if values:
             connection.execute(statement, values)
+    sequences.release(session, ended)
     add(session, changes)
     add_failures(session, merge_deltas(failures), now)
+    return_letters(session, replays, now)
 
 
 def _describe(row: Any, after: ExpiredJob) -> str | None:
     if not after.lost_attempt:
         return None
+    if after.state == CANCELLED:
+        return f"the worker {row.worker} did not end the attempt after the job was cancelled"
     if after.state == READY and after.reason == "lost_lease":
         return f"the worker {row.worker} did not renew its lease"
     return (
@@ -350,13 +380,19 @@ def release_undelivered(session: Session, worker: str, tokens: Collection[int], 
     """
     with session.transaction("pardon") as connection:
         is_claimed = (job.c.state == sql_int(LEASED), job.c.worker == worker)
-        claimed = select(job.c.id, job.c.kind).where(*is_claimed, job.c.token.in_(list(tokens)))
+        columns = (job.c.id, job.c.kind, job.c.cancel_at, job.c.dead_id, job.c.sequence)
+        claimed = select(*columns).where(*is_claimed, job.c.token.in_(list(tokens)))
         rows = connection.execute(claimed.with_for_update()).all()
         if rows:
-            connection.execute(_RELEASE.where(job.c.id.in_([row.id for row in rows])))
-            kinds = Counter(row.kind for row in rows)
-            changes = {kind: {"leased": -count, "ready": count} for kind, count in kinds.items()}
+            released = [row.id for row in rows if row.cancel_at is None]
+            stopped = [row for row in rows if row.cancel_at is not None]
+            connection.execute(_RELEASE.where(job.c.id.in_(released)))
+            changes: dict[str, Counter[str]] = defaultdict(Counter)
+            for row in rows:
+                bucket = "ready" if row.cancel_at is None else "cancelled"
+                changes[row.kind].update({"leased": -1, bucket: 1})
             counters.add(session, changes)
+            end_cancelled(session, stopped, now_on(session))
     return len(rows)
 
 

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import func, select, update
 
+from ...core.token_bucket import refill_tokens
 from ..db.clock import now_on
 from ..db.compiled import sql_int
 from ..db.session import Session
 from ..db.tables import job, kind
 from ..model import LEASED, Lease
+from ..store import sequences
 from ..store.protocol import ClaimOptions, JobStore
+from . import tenants
 from .parking import ensure_kind_row
+from .tenants import TenantLimit
 
-BURST_SECONDS = 0.1
-"""Starts of this much time may happen at once after a pause, and at least one."""
-MIN_SETBACK_SECONDS = 1.0
-"""A timestamp this far in the future was written by another clock."""
 BUSY_SECONDS = 0.02
 """Time after which to retry if another worker has locked the row."""
 
@@ -34,6 +34,23 @@ class Limit(NamedTuple):
     concurrency: int | None = None
     rate: float | None = None
     """Starts per second."""
+    tenants: TenantLimit | None = None
+    """None: the job type has no tenants."""
+    is_sequenced: bool = False
+    """Whether its jobs have sequences. A claim holds the lock, so that no other worker takes a job
+    of the same sequence."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether claims need the lock of the job type."""
+        has_limit = self.concurrency is not None or self.rate is not None
+        return has_limit or self.is_sequenced or (self.tenants is not None and any(self.tenants))
+
+    @property
+    def waits_for_running(self) -> bool:
+        """Whether the end of a job may allow another one to start, in any worker."""
+        per_tenant = self.tenants is not None and self.tenants.concurrency is not None
+        return self.concurrency is not None or self.is_sequenced or per_tenant
 
 
 class LimitedClaim(NamedTuple):
@@ -43,17 +60,6 @@ class LimitedClaim(NamedTuple):
     after: dict[str, float]
     """Seconds until more jobs of a type may be claimed, by its rate or because its row was
     locked."""
-
-
-def refill_tokens(tokens: float | None, seconds: float, rate: float, /) -> float:
-    """Return the tokens of the bucket, `seconds` after it had `tokens`.
-
-    If the stored time is in the future, the clock was set back, and the bucket is full.
-    """
-    capacity = max(1.0, rate * BURST_SECONDS)
-    if tokens is None or seconds < -MIN_SETBACK_SECONDS:
-        return capacity
-    return min(capacity, tokens + max(0.0, seconds) * rate)
 
 
 def claim(
@@ -87,12 +93,21 @@ def claim(
                     after[name] = (1 - tokens) / limit.rate
             if most <= 0:
                 continue
-            claimed = store.claim_in(session, options._replace(kinds={name: most}, total=most))
+            if limit.is_sequenced:
+                sequences.repair_in(session)
+            wanted = options._replace(kinds={name: most}, total=most)
+            wanted = wanted._replace(in_sequence=limit.is_sequenced)
+            if limit.tenants is None or options.alone:
+                claimed = store.claim_in(session, wanted)
+            else:
+                claimed, wait = tenants.claim(session, store, wanted, limit.tenants)
+                after.update({} if wait is None else {name: wait})
             leases += claimed
             if limit.rate is not None and claimed:
                 values = {"tokens": tokens - len(claimed), "filled_at": now}
                 session.core.execute(update(kind).where(kind.c.kind == name).values(values))
-                after[name] = max(0.0, (1 - tokens + len(claimed)) / limit.rate)
+                wait_for_token = max(0.0, (1 - tokens + len(claimed)) / limit.rate)
+                after[name] = max(wait_for_token, after.get(name, 0.0))
     return LimitedClaim(leases, after)
 
 

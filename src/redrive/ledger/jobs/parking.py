@@ -13,7 +13,7 @@ from ..db.session import Session, upsert
 from ..db.tables import kind
 from ..validation import storable_text
 
-_is_parked = kind.c.parked_at.is_not(None)
+IS_PARKED = kind.c.parked_at.is_not(None)
 
 
 class ParkedKind(NamedTuple):
@@ -30,7 +30,7 @@ class ParkedKind(NamedTuple):
 def parked_kinds(session: Session, /) -> dict[str, ParkedKind]:
     """Return the parked job types."""
     names = ("kind", "signature", "reason", "parked_at", "parked_until", "probes")
-    rows = session.core.execute(select(*(kind.c[name] for name in names)).where(_is_parked))
+    rows = session.core.execute(select(*(kind.c[name] for name in names)).where(IS_PARKED))
     return {
         name: ParkedKind(name, signature or "", reason or "", since, probe_at or since, probes)
         for name, signature, reason, since, probe_at, probes in rows
@@ -78,7 +78,7 @@ def probe(session: Session, name: str, /, *, seconds: float) -> bool:
         now = now_on(session)
         return _update(
             session,
-            (kind.c.kind == name, _is_parked, kind.c.parked_until <= now),
+            (kind.c.kind == name, IS_PARKED, kind.c.parked_until <= now),
             parked_until=now + timedelta(seconds=seconds),
             probes=kind.c.probes + 1,
             updated_at=now,
@@ -105,7 +105,7 @@ def probe_again(
         now = now_on(session)
         return _update(
             session,
-            (kind.c.kind == name, _is_parked, kind.c.probes == probes),
+            (kind.c.kind == name, IS_PARKED, kind.c.probes == probes),
             parked_until=now + timedelta(seconds=seconds),
             probes=probes - 1,
             updated_at=now,
@@ -113,18 +113,27 @@ def probe_again(
         )
 
 
-def unpark(session: Session, name: str, /, *, because: str) -> bool:
-    """Resume a job type. Returns False if it was not parked."""
+def unpark(session: Session, name: str, /, *, because: str, actor: str | None = None) -> bool:
+    """Resume a job type. Returns False if it was not parked.
+
+    Args:
+        session: A session without a transaction.
+        name: The job type.
+        because: Why, for the audit log.
+        actor: The operator who resumes it. None: Redrive itself.
+    """
     with session.transaction("park"):
         was_parked = _update(
             session,
-            (kind.c.kind == name, _is_parked),
+            (kind.c.kind == name, IS_PARKED),
             **dict.fromkeys(("parked_at", "parked_until", "signature", "reason")),
             probes=0,
             updated_at=now_on(session),
         )
         if was_parked:
-            audit.write_automatic(session, "kind.unpark", because, kind=name)
+            who = audit.REDRIVE_ACTOR if actor is None else actor
+            what = {"kind": name}
+            audit.write(session, actor=who, action="kind.unpark", because=because, what=what)
         return was_parked
 
 

@@ -1,4 +1,4 @@
-"""Sweeps: bulk operations on dead letters, stored before they begin.
+"""Sweeps: bulk operations on dead letters and jobs, stored before they begin.
 
 If a process is killed, another one continues. Bulk operations on partitions are sweeps, too. The
 control plane of partitions runs them.
@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any
 
 from sqlalchemy import (
     Connection,
@@ -33,160 +33,35 @@ from ..db.connections import Connections
 from ..db.partition_tables import range_
 from ..db.session import Session
 from ..db.tables import attempt, job, sweep, sweep_item
-from ..model import DEAD, DONE, DROPPED, FAILED, LEASED, PRUNED, READY
-from .dead_letters import BulkResult, discard_in, replay_in
+from ..model import CANCELLED, DEAD, DONE, DROPPED, FAILED, LEASED, PRUNED, READY
+from ..sweep import (
+    DEAD_LETTER_ACTS,
+    ITEM_ACTS,
+    MOVES,
+    SWEEP_COLUMNS,
+    Act,
+    Canary,
+    DeadLetterChange,
+    JobChange,
+    Sweep,
+    SweepItem,
+    SweepState,
+    SweepStep,
+    plan_step,
+    sweep_from_row,
+)
+from .control import apply_in
+from .dead_letters import BulkResult, ReplayOptions, discard_in, replay_in
 from .lease_recovery import REFUNDED_REASONS
 
-Act: TypeAlias = Literal["replay", "discard"]
-DEAD_LETTER_ACTS: tuple[Act, ...] = ("replay", "discard")
-SweepState: TypeAlias = Literal["running", "paused", "halted", "cancelled", "done"]
-MAX_STEP_ITEMS = 100
-"""Dead letters in one transaction."""
 MAX_AUDITED_IDS = 100
 """Up to this many dead letters are listed in the audit entry."""
-CANARY_POLL_SECONDS = 1.0
 CATCH_UP_SECONDS = 0.25
 """Time of the rate that a late step may make up for. More would cause a burst after every pause."""
 NEUTRAL_REASONS = ("again", "released", *REFUNDED_REASONS)
 """Reasons of attempts that say nothing about the job: it asked to run later, its worker stopped, or
 an outage of its service or of the ledger ended the attempt."""
-MAX_ERROR_CHARS = 200
-"""Characters of an error in the reason of a halt."""
-MOVES: Mapping[str, tuple[frozenset[SweepState], SweepState]] = {
-    "pause": (frozenset(("running",)), "paused"),
-    # A running sweep can be resumed, because its process may be dead.
-    "resume": (frozenset(("running", "paused", "halted")), "running"),
-    "cancel": (frozenset(("running", "paused", "halted")), "cancelled"),
-}
-"""What an operator may do to a sweep: in which states, and the state afterwards."""
 PAST_TENSE = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
-
-
-class Sweep(NamedTuple):
-    """The progress of a bulk operation. Immutable."""
-
-    id: int
-    act: str
-    state: SweepState
-    actor: str
-    because: str
-    selection: str | None
-    rate: float | None
-    canary: int
-    passed: bool
-    max_replays: int | None
-    total: int
-    made: int
-    skipped: int
-    reason: str | None
-    next_at: datetime
-    created_at: datetime
-    updated_at: datetime
-    ended_at: datetime | None
-
-    @property
-    def left(self) -> int:
-        """Number of items that are still to do."""
-        return self.total - self.made - self.skipped
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will be done."""
-        return self.state in ("cancelled", "done")
-
-    @property
-    def halted_by_canary(self) -> bool:
-        """Whether it stopped because its canary failed, and that was not accepted."""
-        return self.state == "halted" and self.canary > 0 and not self.passed
-
-
-class SweepItem(NamedTuple):
-    """A dead letter of a sweep, with the result."""
-
-    position: int
-    dead_id: int
-    outcome: str | None
-    job_id: int | None
-    note: str | None
-    at: datetime | None
-    job_state: int | None
-    """Stored state of the job that a replay created. None: there is no such job any more."""
-    attempts: int | None = None
-    """Attempts of that job."""
-    error: str | None = None
-    """Error of that job's last attempt."""
-    current: bool | None = None
-    """False: a later replay has replaced that job."""
-
-
-class Canary(NamedTuple):
-    """The first jobs of a sweep. A job has failed with its first failed attempt."""
-
-    size: int
-    done: int
-    failed: int
-    """Jobs with a failed attempt that are not done, including dead ones."""
-    dead: int
-    error: str | None
-    """First line of the last error."""
-
-    @property
-    def problem(self) -> str | None:
-        """Why the rest must not follow. None: nothing has failed so far.
-
-        It is stored, so it does not say which of the failed jobs are being retried.
-        """
-        if not self.failed:
-            return None
-        error = f": {self.error[:MAX_ERROR_CHARS]}" if self.error else ""
-        return f"canary failed, {self.failed} of the first {self.size}{error}"
-
-
-class SweepStep(NamedTuple):
-    """The result of one step, and the sweep after it."""
-
-    sweep: Sweep
-    done: dict[int, int]
-    skipped: dict[int, str]
-    wait: float
-    """Seconds until the next step."""
-
-
-class StepPlan(NamedTuple):
-    """What the next step may do: process items, wait or halt."""
-
-    items: int
-    wait: float = 0.0
-    halt: str | None = None
-    passed: bool = False
-    """Whether the canary has passed."""
-
-
-def plan_step(current: Sweep, canary: Canary, early: float, /) -> StepPlan:
-    """Decide how many items may be processed now. Pure.
-
-    Args:
-        current: The sweep.
-        canary: Its first jobs.
-        early: Seconds until the rate allows more.
-    """
-    in_canary = bool(current.canary) and not current.passed and current.act != "discard"
-    if in_canary and canary.problem is not None:
-        return StepPlan(0, halt=canary.problem)
-    if early > 0:
-        polls = in_canary and current.made
-        return StepPlan(0, wait=min(early, CANARY_POLL_SECONDS) if polls else early)
-    most = MAX_STEP_ITEMS
-    if current.rate is not None:
-        most = max(1, min(MAX_STEP_ITEMS, int(current.rate)))
-    most = min(most, current.left)
-    if not in_canary:
-        return StepPlan(most, passed=current.passed)
-    if current.made < current.canary:
-        return StepPlan(min(most, current.canary - current.made))
-    if canary.done < current.canary:
-        return StepPlan(0, wait=CANARY_POLL_SECONDS)
-    return StepPlan(most, passed=True)
 
 
 class Sweeps:
@@ -204,7 +79,7 @@ class Sweeps:
 
     def begin(
         self,
-        act: Act,
+        act: Act | DeadLetterChange | JobChange,
         ids: Sequence[int],
         /,
         *,
@@ -219,7 +94,7 @@ class Sweeps:
 
         Args:
             act: What to do.
-            ids: The dead letters, in this order.
+            ids: The dead letters or jobs, in this order.
             actor: Who does this, for the audit log.
             because: Why, for the audit log.
             rate: Maximum number per second.
@@ -228,15 +103,20 @@ class Sweeps:
             selection: How the dead letters were selected.
         """
         audit.check_actor(actor, because)
+        change = act if isinstance(act, JobChange) else None
+        name = act if isinstance(act, str) else act.act
+        fresh = isinstance(act, DeadLetterChange) and act.fresh
         with self._write.use() as session, session.transaction("sweep") as connection:
             now = now_on(session)
             values: dict[str, Any] = {
-                "act": act,
+                "act": name,
+                "arguments": json.dumps(change.arguments) if change else None,
                 "actor": actor,
                 "because": because,
                 "rate": rate,
                 "canary": min(canary, len(ids)),
                 "max_replays": max_replays,
+                "fresh": fresh,
                 "total": len(ids),
                 "selection": json.dumps(selection, default=str) if selection else None,
                 **dict.fromkeys(("next_at", "created_at", "updated_at"), now),
@@ -246,19 +126,21 @@ class Sweeps:
             new = insert(sweep).values(values).returning(sweep.c.id)
             sweep_id = connection.execute(new).scalar_one()
             if ids:
+                column = "dead_id" if change is None else "job_id"
                 items = [
-                    {"sweep_id": sweep_id, "position": position, "dead_id": dead_id}
-                    for position, dead_id in enumerate(ids)
+                    {"sweep_id": sweep_id, "position": position, column: id_}
+                    for position, id_ in enumerate(ids)
                 ]
                 connection.execute(insert(sweep_item), items)
-            what = {
-                "sweep": sweep_id,
-                "count": len(ids),
-                "letters": _ids_or_digest(ids),
-                "rate": rate,
-                "canary": canary,
-            }
-            audit.write(session, actor=actor, action=f"dead.{act}", because=because, what=what)
+            what: dict[str, Any] = {"sweep": sweep_id, "count": len(ids)}
+            if change is None:
+                what |= {"letters": _ids_or_digest(ids), "rate": rate, "canary": canary}
+                what |= {"as": selection["as"]} if selection and "as" in selection else {}
+            else:
+                what |= {"jobs": _ids_or_digest(ids), "rate": rate, **change.arguments}
+            what |= {"fresh": True} if fresh else {}
+            action = f"dead.{name}" if change is None else f"job.{name}"
+            audit.write(session, actor=actor, action=action, because=because, what=what)
             return _require(connection, sweep_id)
 
     def step(self, sweep_id: int, /) -> SweepStep:
@@ -300,7 +182,7 @@ class Sweeps:
                 problem = f"{current.state} and cannot be {PAST_TENSE[verb]}"
                 if current.state == after:
                     problem = f"already {current.state}"
-                name = "sweep" if current.act in DEAD_LETTER_ACTS else current.act
+                name = "sweep" if current.act in ITEM_ACTS else current.act
                 raise NotAllowed(f"{name} {sweep_id} is {problem}; nothing was changed")
             if verb == "resume" and current.halted_by_canary and not accept_failed_canary:
                 raise NotAllowed(_failed_canary(current))
@@ -324,7 +206,7 @@ class Sweeps:
         """Return a sweep, or None."""
         with self._read.use() as session:
             row = session.core.execute(_SWEEP.where(sweep.c.id == sweep_id)).first()
-        return None if row is None else Sweep._make(row)
+        return None if row is None else sweep_from_row(row)
 
     def list(
         self,
@@ -350,7 +232,7 @@ class Sweeps:
         if before is not None:
             query = query.where(sweep.c.id < before)
         with self._read.use() as session:
-            return [Sweep._make(row) for row in session.core.execute(query)]
+            return [sweep_from_row(row) for row in session.core.execute(query)]
 
     def count(self, *, acts: Sequence[str] = (), most: int) -> int:
         """Return the number of sweeps with these actions, counted up to `most`."""
@@ -398,7 +280,7 @@ class Sweeps:
             return _read_canary(session.core, current)
 
 
-_SWEEP = select(*(sweep.c[name] for name in Sweep._fields))
+_SWEEP = select(*(sweep.c[name] for name in SWEEP_COLUMNS))
 _ITEMS_WITH_JOBS = sweep_item.outerjoin(job, job.c.id == sweep_item.c.job_id)
 
 
@@ -410,7 +292,7 @@ def _require(connection: Connection, sweep_id: int, *, lock: bool = False) -> Sw
             f"sweep {sweep_id}: not found; `redrive sweeps list` lists sweeps, "
             "`redrive backfill list --all` lists backfills"
         )
-    return Sweep._make(row)
+    return sweep_from_row(row)
 
 
 def _update(connection: Connection, sweep_id: int, now: datetime, **values: Any) -> None:
@@ -433,7 +315,7 @@ def _step(session: Session, sweep_id: int) -> SweepStep:
     with session.transaction("sweep") as connection:
         now = now_on(session)
         current = _require(connection, sweep_id, lock=True)
-        if current.act not in DEAD_LETTER_ACTS:
+        if current.act not in ITEM_ACTS:
             raise NotAllowed(
                 f"sweep {sweep_id} is a {current.act} of partitions; a worker of partitions runs it"
             )
@@ -466,37 +348,74 @@ def _step(session: Session, sweep_id: int) -> SweepStep:
 def _process(session: Session, connection: Connection, current: Sweep, count: int) -> BulkResult:
     item = sweep_item.c
     is_open = (item.sweep_id == current.id, item.outcome.is_(None))
-    query = select(item.position, item.dead_id).where(*is_open).order_by(item.position)
+    query = (
+        select(
+            *(item.position, item.dead_id, item.job_id),
+            *(sweep.c.max_replays, sweep.c.fresh, sweep.c.arguments),
+        )
+        .join(sweep, sweep.c.id == item.sweep_id)
+        .where(*is_open)
+        .order_by(item.position)
+    )
     rows = connection.execute(query.limit(count)).all()
+    if current.act not in DEAD_LETTER_ACTS:
+        return _change_jobs(session, connection, current, rows)
     ids = [row.dead_id for row in rows]
     terms: dict[str, Any] = {"actor": current.actor, "because": current.because, "audited": False}
     if current.act == "replay":
-        result = replay_in(session, ids, max_replays=current.max_replays, **terms)
+        max_replays = rows[0].max_replays if rows else None
+        fresh, as_kind = bool(rows) and rows[0].fresh, current.selection.get("as")
+        options = ReplayOptions(max_replays, as_kind=as_kind, fresh=fresh)
+        result = replay_in(session, ids, options=options, **terms)
     else:
         result = discard_in(session, ids, **terms)
-    now = now_on(session)
     values = [
         {
             "of_position": row.position,
             "to_outcome": "made" if row.dead_id in result.done else "skipped",
             "to_job": result.done.get(row.dead_id),
             "to_note": result.skipped.get(row.dead_id),
-            "to_at": now,
         }
         for row in rows
     ]
+    _write_outcomes(session, connection, current.id, values)
+    return result
+
+
+def _change_jobs(
+    session: Session, connection: Connection, current: Sweep, rows: Sequence[Any]
+) -> BulkResult:
+    """Change the jobs of these items. The result is by job."""
+    change = JobChange.from_arguments(current.act, rows[0].arguments if rows else None)
+    result = apply_in(session, [row.job_id for row in rows], change)
+    values = [
+        {
+            "of_position": row.position,
+            "to_outcome": "made" if row.job_id in result.done else "skipped",
+            "to_job": row.job_id,
+            "to_note": result.done.get(row.job_id) or result.skipped.get(row.job_id),
+        }
+        for row in rows
+    ]
+    _write_outcomes(session, connection, current.id, values)
+    return BulkResult({id_: id_ for id_ in result.done}, result.skipped)
+
+
+def _write_outcomes(
+    session: Session, connection: Connection, sweep_id: int, values: Sequence[dict[str, Any]]
+) -> None:
+    item = sweep_item.c
     outcomes = (
         update(sweep_item)
-        .where(item.sweep_id == current.id, item.position == bindparam("of_position"))
+        .where(item.sweep_id == sweep_id, item.position == bindparam("of_position"))
         .values(
             outcome=bindparam("to_outcome"),
             job_id=bindparam("to_job"),
             note=bindparam("to_note"),
-            at=bindparam("to_at"),
+            at=now_on(session),
         )
     )
     connection.execute(outcomes, values)
-    return result
 
 
 _is_failure = and_(
@@ -507,7 +426,7 @@ _is_failure = and_(
 
 def _failed_canary(current: Sweep) -> str:
     """Return why a sweep cannot be resumed like a paused one, and the two ways to continue."""
-    is_range = current.act not in DEAD_LETTER_ACTS
+    is_range = current.act not in ITEM_ACTS
     name, verb = (current.act, "start") if is_range else ("sweep", "replay")
     return (
         f"{name} {current.id}: {current.reason}; to {verb} the other {current.left:,} without"
@@ -518,14 +437,14 @@ def _failed_canary(current: Sweep) -> str:
 
 def _read_canary(connection: Connection, current: Sweep) -> Canary:
     if not current.canary or not current.made or current.act != "replay":
-        return Canary(current.canary, 0, 0, 0, None)
+        return Canary.of(current, error=None)
     rows = connection.execute(_first_jobs(current)).all()
-    dead = [row.job_id for row in rows if row.state in (DEAD, DROPPED)]
+    dead = [row.job_id for row in rows if row.state in (DEAD, DROPPED, CANCELLED)]
     retried = [row.job_id for row in rows if row.state in (READY, LEASED) and row.failed]
     failed = dead + retried
     error = _last_error(connection, failed) if failed else None
     done = sum(row.state in (DONE, PRUNED, None) for row in rows)
-    return Canary(current.canary, done, len(failed), len(dead), error)
+    return Canary.of(current, done=done, failed=len(failed), dead=len(dead), error=error)
 
 
 def _first_jobs(current: Sweep) -> Select[Any]:

@@ -23,12 +23,12 @@ from urllib.parse import quote
 from sqlalchemy import ColumnElement, Connection, Table, Text, and_, exists, or_, select, update
 
 from ..audit import ERASED, REDRIVE_ACTOR, content_digest
-from ..db import partition_tables, tables
+from ..db import job_tables, partition_tables, tables
 from ..stats.failure_groups import ALL_SIGNATURES
 
 IDENTITIES = frozenset(
-    """act action batch dataset datasets kind kinds name process query query_name rewritten source
-    state status store type user_hash validator version""".split()
+    """act action as batch dataset datasets kind kinds name process query query_name rewritten
+    source state status store type user_hash validator version""".split()
 )
 """Fields of JSON that name things of Redrive. Their values never change."""
 MIN_DISTINCT_CHARS = 3
@@ -168,7 +168,12 @@ def _in_values(text: str, change: Callable[[str], str]) -> str:
 
 
 TEXTS: tuple[tuple[Table, Mapping[str, Rule]], ...] = (
-    (tables.job, {"reason": in_reason, "error": in_text}),
+    (tables.job, {"reason": in_reason, "error": in_text, "signature": in_signature}),
+    (job_tables.tag, {"value": in_signature}),
+    (job_tables.step, {"error": in_text}),
+    (job_tables.progress, {"note": in_text}),
+    (job_tables.pause, {"actor": in_actor, "because": in_text}),
+    (job_tables.limit, {"actor": in_actor, "because": in_text}),
     (tables.attempt, {"reason": in_reason, "error": in_text}),
     (tables.dead, {"reason": in_reason, "error": in_text, "signature": in_signature}),
     (

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, func, or_, select
 
 from ..db.compiled import sql_int
 from ..db.tables import dead
+from ..dead_letter import DeadLetter, DeadLetterSummary
 from ..filters import DeadLetterConditions
-from ..model import DeadLetter, DeadLetterSummary
 from ..stats.counters import counts
+from ..stats.failure_groups import FailureGroup
 from ..store.queries import queries_of
 from ..store.statements import in_order
 
@@ -165,3 +166,76 @@ def ids_by_job(connection: Connection, jobs: Sequence[int], /) -> dict[int, int]
     """Return the ids of the dead letters of these jobs, by job id."""
     query = select(dead.c.job_id, dead.c.id).where(dead.c.job_id.in_(list(jobs)))
     return {row.job_id: row.id for row in connection.execute(query)}
+
+
+# --- Groups by cause
+
+
+class LetterGroup(NamedTuple):
+    """Dead letters of one job type and one cause. Immutable."""
+
+    kind: str
+    cause: str
+    """The signature of the error, or without one the reason."""
+    size: int
+    first_at: datetime
+    last_at: datetime
+    newest_id: int
+
+
+_cause = func.coalesce(func.nullif(dead.c.signature, ""), dead.c.reason)
+
+
+def group_by_cause(
+    connection: Connection, wanted: DeadLetterConditions, /, *, most: int, limit: int
+) -> list[LetterGroup]:
+    """Return groups of the newest matching dead letters, the largest first.
+
+    Args:
+        connection: The connection.
+        wanted: Which dead letters.
+        most: Maximum number of dead letters that are read.
+        limit: Maximum number of groups.
+    """
+    columns = (dead.c.id, dead.c.kind, _cause.label("cause"), dead.c.created_at, dead.c.updated_at)
+    ids = _narrow(select(*columns), wanted)
+    read = ids.order_by(dead.c.id.desc()).limit(sql_int(most)).subquery()
+    count = func.count().label("count")
+    query = (
+        select(
+            read.c.kind,
+            read.c.cause,
+            count,
+            func.min(read.c.created_at, type_=dead.c.created_at.type),
+            func.max(read.c.updated_at, type_=dead.c.updated_at.type),
+            func.max(read.c.id),
+        )
+        .group_by(read.c.kind, read.c.cause)
+        .order_by(count.desc(), read.c.kind, read.c.cause)
+        .limit(limit)
+    )
+    return [LetterGroup._make(row) for row in connection.execute(query)]
+
+
+def ends_of_groups(
+    connection: Connection, groups: Sequence[FailureGroup], /
+) -> dict[FailureGroup, tuple[DeadLetterSummary, DeadLetterSummary]]:
+    """Return the newest and oldest pending dead letter of groups that have a signature."""
+    if not groups:
+        return {}
+    rows = queries_of(connection).ends_of_groups_by_place(connection, groups)
+    ids = {letter_id for _, *ends in rows for letter_id in ends if letter_id is not None}
+    letters = by_ids(connection, sorted(ids))
+    return {
+        groups[place]: (letters[newest], letters[oldest])
+        for place, newest, oldest in rows
+        if newest in letters and oldest in letters
+    }
+
+
+def by_ids(connection: Connection, ids: Sequence[int], /) -> dict[int, DeadLetterSummary]:
+    """Return dead letters without their payloads, by id."""
+    if not ids:
+        return {}
+    query = select(*_SUMMARY).where(dead.c.id.in_(ids))
+    return {row.id: DeadLetterSummary(*row) for row in connection.execute(query)}

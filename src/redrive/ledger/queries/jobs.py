@@ -24,11 +24,14 @@ from sqlalchemy import (
 from ..db.compiled import sql_int
 from ..db.session import PerKind, from_json
 from ..db.tables import CURRENT, TRIED, attempt, dead, job
+from ..dead_letter import DeadLetterSummary
 from ..filters import DeadLetterConditions
 from ..model import (
+    CANCELLED,
     DEAD,
     DONE,
     DROPPED,
+    HELD,
     LEASED,
     PRIORITIES,
     PRUNED,
@@ -36,7 +39,6 @@ from ..model import (
     READY,
     STATES,
     Attempt,
-    DeadLetterSummary,
     DisplayState,
     Job,
     State,
@@ -75,17 +77,18 @@ def _select_job(columns: dict[str, ColumnElement[Any]]) -> Select[Any]:
 
 
 _JOB = _select_job(_renamed)
-_LINE = _select_job(_without_content)
+LINE = _select_job(_without_content)
 """Without payload, headers, ids and result, for lists."""
 
 
-def _read(connection: Connection, query: Select[Any]) -> list[Job]:
+def read(connection: Connection, query: Select[Any], /) -> list[Job]:
+    """Return the jobs of a query of `LINE`."""
     return [Job._make(row) for row in connection.execute(query)]
 
 
 def by_id(connection: Connection, ids: Sequence[int], /) -> dict[int, Job]:
     """Return jobs by id. Jobs that no longer exist are missing."""
-    return {each.id: each for each in _read(connection, _JOB.where(job.c.id.in_(list(ids))))}
+    return {each.id: each for each in read(connection, _JOB.where(job.c.id.in_(list(ids))))}
 
 
 def by_key(connection: Connection, kind: str, key: str, /) -> Job | None:
@@ -99,12 +102,12 @@ def by_keys(connection: Connection, keys: Sequence[tuple[str, str]], /) -> list[
     if not keys:
         return []
     has_key = or_(*(and_(job.c.kind == kind, job.c.key == key) for kind, key in keys))
-    return _read(connection, _LINE.where(has_key, CURRENT))
+    return read(connection, LINE.where(has_key, CURRENT))
 
 
 def lines(connection: Connection, ids: Sequence[int], /) -> dict[int, Job]:
     """Return jobs by id, without their content."""
-    return {each.id: each for each in _read(connection, _LINE.where(job.c.id.in_(list(ids))))}
+    return {each.id: each for each in read(connection, LINE.where(job.c.id.in_(list(ids))))}
 
 
 def attempts(connection: Connection, job_id: int, /) -> list[Attempt]:
@@ -124,7 +127,7 @@ def in_state(connection: Connection, state: State, /, *, kind: str | None, limit
     }
     query = _JOB.where(job.c.state == sql_int(number)).limit(limit)
     query = query.order_by(*order.get(number, (job.c.id,)))
-    return _read(connection, _of_kind(query, kind))
+    return read(connection, _of_kind(query, kind))
 
 
 def _of_kind(query: Select[Any], kind: str | None) -> Select[Any]:
@@ -135,26 +138,34 @@ def _of_kind(query: Select[Any], kind: str | None) -> Select[Any]:
 
 _tried = or_(job.c.attempts > sql_int(0), job.c.reason.is_not(None))
 _is_claimed = and_(job.c.state == sql_int(LEASED), job.c.started_at.is_(None))
-_is_waiting = or_(job.c.state == sql_int(READY), _is_claimed)
+_is_queued = or_(job.c.state.in_((sql_int(READY), sql_int(HELD))), _is_claimed)
+_is_waiting = and_(_is_queued, job.c.waits_for.is_(None))
 _is_pending_blocked = and_(dead.c.status == "pending", dead.c.blocked)
 _has_blocked_letter = job.c.id.in_(select(dead.c.job_id).where(_is_pending_blocked))
-_CONDITIONS: dict[DisplayState, tuple[Any, ...]] = {
+CONDITIONS: dict[DisplayState, tuple[Any, ...]] = {
     "idle": (false(),),
     "queued": (_is_waiting, ~_tried, job.c.dead_id.is_(None)),
     "replaying": (_is_waiting, ~_tried, job.c.dead_id.is_not(None)),
     "retry_wait": (_is_waiting, _tried),
+    "waiting": (_is_queued, job.c.waits_for.is_not(None)),
     "running": (job.c.state == sql_int(LEASED), job.c.started_at.is_not(None)),
     "blocked": (job.c.state == sql_int(DEAD), _has_blocked_letter),
     "dlq": (job.c.state == sql_int(DEAD), ~_has_blocked_letter),
     "done": (job.c.state.in_((sql_int(DONE), sql_int(PRUNED))),),
     "discarded": (job.c.state == sql_int(DROPPED), CURRENT),
+    "cancelled": (job.c.state == sql_int(CANCELLED),),
 }
 """The rules of `display_state` as SQL."""
 _ORDERS: dict[DisplayState, tuple[Any, ...]] = {
     **dict.fromkeys(get_args(DisplayState), (job.c.ended_at.desc(), job.c.id.desc())),
-    **dict.fromkeys(("queued", "replaying", "retry_wait"), (job.c.due_at, job.c.id)),
+    **dict.fromkeys(("queued", "replaying", "retry_wait", "waiting"), (job.c.due_at, job.c.id)),
     "running": (job.c.started_at, job.c.id),
 }
+
+
+def order_of(state: DisplayState | None, /) -> tuple[Any, ...]:
+    """Return the order of a list of jobs in a displayed state. None: newest first."""
+    return (job.c.id.desc(),) if state is None else _ORDERS[state]
 
 
 def in_display_state(
@@ -177,14 +188,13 @@ def in_display_state(
         return [each for each in lines(connection, ids).values() if each.shown == "replaying"]
     if state == "done":
         order = (job.c.ended_at.desc(), job.c.id.desc())
-        done = _LINE.where(job.c.state == sql_int(DONE)).order_by(*order).limit(limit)
-        recent = _read(connection, _of_kind(done, kind))
+        done = LINE.where(job.c.state == sql_int(DONE)).order_by(*order).limit(limit)
+        recent = read(connection, _of_kind(done, kind))
         if len(recent) == limit:
             return recent  # otherwise pruned jobs fill the list
-    where, order = (
-        ((CURRENT,), (job.c.id.desc(),)) if state is None else (_CONDITIONS[state], _ORDERS[state])
-    )
-    return _read(connection, _of_kind(_LINE.where(*where), kind).order_by(*order).limit(limit))
+    where = (CURRENT,) if state is None else CONDITIONS[state]
+    query = _of_kind(LINE.where(*where), kind).order_by(*order_of(state))
+    return read(connection, query.limit(limit))
 
 
 def _newest_letters(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -11,26 +12,32 @@ from sqlalchemy import Connection, Select, select
 
 from ..db.compiled import sql_int
 from ..db.tables import attempt, audit, dead, job
-from ..model import DONE
+from ..model import DONE, stored_mapping
 
 
-class JournalEntry(NamedTuple):
-    """An event of a job, or a decision. Immutable."""
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """An event of a job or a partition, or a decision. Immutable. `ops` redacts it."""
 
     id: str
     """Unique, so that a reader recognises entries that it has seen."""
     at: datetime
     event: str
-    """submitted, failed, lost, returned, done, dead, or the action of an audit entry."""
+    """submitted, failed, lost, returned, done or dead. Of a partition: rejected. Or the action of
+    an audit entry, such as dead.replay."""
     kind: str | None = None
+    """Job type, or dataset of a partition such as crm/orders."""
     key: str | None = None
+    """Job key, or name of a partition."""
     job_id: int | None = None
     attempt: int | None = None
     worker: str | None = None
+    seconds: float | None = None
+    """Duration of the attempt."""
     reason: str | None = None
     error: str | None = None
-    ids: str | None = None
-    started_at: datetime | None = None
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Correlation ids."""
     dead_id: int | None = None
     actor: str | None = None
 
@@ -117,9 +124,13 @@ def _attempts(connection: Connection, window: _Window) -> Iterator[JournalEntry]
             worker=row.worker,
             reason=row.reason,
             error=row.error,
-            ids=row.ids,
-            started_at=row.started_at,
+            ids=stored_mapping(row.ids),
+            seconds=_seconds(row.started_at, row.ended_at),
         )
+
+
+def _seconds(started_at: datetime | None, ended_at: datetime) -> float | None:
+    return None if started_at is None else max(0.0, (ended_at - started_at).total_seconds())
 
 
 def _done(connection: Connection, window: _Window) -> Iterator[JournalEntry]:
@@ -140,8 +151,8 @@ def _done(connection: Connection, window: _Window) -> Iterator[JournalEntry]:
             job_id=row.id,
             attempt=row.attempts,
             worker=row.worker,
-            ids=row.ids,
-            started_at=row.started_at,
+            ids=stored_mapping(row.ids),
+            seconds=_seconds(row.started_at, row.ended_at),
             dead_id=row.dead_id,
         )
 
@@ -163,7 +174,7 @@ def _dead(connection: Connection, window: _Window) -> Iterator[JournalEntry]:
                 attempt=row.attempts,
                 reason=row.reason,
                 error=row.error,
-                ids=row.ids,
+                ids=stored_mapping(row.ids),
                 dead_id=row.id,
             )
 
@@ -180,7 +191,7 @@ def _submissions(connection: Connection, window: _Window) -> Iterator[JournalEnt
                 kind=row.kind,
                 key=row.key,
                 job_id=row.id,
-                ids=row.ids,
+                ids=stored_mapping(row.ids),
                 dead_id=row.dead_id,
             )
 

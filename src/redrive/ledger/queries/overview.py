@@ -30,10 +30,24 @@ from sqlalchemy import (
 from ..db.clock import UtcTimestamp, now_on
 from ..db.compiled import sql_int, sql_text
 from ..db.session import PerKind, Session, from_json
-from ..db.tables import TRIED, dead, item, job, key, kind, sweep
+from ..db.tables import (
+    TRIED,
+    WAITING,
+    dead,
+    failure,
+    failure_delta,
+    item,
+    job,
+    key,
+    kind,
+    sweep,
+)
 from ..jobs.parking import parked_kinds
+from ..jobs.pauses import COLUMNS as PAUSE_COLUMNS
+from ..jobs.pauses import NO_PAUSES, Pause, Pauses, current_pauses
 from ..model import (
     DEAD,
+    HELD,
     LEASED,
     PRIORITIES,
     QUARANTINE,
@@ -89,7 +103,8 @@ def kind_summaries(connection: Connection, now: datetime, /) -> dict[str, KindSu
     replay = _flag(job.c.dead_id.is_not(None))
     is_due = and_(job.c.state == sql_int(READY), job.c.due_at <= now)
     is_scheduled = and_(job.c.state == sql_int(READY), job.c.due_at > now)
-    group = (job.c.kind, job.c.state, tried, started, replay)
+    waits = _flag(job.c.waits_for.is_not(None))
+    group = (job.c.kind, job.c.state, tried, started, replay, waits)
     rows = connection.execute(
         select(
             *group,
@@ -98,14 +113,19 @@ def kind_summaries(connection: Connection, now: datetime, /) -> dict[str, KindSu
             func.min(case((is_due, job.c.due_at))).label("oldest"),
             func.min(case((is_scheduled, job.c.due_at))).label("soonest"),
         )
-        .where(job.c.state.in_((sql_int(READY), sql_int(LEASED))))
+        .where(job.c.state.in_((sql_int(READY), sql_int(LEASED), sql_int(HELD))))
         .group_by(*group)
     )
     summaries: dict[str, KindSummary] = {}
-    for name, state, was_tried, has_started, is_replay, jobs, due, oldest, soonest in rows:
+    for name, state, was_tried, has_started, *flags, jobs, due, oldest, soonest in rows:
         before = summaries.get(name) or KindSummary(Counter(), 0, None, None)
+        is_replay, is_waiting = map(bool, flags)
         shown = display_state(
-            state, attempts=was_tried, started=bool(has_started), replay=bool(is_replay)
+            state,
+            attempts=was_tried,
+            started=bool(has_started),
+            replay=is_replay,
+            waits=is_waiting,
         )
         before.shown[shown] += jobs
         summaries[name] = KindSummary(
@@ -140,6 +160,8 @@ class Queue(NamedTuple):
     """In the future if no job is due yet."""
     tried: int
     """Jobs that wait for another attempt, counted up to `MAX_COUNTED_RETRIES` + 1."""
+    suspended: int = 0
+    """Jobs that sleep or wait for a signal, counted up to `MAX_COUNTED_RETRIES` + 1."""
 
 
 def _queue_columns(_sqlite: bool) -> str:
@@ -150,22 +172,28 @@ def _queue_columns(_sqlite: bool) -> str:
     ]
     retries = (
         "(SELECT count(*) FROM (SELECT 1 FROM redrive_job "  # noqa: S608
-        f"WHERE kind = look.kind AND {TRIED.text} LIMIT :most) AS few)"
+        f"WHERE kind = look.kind AND {TRIED.text} AND waits_for IS NULL LIMIT :most) AS few)"
     )
-    return ", ".join(("look.kind", *firsts, retries))
+    suspended = (
+        "(SELECT count(*) FROM (SELECT 1 FROM redrive_job "  # noqa: S608
+        f"WHERE kind = look.kind AND {WAITING.text} LIMIT :most) AS few)"
+    )
+    return ", ".join(("look.kind", *firsts, retries, suspended))
 
 
 _QUEUES = PerKind(_queue_columns)
 
 
 def queues(connection: Connection, kinds: Sequence[str], /) -> dict[str, Queue]:
-    """Return the ready jobs of job types, by seven index lookups for each."""
+    """Return the ready jobs of job types, by eight index lookups for each."""
     if not kinds:
         return {}
     result: dict[str, Queue] = {}
-    for name, *dues, tried in _QUEUES.execute(connection, kinds, most=MAX_COUNTED_RETRIES + 1):
+    for name, *dues, tried, suspended in _QUEUES.execute(
+        connection, kinds, most=MAX_COUNTED_RETRIES + 1
+    ):
         oldest = min((due for due in dues if due is not None), default=None)
-        result[name] = Queue(from_db(oldest), int(tried))
+        result[name] = Queue(from_db(oldest), int(tried), int(suspended))
     return result
 
 
@@ -370,6 +398,72 @@ def probe_times(connection: Connection, /) -> dict[str, datetime]:
     is_parked = (kind.c.parked_at.is_not(None), kind.c.parked_until.is_not(None))
     rows = connection.execute(select(kind.c.kind, kind.c.parked_until).where(*is_parked))
     return {row[0]: row[1] for row in rows}
+
+
+class KindStates(NamedTuple):
+    """What is known of job types, apart from their counters."""
+
+    blocked: dict[str, int]
+    """Blocked dead letters."""
+    parked: dict[str, tuple[str, datetime, datetime | None]]
+    """Why and since when a job type is parked, and when it is probed next."""
+    first_seen: dict[str, datetime]
+    """The first failure of all groups that were seen since the given time."""
+    pauses: Pauses
+    """Pauses by hand, also of the app, sources and schedules."""
+
+
+_PAUSED, _PARKED, _BLOCKED, _SEEN = "paused", "parked", "blocked", "seen"
+_blocked = union_all(
+    select(failure.c.kind, failure.c.blocked).where(failure.c.pending > sql_int(0)),
+    select(failure_delta.c.kind, failure_delta.c.blocked),
+).subquery()
+_seen = union_all(
+    select(failure.c.kind, failure.c.first_at).where(
+        failure.c.last_at >= bindparam("since", type_=failure.c.last_at.type)
+    ),
+    select(failure_delta.c.kind, failure_delta.c.at.label("first_at")).where(
+        failure_delta.c.job_id.is_not(None)
+    ),
+).subquery()
+_KIND_STATES = union_all(
+    select(sql_text(_PAUSED), sql_int(0), *PAUSE_COLUMNS),
+    select(
+        *(sql_text(_PARKED), sql_int(0), null(), kind.c.kind, kind.c.parked_at),
+        *(kind.c.parked_until, null(), kind.c.reason),
+    ).where(kind.c.parked_at.is_not(None)),
+    select(
+        *(sql_text(_BLOCKED), func.sum(_blocked.c.blocked), null(), _blocked.c.kind),
+        *(null(), null(), null(), null()),
+    ).group_by(_blocked.c.kind),
+    select(
+        *(sql_text(_SEEN), sql_int(0), null(), _seen.c.kind, func.min(_seen.c.first_at)),
+        *(null(), null(), null()),
+    ).group_by(_seen.c.kind),
+)
+
+
+def read_kind_states(connection: Connection, now: datetime, since: datetime, /) -> KindStates:
+    """Read what is known of job types in one query, because a page runs few.
+
+    Args:
+        connection: The connection.
+        now: Time of the ledger's clock, for `pauses`.
+        since: For `first_seen`.
+    """
+    states = KindStates({}, {}, {}, NO_PAUSES)
+    pauses: list[Pause] = []
+    for part, count, *columns in connection.execute(_KIND_STATES, {"since": since}):
+        row = Pause._make(columns)
+        if part == _PAUSED:
+            pauses.append(row)
+        elif part == _PARKED:
+            states.parked[row.name] = row.because or "", row.paused_at, row.until
+        elif part == _SEEN:
+            states.first_seen[row.name] = row.paused_at
+        elif count:
+            states.blocked[row.name] = int(count)
+    return states._replace(pauses=current_pauses(pauses, now))
 
 
 # --- Bulk operations

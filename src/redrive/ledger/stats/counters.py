@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, func, select, union_all
+from sqlalchemy import Connection, func, select, true, union_all
 
 from ...core.lazy import deferred
 from ...core.text import pluralise
-from ..db.clock import now_on
+from ..db.clock import now_on, now_sql
 from ..db.compiled import sql_int
 from ..db.session import Session
 from ..db.tables import BUCKETS, dead, job, tally, tally_delta
-from ..model import DEAD, LEASED, PRUNED, READY, Tally
+from ..model import CANCELLED, DEAD, DONE, DROPPED, HELD, LEASED, PRUNED, READY, Tally
 from ..timestamps import to_micros
 
 if TYPE_CHECKING:
@@ -56,8 +56,16 @@ if TYPE_CHECKING:
 else:  # few programs need them, and each builds its statements when it is imported
     audit, failures = deferred("redrive.ledger", "audit", "stats.failures")
 
-STORED_BUCKETS = ("ready", "leased", "done", "dead", "dropped")
-"""By the stored state of their rows."""
+STORED_BUCKETS = {
+    READY: "ready",
+    LEASED: "leased",
+    DONE: "done",
+    DEAD: "dead",
+    DROPPED: "dropped",
+}
+"""By the stored state of their rows. Held jobs count as ready."""
+KEPT_BUCKETS = {PRUNED: "pruned", CANCELLED: "cancelled"}
+"""The same for jobs that stay counted when their rows are deleted."""
 
 # Built once, because every page of the console runs it.
 _rows = union_all(
@@ -73,12 +81,23 @@ def counts(connection: Connection, /) -> dict[str, Tally]:
     return {kind: Tally(*map(int, numbers)) for kind, *numbers in rows}
 
 
+def counts_now(session: Session, /) -> tuple[datetime, dict[str, Tally]]:
+    """Return the time of the ledger's clock and the counters of every job type, in one query."""
+    clock, counted = select(now_sql(session).label("now")).subquery(), _COUNTS.subquery()
+    query = select(clock.c.now, counted).select_from(clock.outerjoin(counted, true()))
+    rows = session.core.execute(query).all()
+    tallies = {kind: Tally(*map(int, numbers)) for _, kind, *numbers in rows if kind is not None}
+    return rows[0][0], dict(sorted(tallies.items()))
+
+
 def _rows_by_state(connection: Connection) -> dict[str, dict[int, int]]:
     """Count the rows of each job type and stored state."""
     query = select(job.c.kind, job.c.state, func.count()).group_by(job.c.kind, job.c.state)
     states: dict[str, dict[int, int]] = {}
     for kind, state, count in connection.execute(query):
-        states.setdefault(kind, {})[state] = count
+        rows = states.setdefault(kind, {})
+        counted_as = READY if state == HELD else state
+        rows[counted_as] = rows.get(counted_as, 0) + count
     return states
 
 
@@ -90,16 +109,16 @@ def imbalance(connection: Connection, /) -> list[str]:
         tally_, rows = counted.get(kind, Tally()), stored.get(kind, {})
         if not tally_.balanced:
             problems.append(f"{kind}: submitted is not the sum of the other states: {tally_}")
-        for state, bucket in enumerate(STORED_BUCKETS):
+        for state, bucket in STORED_BUCKETS.items():
             count = getattr(tally_, bucket)
             if count != rows.get(state, 0):
                 problems.append(
                     f"{kind}: {bucket} is counted {count}, and there are {rows.get(state, 0)}"
                 )
-        if tally_.pruned < rows.get(PRUNED, 0):
-            problems.append(
-                f"{kind}: pruned is counted {tally_.pruned}, and there are {rows[PRUNED]}"
-            )
+        for state, bucket in KEPT_BUCKETS.items():
+            count = getattr(tally_, bucket)
+            if count < rows.get(state, 0):
+                problems.append(f"{kind}: {bucket} is counted {count}, and there are {rows[state]}")
     return problems + _dead_letter_imbalance(connection)
 
 
@@ -109,7 +128,10 @@ def _dead_letter_imbalance(connection: Connection) -> list[str]:
 
     dead_jobs = count(job.c.state == sql_int(DEAD))
     pending = count(dead.c.status == "pending", dead.c.job_id.is_not(None))
-    replays = count(job.c.state.in_((READY, LEASED)), job.c.dead_id.is_not(None))
+    # A cancelled replay keeps its state. Its dead letter is pending again.
+    is_cancelled = (job.c.id == dead.c.job_id, job.c.state == sql_int(CANCELLED))
+    pending -= count(dead.c.status == "pending", *is_cancelled)
+    replays = count(job.c.state.in_((READY, LEASED, HELD)), job.c.dead_id.is_not(None))
     replaying = count(dead.c.status == "replaying")
     problems = []
     if dead_jobs != pending:
@@ -154,9 +176,10 @@ def recount(session: Session, /, *, actor: str, because: str) -> dict[str, dict[
 
 
 def _correction(counted: Tally, rows: Mapping[int, int]) -> dict[str, int]:
-    correct = {bucket: rows.get(state, 0) for state, bucket in enumerate(STORED_BUCKETS)}
-    # A pruned job has no row once its key has expired.
-    correct["pruned"] = max(counted.pruned, rows.get(PRUNED, 0))
+    correct = {bucket: rows.get(state, 0) for state, bucket in STORED_BUCKETS.items()}
+    # A pruned job has no row once its key has expired, and an old cancelled job has none.
+    for state, bucket in KEPT_BUCKETS.items():
+        correct[bucket] = max(getattr(counted, bucket), rows.get(state, 0))
     correct["submitted"] = sum(correct.values())
     changes = {bucket: count - getattr(counted, bucket) for bucket, count in correct.items()}
     return {bucket: change for bucket, change in changes.items() if change}

@@ -8,10 +8,8 @@ from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import (
     Connection,
-    bindparam,
     delete,
     func,
-    null,
     select,
     tuple_,
     union_all,
@@ -21,7 +19,6 @@ from ..db.clock import now_on
 from ..db.compiled import sql_int, sql_text
 from ..db.session import Session
 from ..db.tables import FAILURES, dead, failure, failure_delta, failure_slot
-from ..db.tables import kind as kind_table
 from ..store.queries import queries_of
 from .failure_groups import (
     ALL_SIGNATURES,
@@ -81,12 +78,36 @@ def read_groups(
             query = query.where(failure.c.first_at < until)
         groups |= {(row[0], row[1]): FailureSummary._make(row) for row in connection.execute(query)}
     deltas = [each for each in _read_deltas(connection) if kind is None or each.kind == kind]
+    _add_missing(connection, groups, deltas)
+    merge_summaries(groups, deltas)
+    return list(groups.values())
+
+
+def pending_groups(connection: Connection, kind: str | None, limit: int, /) -> list[FailureSummary]:
+    """Return the groups with pending dead letters, the largest first, by their counters."""
+    query = _GROUP.where(failure.c.pending > sql_int(0)).order_by(failure.c.pending.desc())
+    if kind is not None:
+        query = query.where(failure.c.kind == kind)
+    # A few more: changes that were not summed up yet may remove some.
+    rows = connection.execute(query.limit(2 * limit))
+    groups = {(row[0], row[1]): FailureSummary._make(row) for row in rows}
+    deltas = [each for each in _read_deltas(connection) if kind is None or each.kind == kind]
+    _add_missing(connection, groups, deltas)
+    merge_summaries(groups, deltas)
+    pending = [group for group in groups.values() if group.pending > 0]
+    return sorted(pending, key=lambda group: (-group.pending, group.kind, group.signature))[:limit]
+
+
+def _add_missing(
+    connection: Connection,
+    groups: dict[FailureGroup, FailureSummary],
+    deltas: Sequence[FailureSummary],
+) -> None:
+    """Read the groups of changes that were not summed up yet."""
     missing = {(each.kind, each.signature) for each in deltas} - groups.keys()
     if missing:
         query = _GROUP.where(tuple_(failure.c.kind, failure.c.signature).in_(sorted(missing)))
         groups |= {(row[0], row[1]): FailureSummary._make(row) for row in connection.execute(query)}
-    merge_summaries(groups, deltas)
-    return list(groups.values())
 
 
 def read_group(connection: Connection, kind: str, signature: str, /) -> FailureSummary | None:
@@ -105,53 +126,6 @@ def _read_deltas(connection: Connection) -> list[FailureSummary]:
         FailureSummary._make((*row[:2], *map(int, row[2:6]), *row[6:]))
         for row in connection.execute(_DELTAS)
     ]
-
-
-class FailuresByKind(NamedTuple):
-    """Failures by job type."""
-
-    blocked: dict[str, int]
-    """Blocked dead letters."""
-    parked: dict[str, tuple[str, datetime]]
-    """Why and since when a job type is paused."""
-    first_seen: dict[str, datetime]
-    """The first failure of all groups that were seen since the given time."""
-
-
-_blocked = union_all(
-    select(failure.c.kind, failure.c.blocked).where(failure.c.pending > sql_int(0)),
-    select(failure_delta.c.kind, failure_delta.c.blocked),
-).subquery()
-_blocked_sums = select(_blocked.c.kind, null(), null(), func.sum(_blocked.c.blocked)).group_by(
-    _blocked.c.kind
-)
-_parked = select(kind_table.c.kind, kind_table.c.reason, kind_table.c.parked_at, sql_int(0)).where(
-    kind_table.c.parked_at.is_not(None)
-)
-_since = bindparam("since", type_=failure.c.last_at.type)
-_seen = union_all(
-    select(failure.c.kind, failure.c.first_at).where(failure.c.last_at >= _since),
-    select(failure_delta.c.kind, failure_delta.c.at.label("first_at")).where(
-        failure_delta.c.job_id.is_not(None)
-    ),
-).subquery()
-_first_seen = select(_seen.c.kind, null(), func.min(_seen.c.first_at), sql_int(-1)).group_by(
-    _seen.c.kind
-)
-_BY_KIND = union_all(_parked, _blocked_sums, _first_seen)
-
-
-def by_kind(connection: Connection, since: datetime, /) -> FailuresByKind:
-    """Read failures by job type in one query, because a page runs few."""
-    failures = FailuresByKind({}, {}, {})
-    for kind, reason, at, count in connection.execute(_BY_KIND, {"since": since}):
-        if count < 0:
-            failures.first_seen[kind] = at
-        elif at is not None:
-            failures.parked[kind] = reason or "", at
-        elif count:
-            failures.blocked[kind] = int(count)
-    return failures
 
 
 # --- Failures by hour
@@ -199,6 +173,41 @@ def last_hour(
         group: sum(each.tries for each in counts if each.last > since)
         for group, counts in hours_by_group(connection, now, 1, wanted).items()
     }
+
+
+class StepCount(NamedTuple):
+    """Failures within one step of a chart."""
+
+    step: int
+    """From 0."""
+    tries: int
+    died: int
+
+
+def steps_by_group(
+    connection: Connection,
+    wanted: Sequence[FailureGroup],
+    since: int,
+    until: int,
+    step: int,
+    /,
+) -> dict[FailureGroup, list[StepCount]]:
+    """Return the failures of groups by steps of a chart.
+
+    Args:
+        connection: The connection.
+        wanted: The groups.
+        since: First slot.
+        until: The slot after the last one.
+        step: Slots of a step.
+    """
+    if not wanted:
+        return {}
+    times: dict[str, object] = {"since": since, "until": until, "step": step}
+    counts: dict[FailureGroup, list[StepCount]] = {}
+    for place, *values in queries_of(connection).failures_by_step(connection, times, wanted):
+        counts.setdefault(wanted[place], []).append(StepCount(*values))
+    return counts
 
 
 def _read_hours(

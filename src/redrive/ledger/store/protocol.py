@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from ..db.compiled import BatchRunner
 from ..db.session import Session
 from ..events import IncomingEvent, StartQuota, StoreResult
-from ..model import Lease, NewJob, Settlement, Submitted, Turn
+from ..model import Lease, NewJob, Settlement, SettleResult, Submitted, Turn
+
+CLAIMS_BETWEEN_ORDERED = 8
+MIN_SHARED_CLAIM = 8
+"""Number of jobs up to which each job of a claim may be of another tenant."""
 
 
 class ClaimOptions(NamedTuple):
@@ -31,6 +35,58 @@ class ClaimOptions(NamedTuple):
     """If False, a job's last attempt is only claimed, so that a lost response never uses it up."""
     starts: Sequence[Lease] = ()
     """Leases of earlier claims whose attempts start in this turn. Not for `claim_in`."""
+    fair: bool = False
+    """The tenants of the job type take turns. For one job type."""
+    in_sequence: bool = False
+    """Claim jobs of a sequence one after another. For one job type, and for `claim_in` under the
+    lock of the job type."""
+
+
+class DueTenants(NamedTuple):
+    """The next tenants of a job type that have due jobs."""
+
+    tenants: list[str]
+    last: str
+    """The last tenant that was looked at: the cursor of the next scan."""
+    priority: int
+    """Priority of the jobs."""
+
+
+def max_steps(most: int, /) -> int:
+    """Return how many tenants a claim of this size looks at, with and without due jobs."""
+    return 2 * most + 100
+
+
+def max_tenants(most: int, /) -> int:
+    """Return how many tenants share a claim of this size.
+
+    A large claim takes four jobs of each, because finding a tenant costs as much as a job.
+    """
+    return most if most <= MIN_SHARED_CLAIM else max(MIN_SHARED_CLAIM, most // 4)
+
+
+class TenantCursors:
+    """Where the next fair claim of each job type begins. Threads and forked children may share it.
+
+    Only a hint: a lost update repeats or skips a turn.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, str] = {}
+        self._claims = 0
+
+    def next(self, kind: str, /) -> str:
+        """Return the tenant after which the next claim begins."""
+        return self._last.get(kind, "")
+
+    def move(self, kind: str, tenant: str, /) -> None:
+        """Note the last tenant of a claim."""
+        self._last[kind] = tenant
+
+    def is_due_in_order(self) -> bool:
+        """Return whether this claim ignores tenants, so that jobs without one also get a turn."""
+        self._claims += 1
+        return self._claims % CLAIMS_BETWEEN_ORDERED == 0
 
 
 class JobStore(Protocol):
@@ -66,11 +122,21 @@ class JobStore(Protocol):
     def claim_in(self, session: Session, options: ClaimOptions, /) -> list[Lease]:
         """Claim jobs."""
 
-    def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """Settle. Returns the settlements that were too late."""
+    def due_tenants(
+        self, session: Session, kind: str, excluded: Collection[str], most: int, /
+    ) -> DueTenants:
+        """Return the next tenants with due jobs, without the excluded ones."""
 
-    def settle_in(self, run: BatchRunner, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """Settle. Returns the settlements that were too late."""
+    def claim_shares_in(
+        self, session: Session, options: ClaimOptions, priority: int, shares: Mapping[str, int], /
+    ) -> list[Lease]:
+        """Claim at most this many jobs of each tenant, of one job type and priority."""
+
+    def settle(self, session: Session, settlements: Sequence[Settlement], /) -> SettleResult:
+        """Settle. Returns what became of the settlements."""
+
+    def settle_in(self, run: BatchRunner, settlements: Sequence[Settlement], /) -> SettleResult:
+        """Settle in the caller's transaction. Returns what became of the settlements."""
 
     def start(self, session: Session, leases: Sequence[Lease], /) -> list[Lease]:
         """Write that attempts start. Returns the leases that are not lost."""
@@ -80,6 +146,10 @@ class JobStore(Protocol):
 
 
 def all_plain_successes(settlements: Sequence[Settlement], /) -> bool:
-    """Return whether all jobs are done, none is a replay, and none appears twice."""
-    ids = {each.job_id for each in settlements if each.outcome == "done" and not each.replay}
+    """Return whether all are done, none is a replay or in a sequence, and none appears twice."""
+    ids = {
+        each.job_id
+        for each in settlements
+        if each.outcome == "done" and not each.replay and each.sequence is None
+    }
     return len(ids) == len(settlements)

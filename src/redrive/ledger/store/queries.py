@@ -45,6 +45,16 @@ class LookupQueries(Protocol):
     ) -> Sequence[Any]:
         """Return failures within an hour, with the place of their group."""
 
+    def failures_by_step(
+        self, connection: Connection, times: dict[str, object], groups: Sequence[FailureGroup], /
+    ) -> Sequence[Any]:
+        """Return failures by steps of a chart, with the place of their group."""
+
+    def ends_of_groups_by_place(
+        self, connection: Connection, groups: Sequence[FailureGroup], /
+    ) -> Sequence[Any]:
+        """Return the place of each group, with its newest and oldest pending dead letter."""
+
 
 def queries_of(connection: Connection, /) -> LookupQueries:
     """Return the queries for the database of this connection."""

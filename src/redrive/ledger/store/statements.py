@@ -40,3 +40,30 @@ def sum_by_hour(*slots: str) -> TextClause:
         "SELECT min(place), min(slot), max(slot), CAST(sum(tries) AS bigint), "  # noqa: S608
         f"CAST(sum(died) AS bigint) FROM ({' UNION ALL '.join(slots)}) AS slots GROUP BY {hour}"
     )
+
+
+def sum_by_step(*slots: str) -> TextClause:
+    """Return the statement that sums slots up by steps of a chart, counted from :since.
+
+    A chart has less than 1,000 steps.
+    """
+    step = "(slot - CAST(:since AS bigint)) / CAST(:step AS bigint)"
+    return text(
+        f"SELECT min(place), min({step}), CAST(sum(tries) AS bigint), "  # noqa: S608
+        f"CAST(sum(died) AS bigint) FROM ({' UNION ALL '.join(slots)}) AS slots "
+        f"WHERE slot >= :since AND slot < :until GROUP BY place * 1000 + {step}"
+    )
+
+
+def ends_of_groups(groups: str) -> TextClause:
+    """Return the statement for the newest and oldest pending dead letter of each group.
+
+    Args:
+        groups: A subquery `look` with place, kind and signature.
+    """
+    ids = [
+        "(SELECT id FROM redrive_dead WHERE status = 'pending' AND kind = look.kind "  # noqa: S608
+        f"AND signature = look.signature ORDER BY id {order} LIMIT 1)"
+        for order in ("DESC", "ASC")
+    ]
+    return text(f"SELECT look.place, {', '.join(ids)} FROM {groups}")  # noqa: S608

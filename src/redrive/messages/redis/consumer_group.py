@@ -1,51 +1,161 @@
-"""ConsumerGroup: one consumer of a group of a Redis stream. The only module that reads a stream."""
+"""ConsumerGroup: one consumer of a group of a Redis stream."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from functools import lru_cache
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.lazy import deferred
-from .entry import StreamEntry
+from ...journal.bus import emit
+from ...worker.processes.identity import is_label_gone
+from ..decoding import message_of_fields
+from ..source import DeadLetterNotice, Message
+from .address import RedisAddress
+from .client import Client, close, disconnect, run_pipeline
+from .faults import explain
 
 if TYPE_CHECKING:
-    import redis
     from redis import exceptions
+    from redis.client import Pipeline
 else:  # the extra may be missing
     (exceptions,) = deferred("redis", "exceptions")
 
 T = TypeVar("T")
 FIRST_ENTRY = "0"
 """A new group starts here: stored entries are known as duplicates, and no other entry is lost."""
-POISON_DELIVERIES = 2
-"""Number of deliveries without being stored after which an entry is a suspected poison message."""
+TRIM_SECONDS = 30.0
+CONSUMER_CHECK_SECONDS = 3600.0
+CONSUMER_IDLE_SECONDS = 86_400.0
+"""Time after which an idle consumer belongs to a process that has ended."""
+MAX_CLAIM_CHECK_SECONDS = 5.0
+MAX_DEAD_ENTRIES = 100_000
+"""Approximate number of entries that the stream of dead letters keeps."""
+LOCAL = RedisAddress("single", "redis://localhost")
 
 
 class ConsumerGroup:
     """One consumer of a group. Belongs to one thread."""
 
-    def __init__(self, client: redis.Redis, stream: str, group: str, consumer: str) -> None:
-        self.client = client
+    def __init__(
+        self,
+        client: Client,
+        stream: str,
+        group: str,
+        consumer: str,
+        *,
+        address: RedisAddress = LOCAL,
+        idle: float = 60.0,
+        trims: bool = False,
+        dead_stream: str | None = None,
+    ) -> None:
+        """Create a consumer. `idle`, `trims` and `dead_stream` are options of `RedisStream`."""
+        self.client: Any = client
+        self._address = address
         self.stream = stream
         self.group = group
         self.consumer = consumer
+        self._idle = idle
+        self._trims = trims
+        self._dead_stream = dead_stream
         self._cursor = ""
         """The last pending entry that `claim_idle` has seen."""
+        self._reserved: set[str] = set()
+        """Entries that were read and neither acknowledged nor returned."""
+        self._next_claim = self._next_trim = self._next_consumer_check = 0.0
         self.may_support_trim_acked = True
         """False once the server has rejected `XTRIM ... ACKED`, which exists since Redis 8.2."""
 
-    def read(self, count: int, block: float, /) -> list[StreamEntry]:
-        """Return new entries, and wait up to `block` seconds for them."""
-        milliseconds = int(block * 1000) or None  # 0 would block for ever
+    def read(self, limit: int, wait: float, /) -> Sequence[Message]:
+        """Return entries of dead consumers, or new ones. Maintain the stream now and then."""
+        with _faults(self.client, self._address, self.stream):
+            now = monotonic()
+            if self._trims and now >= self._next_trim:
+                self._next_trim = now + TRIM_SECONDS
+                self._with_group(self.trim)
+            if now >= self._next_consumer_check:
+                self._next_consumer_check = now + CONSUMER_CHECK_SECONDS
+                self._with_group(lambda: self.remove_idle_consumers(CONSUMER_IDLE_SECONDS))
+            messages = self._claim_abandoned(limit, now) or self.read_new(limit, wait)
+        self._reserved.update([message.id for message in messages])
+        return messages
+
+    def ack(self, messages: Sequence[Message], /) -> None:
+        """Acknowledge entries that are stored."""
+        with _faults(self.client, self._address, self.stream):
+            self.client.xack(self.stream, self.group, *[message.id for message in messages])
+        self._reserved.difference_update([message.id for message in messages])
+
+    def nack(self, messages: Sequence[Message], delay: float, /) -> None:
+        """Let entries be claimed after `delay` seconds: as if they were idle for the other time."""
+        ids: list[Any] = [message.id for message in messages]
+        milliseconds = int(max(self._idle - delay, 0.0) * 1000)
+        with _faults(self.client, self._address, self.stream):
+            self.client.xclaim(
+                self.stream, self.group, self.consumer, 0, ids, idle=milliseconds, justid=True
+            )
+        self._reserved.difference_update(ids)
+        self._next_claim = min(self._next_claim, monotonic() + delay)
+
+    def announce(self, notices: Sequence[DeadLetterNotice], /) -> None:
+        """Add an entry for each dead letter to the stream of dead letters."""
+        dead_stream = self._dead_stream
+        if dead_stream is None:
+            return
+
+        def add(pipeline: Pipeline) -> None:
+            for notice in notices:
+                fields: dict[Any, Any] = dict(notice.fields)
+                if notice.payload is not None:
+                    fields["payload"] = notice.payload
+                pipeline.xadd(dead_stream, fields, maxlen=MAX_DEAD_ENTRIES, approximate=True)
+
+        with _faults(self.client, self._address, dead_stream):
+            run_pipeline(self.client, dead_stream, add)
+
+    def close(self) -> None:
+        """Return entries that were not acknowledged, and close the connection."""
+        try:
+            if self._reserved:
+                self.nack([Message(entry_id, None) for entry_id in self._reserved], 0.0)
+        finally:
+            close(self.client)
+
+    def _claim_abandoned(self, limit: int, now: float) -> list[Message]:
+        """Claim entries of dead consumers until there are none, and check again after a while.
+
+        Entries of a process that has ended on this machine are claimed at once, others after their
+        idle time.
+        """
+        if now < self._next_claim:
+            return []
+        claimed = self.claim_from_dead_consumers(limit, _is_dead)
+        if not claimed:
+            claimed = self.claim_idle(limit, self._idle)
+        # Our own entries can become idle while the ledger is unavailable.
+        claimed = [message for message in claimed if message.id not in self._reserved]
+        if claimed:
+            fields = {"source": self.stream, "entries": len(claimed)}
+            emit("taken_over", {"operation": f"read {self.stream}", **fields})
+        else:
+            self._next_claim = now + min(self._idle / 2, MAX_CLAIM_CHECK_SECONDS)
+        return claimed
+
+    def read_new(self, limit: int, wait: float, /) -> list[Message]:
+        """Return new entries, and wait up to `wait` seconds for them."""
+        milliseconds = int(wait * 1000) or None  # 0 would block for ever
         streams: Any = {self.stream: ">"}
         reply = self._with_group(
             lambda: self.client.xreadgroup(
-                self.group, self.consumer, streams, count=count, block=milliseconds
+                self.group, self.consumer, streams, count=limit, block=milliseconds
             )
         )
-        return [entry for _, entries in _streams_of(reply) for entry in _to_entries(entries)]
+        return [message for _, rows in _streams_of(reply) for message in _to_messages(rows)]
 
-    def claim_idle(self, count: int, idle: float, /) -> list[StreamEntry]:
+    def claim_idle(self, count: int, idle: float, /) -> list[Message]:
         """Claim entries that were read at least `idle` seconds ago and never acknowledged.
 
         The next call continues after the last entry of this one.
@@ -62,7 +172,7 @@ class ConsumerGroup:
 
     def claim_from_dead_consumers(
         self, count: int, is_dead: Callable[[str], bool], /
-    ) -> list[StreamEntry]:
+    ) -> list[Message]:
         """Claim entries of consumers that are dead for certain, before their idle time is over."""
         consumers: Any = self._with_group(
             lambda: self.client.xinfo_consumers(self.stream, self.group)
@@ -78,7 +188,7 @@ class ConsumerGroup:
                     return entries
         return []
 
-    def _claim(self, pending: Sequence[Any], idle: float) -> list[StreamEntry]:
+    def _claim(self, pending: Sequence[Any], idle: float) -> list[Message]:
         """Claim pending entries of other consumers.
 
         XAUTOCLAIM would remove trimmed entries from the pending list before we could record them,
@@ -91,41 +201,40 @@ class ConsumerGroup:
         }
         if not owners:
             return []
-        lookups = self.client.pipeline(transaction=False)
-        for entry_id in owners:
-            lookups.xrange(self.stream, entry_id, entry_id)
-        replies = zip(owners, lookups.execute(), strict=True)
+
+        def add_lookups(pipeline: Pipeline) -> None:
+            for entry_id in owners:
+                pipeline.xrange(self.stream, entry_id, entry_id)
+
+        replies = zip(owners, run_pipeline(self.client, self.stream, add_lookups), strict=True)
         existing: list[Any] = [entry_id for entry_id, entry in replies if entry]
         claimed: Any = []
         if existing:
             claimed = self.client.xclaim(
                 self.stream, self.group, self.consumer, int(idle * 1000), existing
             )
-        entries = _to_entries([row for row in claimed if row is not None and row[0] is not None])
-        suspected = {
-            entry_id
-            for entry_id, (owner, deliveries) in owners.items()
-            if deliveries >= POISON_DELIVERIES and owner != self.consumer
-        }
+        messages = _to_messages([row for row in claimed if row is not None and row[0] is not None])
         trimmed = [
-            StreamEntry(entry_id, None)
+            Message(entry_id, None)
             for entry_id in owners.keys() - set(existing)
             if self._owner(entry_id) == owners[entry_id][0]
         ]
         return [
-            *(entry._replace(is_suspected_poison=entry.id in suspected) for entry in entries),
+            *(
+                message._replace(deliveries=self._deliveries(*owners[message.id]))
+                for message in messages
+            ),
             *sorted(trimmed),
         ]
+
+    def _deliveries(self, owner: str, before: int) -> int:
+        """Return the deliveries of a claimed entry. Those to ourselves do not count."""
+        return 1 if owner == self.consumer else before + 1
 
     def _owner(self, entry_id: str) -> str | None:
         """Return the consumer of a pending entry. None: it was acknowledged."""
         pending: Any = self.client.xpending_range(self.stream, self.group, entry_id, entry_id, 1)
         return _to_text(pending[0]["consumer"]) if pending else None
-
-    def acknowledge(self, ids: Sequence[str], /) -> None:
-        """Acknowledge entries that are stored."""
-        if ids:
-            self.client.xack(self.stream, self.group, *ids)
 
     def trim(self) -> int:
         """Remove entries that every group of the stream has acknowledged. Returns their number."""
@@ -183,7 +292,7 @@ class ConsumerGroup:
 
     def disconnect(self) -> None:
         """Close the connection. After a failover it may lead to a server that is now a replica."""
-        self.client.connection_pool.disconnect()
+        disconnect(self.client)
 
     def _with_group(self, act: Callable[[], T]) -> T:
         """Do something with the group. Create the group, or the stream, if it does not exist."""
@@ -205,6 +314,43 @@ class ConsumerGroup:
                 raise
 
 
+class StreamPublisher:
+    """Adds entries to a stream. Belongs to one thread at a time."""
+
+    def __init__(self, client: Client, stream: str, *, address: RedisAddress = LOCAL) -> None:
+        self._client = client
+        self._stream = stream
+        self._address = address
+
+    def publish(self, messages: Sequence[Message], /) -> None:
+        """Add an entry for each message: its headers as fields, and its body as `payload`."""
+
+        def add(pipeline: Pipeline) -> None:
+            for message in messages:
+                fields: dict[Any, Any] = {**message.headers, "payload": message.body or b""}
+                pipeline.xadd(self._stream, fields)
+
+        with _faults(self._client, self._address, self._stream):
+            run_pipeline(self._client, self._stream, add)
+
+    def close(self) -> None:
+        """Close the connection."""
+        close(self._client)
+
+
+@contextmanager
+def _faults(client: Client, address: RedisAddress, key: str) -> Iterator[None]:
+    """Close the connection after an error, and raise it in words for users."""
+    try:
+        yield
+    except Exception as error:
+        disconnect(client)
+        explained = explain(error, address, key)
+        if explained is error:
+            raise
+        raise explained from error
+
+
 def _streams_of(reply: Any) -> Any:
     """Return pairs of a stream and its entries."""
     if not reply:
@@ -218,16 +364,26 @@ def _streams_of(reply: Any) -> Any:
     ]
 
 
-def _to_entries(rows: Sequence[tuple[Any, Any]]) -> list[StreamEntry]:
-    values = [
-        (
-            id_.decode() if isinstance(id_, bytes) else str(id_),
-            fields if fields is None or isinstance(fields, dict) else dict(fields),
-            False,
-        )
-        for id_, fields in rows
-    ]
-    return list(map(StreamEntry._make, values))
+def _to_messages(rows: Sequence[tuple[Any, Any]]) -> list[Message]:
+    messages = []
+    for raw_id, fields in rows:
+        entry_id = raw_id.decode() if isinstance(raw_id, bytes) else str(raw_id)
+        if fields is None:  # it was trimmed
+            messages.append(Message(entry_id, None))
+            continue
+        by_name = fields if isinstance(fields, dict) else dict(fields)
+        at = _timestamp(entry_id.partition("-")[0])
+        messages.append(message_of_fields(entry_id, by_name, at))
+    return messages
+
+
+@lru_cache(maxsize=100)
+def _timestamp(milliseconds: str) -> datetime | None:
+    """Return the time in an entry id. Cached, because many entries have the same millisecond."""
+    try:
+        return datetime.fromtimestamp(int(milliseconds) / 1000, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _to_text(value: Any) -> str:
@@ -237,3 +393,7 @@ def _to_text(value: Any) -> str:
 def _to_numbers(entry_id: str) -> tuple[int, int]:
     milliseconds, _, sequence = entry_id.partition("-")
     return int(milliseconds), int(sequence or 0)
+
+
+def _is_dead(consumer: str) -> bool:
+    return is_label_gone(consumer.rpartition("-")[2])

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...core.job_reasons import UNCOUNTED_REASONS
 from ...journal.redaction import redact, redact_text
-from ...ledger.filters import DeadLetterConditions
-from ...ledger.model import DeadLetterSummary
+from ...ledger.dead_letter import DeadLetterSummary
+from ...ledger.filters import DeadLetterConditions, JobFilter
 
 if TYPE_CHECKING:
-    from ...ledger.model import Attempt, DeadLetterStatus
+    from ...ledger.dead_letter import DeadLetterStatus
+    from ...ledger.model import Attempt
 
 Letter: TypeAlias = DeadLetterSummary
-GROUPED = 1000
-"""Number of the newest dead letters that are read for groups. It bounds the time of the query."""
+MAX_GROUPS = 500
+"""Groups that are returned, the largest first."""
+MAX_GROUPED = 100_000
+"""Dead letters that are read for groups if a filter needs each of them. It bounds the time."""
 MAX_REVEALED_BYTES = 200_000
 REPLAY_NOTES: Mapping[str, str] = {
     "undecodable": "a replay needs code that accepts the stored arguments, or a corrected payload "
@@ -44,6 +47,7 @@ class DeadLetterFilter:
         source: Source of the messages. `"*"`: any source.
         upto: Highest id. It excludes dead letters that came after the operator looked.
         until: Died last before this time.
+        jobs: Only dead letters of these jobs.
     """
 
     ids: tuple[int | str, ...] = ()
@@ -55,6 +59,7 @@ class DeadLetterFilter:
     source: str | None = None
     upto: int | None = None
     until: datetime | None = None
+    jobs: JobFilter | None = None
 
     def __post_init__(self) -> None:
         """Convert ids to numbers. Reject a limit below 1, and times without a time zone."""
@@ -74,6 +79,8 @@ class DeadLetterFilter:
     def selects_all(self) -> bool:
         """Whether nothing narrows it down. A limit does not."""
         narrowing = (self.kind, self.reason, self.error, self.since, self.until, self.source)
+        if self.jobs is not None and not self.jobs.selects_all:
+            return False
         return not self.ids and all(value is None for value in narrowing)
 
     def require_narrow(self) -> None:
@@ -86,6 +93,21 @@ class DeadLetterFilter:
                 "no dead letters selected; pass ids, kind, error, reason, since or until, "
                 "because an empty selection means all"
             )
+
+    def narrowed(self, other: DeadLetterFilter, /) -> DeadLetterFilter:
+        """Return this filter, with the fields of another one that it leaves out.
+
+        Args:
+            other: The other filter.
+
+        Raises:
+            ValueError: Both filters have a field, with different values.
+        """
+        fields = {name: getattr(other, name) for name in other.as_dict()}
+        for name, value in fields.items():
+            if name in self.as_dict() and getattr(self, name) != value:
+                raise ValueError(f"{name}: specified twice; use it once")
+        return replace(self, **fields)
 
     def to_query(self, status: DeadLetterStatus | None, /) -> DeadLetterConditions:
         """Return the filter of the ledger. Limit and highest id are up to the caller.
@@ -107,6 +129,8 @@ class DeadLetterFilter:
     def as_dict(self) -> dict[str, Any]:
         """Return the fields that narrow it down."""
         values = {name: getattr(self, name) for name in self.__slots__}
+        if self.jobs is not None:
+            values["jobs"] = self.jobs.as_dict()
         return {name: value for name, value in values.items() if value not in (None, ())}
 
 

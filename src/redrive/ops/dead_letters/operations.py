@@ -5,24 +5,33 @@ from __future__ import annotations
 import base64
 import json
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
+
+from sqlalchemy import Connection
 
 from ...errors import NotAllowed
 from ...journal.redaction import HIDDEN, redact
 from ...ledger import validation
+from ...ledger.dead_letter import DeadLetter, DeadLetterStatus
+from ...ledger.filters import DeadLetterConditions
 from ...ledger.jobs import dead_letters
-from ...ledger.jobs.sweeps import Act
 from ...ledger.ledger import Ledger
-from ...ledger.model import Attempt, DeadLetter, DeadLetterStatus, Job
+from ...ledger.model import Attempt, Job
 from ...ledger.queries import dead_letters as queries
+from ...ledger.queries import job_search
+from ...ledger.stats import failures
+from ...ledger.stats.failure_groups import FailureSummary
+from ...ledger.sweep import Act
 from ..context import MAX_CHAIN_JOBS, MAX_REPLAYS, MOST_COUNTED, OperatorContext, check_reason
 from ..plans.plan import Plan
-from ..project.target import payload_problem
+from ..project.target import Operated, is_app, job_type_names, payload_problem
 from ..render import document
 from .model import (
-    GROUPED,
+    MAX_GROUPED,
+    MAX_GROUPS,
     DeadLetterFilter,
     Drive,
     Group,
@@ -73,23 +82,41 @@ class DeadLetterOperations:
     def groups(
         self, which: DeadLetterFilter = ALL, /, *, status: DeadLetterStatus | None = "pending"
     ) -> list[Group]:
-        """Return the newest 1,000 dead letters, grouped by job type and cause.
+        """Return dead letters, grouped by job type and cause: all of them, not the newest.
+
+        The groups of pending dead letters, also of one job type, come from counters, so their cost
+        does not grow. Another filter reads up to 100,000 dead letters.
 
         Args:
-            which: Which dead letters.
+            which: Which dead letters. Ids and limit do not count.
             status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`. None: all.
 
         Returns:
-            The groups, the largest first.
+            The groups, the largest first, at most 500.
         """
-        letters = _read_page(self._context.ledger, which, status, limit=GROUPED, newest=True)
-        groups: dict[tuple[str, str], list[Letter]] = {}
-        for letter in letters:
-            groups.setdefault((letter.kind, letter.signature or letter.reason), []).append(letter)
-        return sorted(
-            (_group(*key, members) for key, members in groups.items()),
-            key=lambda group: (-group.count, group.kind, group.signature),
-        )
+        limits = {"most": MAX_GROUPED, "limit": MAX_GROUPS}
+        with self._context.ledger.reading() as connection:
+            query = _narrow(connection, which, status)
+            if which.jobs is None:
+                query = query._replace(ids=None)
+            groups, wanted = [], [query]
+            if query == DeadLetterConditions(status="pending", kind=which.kind):
+                counted = failures.pending_groups(connection, which.kind, MAX_GROUPS)
+                groups = _counted_groups(connection, counted)
+                # Dead letters without a signature are grouped by their reason, which has no
+                # counters.
+                kinds = [group.kind for group in counted if not group.signature]
+                wanted = [query._replace(kind=kind, signature="") for kind in kinds]
+            rows = [
+                row for each in wanted for row in queries.group_by_cause(connection, each, **limits)
+            ]
+            newest = queries.by_ids(connection, [row.newest_id for row in rows])
+        for row in rows:
+            error = newest[row.newest_id].error if row.newest_id in newest else None
+            times = (row.first_at, row.last_at)
+            groups.append(Group(row.kind, row.cause, error, row.size, *times, row.newest_id))
+        groups.sort(key=lambda group: (-group.count, group.kind, group.signature))
+        return groups[:MAX_GROUPS]
 
     def count(
         self, which: DeadLetterFilter = ALL, /, *, status: DeadLetterStatus | None = "pending"
@@ -104,7 +131,9 @@ class DeadLetterOperations:
             The number.
         """
         with self._context.ledger.reading() as connection:
-            query = which.to_query(status)._replace(ids=None)
+            query = _narrow(connection, which, status)
+            if which.jobs is None:
+                query = query._replace(ids=None)
             return queries.count(connection, query, most=MOST_COUNTED + 1)
 
     def get(self, letter_id: int, /) -> LetterReport | None:
@@ -130,21 +159,34 @@ class DeadLetterOperations:
             now=ledger.now(),
         )
 
-    def replay(self, which: DeadLetterFilter, /) -> Plan:
+    def replay(self, which: DeadLetterFilter, /, *, as_kind: str | None = None) -> Plan:
         """Plan to replay dead letters.
 
         Nothing is changed or recorded before `Operator.apply`.
 
         Args:
             which: Which dead letters.
+            as_kind: Name of the command or handler that runs them, if it was renamed. The job key
+                stays the same. Dead letters whose payload does not fit it are skipped.
 
         Returns:
             The plan.
 
         Raises:
-            ValueError: The filter selects everything.
+            ValueError: The filter selects everything, or the app has no command or handler
+                `as_kind`.
         """
-        return self._plan("replay", which)
+        if as_kind is None:
+            return self._plan("replay", which)
+        _check_target(self._context.app, as_kind)
+        plan = self._plan("replay", which)
+        misfits: dict[int, str] = {}
+        for start in range(0, plan.count, PAGE):
+            ids = plan.ids[start : start + PAGE]
+            letters = self._context.ledger.dead_letters(ids=ids, limit=len(ids))
+            misfits |= _find_misfits(self._context.app, as_kind, letters)
+        ids = tuple(each for each in plan.ids if each not in misfits)
+        return replace(plan, ids=ids, skipped={**plan.skipped, **misfits}, as_kind=as_kind)
 
     def discard(self, which: DeadLetterFilter, /) -> Plan:
         """Plan to discard dead letters for good.
@@ -201,13 +243,9 @@ class DeadLetterOperations:
             )
         edits = {letter_id: payload}
         with ledger.connections.write.use() as session:
+            options = dead_letters.ReplayOptions(max_replays, edits)
             result = dead_letters.replay(
-                session,
-                [letter_id],
-                actor=actor,
-                because=because,
-                max_replays=max_replays,
-                edits=edits,
+                session, [letter_id], actor=actor, because=because, options=options
             )
         ledger.notify()
         if letter_id not in result.done:
@@ -293,7 +331,19 @@ def _read_page(
     ledger: Ledger, which: DeadLetterFilter, status: DeadLetterStatus | None, /, **page: Any
 ) -> list[Letter]:
     with ledger.reading() as connection:
-        return queries.summaries(connection, which.to_query(status), **page)
+        return queries.summaries(connection, _narrow(connection, which, status), **page)
+
+
+def _narrow(
+    connection: Connection, which: DeadLetterFilter, status: DeadLetterStatus | None
+) -> DeadLetterConditions:
+    """Return the filter of the ledger, with the ids of the dead letters that its jobs have."""
+    query = which.to_query(status)
+    if which.jobs is None:
+        return query
+    ids = job_search.find_letters(connection, which.jobs)
+    named = set(which.numbers)
+    return query._replace(ids=[each for each in ids if not named or each in named])
 
 
 def _read_pending(ledger: Ledger, which: DeadLetterFilter, *, after: int = 0) -> Iterator[Letter]:
@@ -313,8 +363,8 @@ def _read_pending(ledger: Ledger, which: DeadLetterFilter, *, after: int = 0) ->
 def _count_beyond(ledger: Ledger, which: DeadLetterFilter, last_id: int) -> int:
     """Return the number of dead letters that match after the last one of a plan."""
     before = None if which.upto is None else which.upto + 1
-    query = which.to_query("pending")
     with ledger.reading() as connection:
+        query = _narrow(connection, which, "pending")
         return queries.count(connection, query, most=MOST_BEYOND, after=last_id, before=before)
 
 
@@ -345,9 +395,11 @@ def _read_whole(
 ) -> Iterator[DeadLetter]:
     """Yield dead letters with their payloads, oldest first, page by page."""
     after, left = 0, which.limit
+    with ledger.reading() as connection:
+        ids = _narrow(connection, which, status).ids
     while left is None or left > 0:
         page = ledger.dead_letters(
-            ids=which.numbers or None,
+            ids=ids,
             status=status,
             kind=which.kind,
             reason=which.reason,
@@ -365,10 +417,18 @@ def _read_whole(
         left = None if left is None else left - len(page)
 
 
-def _group(kind: str, signature: str, letters: list[Letter]) -> Group:
-    newest, oldest = letters[0], letters[-1]
-    last = max(letter.died_at for letter in letters)
-    return Group(kind, signature, newest.error, len(letters), oldest.created_at, last, newest.id)
+def _counted_groups(connection: Connection, counted: Sequence[FailureSummary]) -> list[Group]:
+    """Return the groups that have a signature, with their newest and oldest dead letter."""
+    keys = [(group.kind, group.signature) for group in counted if group.signature]
+    ends = queries.ends_of_groups(connection, keys)
+    groups = []
+    for each in counted:
+        if pair := ends.get((each.kind, each.signature)):
+            newest, oldest = pair
+            times = (oldest.created_at, max(newest.died_at, oldest.died_at))
+            names = (each.kind, each.signature, newest.error)
+            groups.append(Group(*names, each.pending, *times, newest.id))
+    return groups
 
 
 def _jobs_of(ledger: Ledger, letter: DeadLetter) -> list[Job]:
@@ -441,3 +501,33 @@ def _raw(letter: DeadLetter) -> dict[str, Any]:
 
 def _fields(letter: DeadLetter) -> dict[str, Any]:
     return {name: document(getattr(letter, name)) for name in EXPORTED}
+
+
+def _check_target(app: Operated, kind: str, /) -> None:
+    """Check that a job type can take dead letters of another one.
+
+    Raises:
+        ValueError: The app is not known, or has no such command or handler.
+    """
+    if not is_app(app):
+        raise ValueError(
+            f"as {kind}: the app is not known, so its signature cannot be checked; "
+            "pass --ledger module:app. Nothing was changed"
+        )
+    names = job_type_names(app)
+    if kind not in names:
+        similar = get_close_matches(kind, names, n=1)
+        hint = f"did you mean {similar[0]}?" if similar else f"registered: {', '.join(names)}"
+        raise ValueError(f"as {kind}: no such command or handler; {hint}. Nothing was changed")
+
+
+def _find_misfits(app: Operated, kind: str, letters: Iterable[DeadLetter], /) -> dict[int, str]:
+    """Return the dead letters whose payload does not fit a job type, with the reason."""
+    misfits = {}
+    for letter in letters:
+        problem = payload_problem(app, kind, letter.payload)
+        if problem is not None:
+            misfits[letter.id] = f"its payload does not fit {kind}: {problem}"
+        elif letter.kind == kind:
+            misfits[letter.id] = f"it is of {kind} already; replay it without --as"
+    return misfits

@@ -1,10 +1,14 @@
-"""Doctor: checks everything that can go wrong with a ledger. It changes nothing."""
+"""Doctor: checks everything that can go wrong with a ledger. A check changes nothing.
+
+`HealthOperations` also repairs what workers repair by themselves, and the counters.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
@@ -18,7 +22,7 @@ from ...ledger.db.tables import hidden_name
 from ...ledger.ledger import Ledger
 from ...ledger.queries import overview as queries
 from ..audit import read_anchors, verify_chain
-from ..context import QUIET
+from ..context import QUIET, OperatorContext
 from ..ledger import status
 from ..overview.overview import overview
 from ..project.settings import known
@@ -201,11 +205,16 @@ def _check_audit(ledger: Ledger, _clock: Clock, _reported: Reported) -> Iterator
     chain = verify_chain(ledger, anchors)
     if not chain.holds:
         says = f"Audit log: entry {chain.broken} was changed ({chain.problem})"
-        fix = "compare with a backup; `redrive audit verify` prints the first changed entry"
+        fix = (
+            "compare with a backup; `redrive audit verify` prints the first changed entry. After a "
+            "failover or restore that lost entries, move the file of anchors away"
+            if anchors
+            else "compare with a backup; `redrive audit verify` prints the first changed entry"
+        )
         yield Finding("audit", "critical", says, 1, None, fix, False)
 
 
-OF_OVERVIEW = ("leases", "workers", "parked", "sources", "sweeps", "items")
+OF_OVERVIEW = ("leases", "workers", "parked", "pauses", "sources", "sweeps", "items")
 """Checks that the overview makes, so that both report the same problems."""
 CHECKS: dict[str, Callable[[Ledger, Clock, Reported], Iterator[Finding]]] = {
     "keys": _check_keys,
@@ -223,3 +232,43 @@ def _largest(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {kind}" for kind, count in largest[:3]) + (
         ", …" if len(largest) > 3 else ""
     )
+
+
+@dataclass(frozen=True, slots=True)
+class HealthOperations:
+    """Operations on the health of a ledger, as `Operator.health`. Threads may share one."""
+
+    _context: OperatorContext
+
+    def check(self, *, quiet: float = QUIET) -> Health:
+        """Check the health of the ledger.
+
+        Args:
+            quiet: Seconds without a heartbeat after which a worker counts as offline.
+
+        Returns:
+            The problems that were found.
+        """
+        return diagnose(self._context.app, quiet=quiet)
+
+    def reap(self) -> list[int]:
+        """Take back expired leases. Workers do this regularly.
+
+        Returns:
+            The ids of the jobs.
+        """
+        ids: list[int] = []
+        while page := self._context.ledger.reap():
+            ids += page
+        return ids
+
+    def recount(self, *, because: str) -> dict[str, dict[str, int]]:
+        """Correct the counters from the rows.
+
+        Args:
+            because: Why, for the audit log.
+
+        Returns:
+            The corrections by job type.
+        """
+        return self._context.ledger.recount(actor=self._context.actor, because=because)

@@ -15,6 +15,7 @@ from ...core.text import format_duration, pluralise
 from ...journal.redaction import redact_text
 from ...partitions.store.rows import POLICY
 from ..context import QUIET
+from ..controls.model import PauseLine, resume_command
 from ..overview.job_types import KindLine
 from ..overview.trend import MANY, QUIET_SLOTS, Trend
 from ..partitions.overview import COUNTED, DatasetLine, PausedSource
@@ -72,6 +73,13 @@ class OverviewFacts:
     items: Mapping[str, int] = field(default_factory=dict)
     """Batch items that were given up in the last hour, by batch, the largest number first. Counted
     up to 1,000."""
+    pauses: tuple[PauseLine, ...] = ()
+    """Pauses by hand."""
+
+    @property
+    def is_app_paused(self) -> bool:
+        """Whether the whole app is paused by hand."""
+        return any(pause.scope == "app" for pause in self.pauses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +95,7 @@ def find_problems(facts: OverviewFacts, /) -> list[Trouble]:
     problems = [
         *_no_worker(facts),
         *_leases(facts),
+        *_paused_by_hand(facts),
         *_sources(facts),
         *_halted_sweeps(facts),
         *_rejected_partitions(facts),
@@ -130,6 +139,27 @@ def _leases(facts: OverviewFacts) -> Iterator[Trouble]:
         )
 
 
+def _paused_by_hand(facts: OverviewFacts) -> Iterator[Trouble]:
+    waiting = {line.name: line.waiting for line in facts.kinds}
+    for pause in facts.pauses:
+        subject = f"{pause.subject[0].upper()}{pause.subject[1:]}"
+        count = sum(waiting.values()) if pause.scope == "app" else waiting.get(pause.name, 0)
+        queued = ""
+        if pause.scope in ("app", "job type"):
+            queued = f"; {pluralise(count, 'job')} queued"
+        kind = pause.name if pause.scope == "job type" else None
+        fix = resume_command(pause.scope, pause.name)
+        yield Trouble(
+            "paused by hand",
+            "warning",
+            f"{subject}: {pause.says}{queued}",
+            max(1, count),
+            pause.paused_at,
+            fix,
+            kind=kind,
+        )
+
+
 def _sources(facts: OverviewFacts) -> Iterator[Trouble]:
     for task, (error, names) in facts.failing.items():
         verb = TASK_VERBS.get(task, task)
@@ -151,10 +181,11 @@ def pause_fix(source: str, actor: str, /) -> tuple[Severity, str, bool]:
 
     After an outage the source must be restored, as the service of a paused job type.
     """
-    unpause = f'redrive state unpause {shlex.quote(source)} --whole-source --because "..."'
+    name = shlex.quote(source)
     if actor != POLICY:
-        return "warning", unpause, True
-    return "critical", f"restore the source; to start now, without a probe: `{unpause}`", False
+        return "warning", f'redrive resume source {name} --because "..."', True
+    resume = f'`redrive resume parked {name} --because "..."`'
+    return "critical", f"restore the source; to start now, without a probe: {resume}", False
 
 
 def _halted_sweeps(facts: OverviewFacts) -> Iterator[Trouble]:
@@ -215,7 +246,9 @@ def _parked_job_types(facts: OverviewFacts, line: KindLine) -> Iterator[Trouble]
 def _late(facts: OverviewFacts, line: KindLine) -> Iterator[Trouble]:
     if (
         not facts.alive
+        or facts.is_app_paused
         or line.parked is not None
+        or line.paused is not None
         or line.due_since is None
         or _age(facts, line.due_since) < GRACE
     ):

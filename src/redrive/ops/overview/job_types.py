@@ -40,7 +40,15 @@ class KindLine:
     probe_at: datetime | None = None
     """When one job may probe the service, while it is paused after an outage."""
 
+    paused: str | None = None
+    """Who paused it by hand, until when and why. None: it is not, or only with the whole app."""
+
+    suspended: int = 0
+    """Queued jobs that sleep or wait for a signal, counted up to 1,000."""
+    cancelled: int = 0
+    """Cancelled jobs that are not pruned yet."""
+
     @property
     def first_attempts(self) -> int:
-        """Queued jobs that are not retries. With `retry_more`: at most that many."""
-        return max(0, self.waiting - self.retry_wait)
+        """Queued jobs for their first attempt. With `retry_more`: at most that many."""
+        return max(0, self.waiting - self.retry_wait - self.suspended)

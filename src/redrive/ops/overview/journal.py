@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from ...journal.redaction import redact, redact_text
@@ -16,6 +15,8 @@ from ...partitions.store.rows import PartitionRow
 from ..partitions.datasets import label, parse_label
 from ..project.user_code import suggest
 
+__all__ = ["JournalEntry", "Tail", "journal"]
+
 OVERLAP = timedelta(seconds=5)
 """Records of a transaction that ends late may be older than records that were already read."""
 MAX_REMEMBERED = 10_000
@@ -23,32 +24,6 @@ MAX_REMEMBERED = 10_000
 MAX_READ = 500
 """Records of one read."""
 REJECTED = "rejected"
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """An event of a job or a partition, or a decision of an operator, without secrets."""
-
-    id: str
-    at: datetime
-    event: str
-    """submitted, failed, lost, returned, done or dead. Of a partition: rejected. Or a decision,
-    such as dead.replay."""
-    kind: str | None
-    """Job type, or dataset of a partition such as crm/orders."""
-    key: str | None
-    """Job key, or name of a partition."""
-    job_id: int | None
-    attempt: int | None
-    worker: str | None
-    seconds: float | None
-    """Duration of the attempt."""
-    reason: str | None
-    error: str | None
-    ids: Mapping[str, str]
-    """Correlation ids."""
-    dead_id: int | None
-    actor: str | None
 
 
 def journal(
@@ -59,19 +34,20 @@ def journal(
     events: Collection[str] = (),
     since: datetime | None = None,
     limit: int = 100,
-) -> list[Happening]:
+) -> list[JournalEntry]:
     """Return the last records, newest first. Of partitions: rejections that are not fixed yet."""
     known = sorted((*EVENTS, REJECTED))
     for name in events:
         if name not in known:
             raise ValueError(f"no event {name!r}: {', '.join(known)}{suggest(name, known)}")
     names, limit = frozenset(events), min(limit, MAX_READ)
-    records: list[Happening] = []
+    records: list[JournalEntry] = []
     with ledger.reading() as connection:
         if names != {REJECTED}:
             job_events = names - {REJECTED} or None
             records += map(
-                _record, tail(connection, since=since, kind=kind, events=job_events, limit=limit)
+                _without_secrets,
+                tail(connection, since=since, kind=kind, events=job_events, limit=limit),
             )
         dataset = None if kind is None else parse_label(kind)
         if (not names or REJECTED in names) and (kind is None or dataset is not None):
@@ -104,7 +80,7 @@ class Tail:
         self._known: deque[str] = deque(maxlen=MAX_REMEMBERED)
         self._since: datetime | None = None
 
-    def look(self) -> list[Happening]:
+    def look(self) -> list[JournalEntry]:
         """Return the new records."""
         if self._since is None:
             return self._first_look()
@@ -116,7 +92,7 @@ class Tail:
             self._since = max(self._since, records[0].at - OVERLAP)
         return new
 
-    def _first_look(self) -> list[Happening]:
+    def _first_look(self) -> list[JournalEntry]:
         since = self._ledger.now() - OVERLAP
         records = self._read(None, MAX_READ)
         # Also remember recent records beyond the limit, so that the next look does not return them.
@@ -124,49 +100,32 @@ class Tail:
         self._since = since
         return records[: self._limit][::-1]
 
-    def _read(self, since: datetime | None, limit: int) -> list[Happening]:
+    def _read(self, since: datetime | None, limit: int) -> list[JournalEntry]:
         return journal(self._ledger, kind=self._kind, events=self._events, since=since, limit=limit)
 
-    def __iter__(self) -> Iterator[list[Happening]]:
+    def __iter__(self) -> Iterator[list[JournalEntry]]:
         while True:
             yield self.look()
 
 
-def _record(row: JournalEntry) -> Happening:
-    started = row.started_at
-    return Happening(
-        id=row.id,
-        at=row.at,
-        event=row.event,
-        kind=row.kind,
-        key=row.key,
-        job_id=row.job_id,
-        attempt=row.attempt,
-        worker=row.worker,
-        seconds=None if started is None else max(0.0, (row.at - started).total_seconds()),
-        reason=None if row.reason is None else redact_text(row.reason),
-        error=None if row.error is None else redact_text(row.error),
-        ids=redact(json.loads(row.ids) if row.ids else {}),
-        dead_id=row.dead_id,
-        actor=row.actor,
+def _without_secrets(entry: JournalEntry) -> JournalEntry:
+    return replace(
+        entry,
+        reason=None if entry.reason is None else redact_text(entry.reason),
+        error=None if entry.error is None else redact_text(entry.error),
+        ids=redact(entry.ids),
     )
 
 
-def _rejection(row: PartitionRow, at: datetime) -> Happening:
+def _rejection(row: PartitionRow, at: datetime) -> JournalEntry:
     error = (row.error or "").strip()
-    return Happening(
+    return JournalEntry(
         id=f"partition {row.id} {row.attempt_count}",
         at=at,
         event=REJECTED,
         kind=label(*row.dataset),
         key=str(row.partition),
-        job_id=None,
         attempt=row.attempt_count,
-        worker=None,
-        seconds=None,
         reason=row.reason,
         error=redact_text(error) if error else None,
-        ids={},
-        dead_id=None,
-        actor=None,
     )

@@ -15,13 +15,15 @@ from sqlalchemy import func, select
 from ...ledger.db import secret_names
 from ...ledger.db.partition_tables import work
 from ...ledger.db.tables import audit, sweep, worker
+from ...ledger.jobs.pauses import read_pauses
 from ...ledger.ledger import Ledger
 from ...ledger.queries import overview as stored_overview
 from ...ledger.stats import counters
 from ..context import QUIET, OperatorContext
 from ..partitions.rejections import Rejection, rejections
+from .activity import Activity, activity
 from .failures import Failure, FailureReport, failure, failures
-from .journal import Happening, Tail, journal
+from .journal import JournalEntry, Tail, journal
 from .overview import Overview, overview
 from .schedules import Schedule, schedules
 
@@ -46,6 +48,41 @@ class OverviewOperations:
             The overview.
         """
         return overview(self._context.ledger, quiet=quiet, busy=busy)
+
+    def activity(
+        self,
+        *,
+        kind: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        with_details: bool = True,
+        now: datetime | None = None,
+    ) -> Activity:
+        """Return throughput, queue wait, run time and failures by cause over time.
+
+        Workers write their counts every 5 s. A killed worker loses the counts of its last seconds.
+
+        Args:
+            kind: Job type, or dataset such as `"crm/orders"`. None: the whole app.
+            since: Start. Default: 24 hours before the end.
+            until: End. Default: now.
+            with_details: Also read the job types and the failures by cause.
+            now: Time of the ledger's clock, if it was read before. It saves a query.
+
+        Returns:
+            At most 120 points. Percentiles are at most 9.1 % off.
+
+        Raises:
+            ValueError: The range is empty, or longer than 90 days.
+        """
+        return activity(
+            self._context.ledger,
+            kind=kind,
+            since=since,
+            until=until,
+            with_details=with_details,
+            now=now,
+        )
 
     def failures(
         self,
@@ -124,7 +161,7 @@ class OverviewOperations:
         events: Collection[str] = (),
         since: datetime | None = None,
         limit: int = 100,
-    ) -> list[Happening]:
+    ) -> list[JournalEntry]:
         """Return log records of all jobs, decisions and rejected partitions, newest first.
 
         Args:
@@ -176,6 +213,7 @@ def change_token(ledger: Ledger, /) -> str:
         facts = [
             sorted(counters.counts(connection).items()),
             sorted(stored_overview.parked_reasons(connection).items()),
+            list(read_pauses(connection, ledger.now())),
             connection.execute(select(func.max(audit.c.number))).scalar(),
             connection.execute(running).all(),
             connection.execute(select(func.max(sweep.c.id))).scalar(),

@@ -19,6 +19,7 @@ from ...ledger.stats import counters, failures
 from ...ledger.stats.failure_groups import slot_of
 from ...messages.queries import latest_by_source
 from ..context import QUIET
+from ..controls.model import PauseLine, describe_pause, pause_line
 from ..health.finding import Severity
 from ..health.overview_rules import GRACE, Busy, OverviewFacts, Trouble, find_problems
 from ..partitions.overview import COUNTED, DatasetLine, dataset_lines, partitioned
@@ -49,6 +50,33 @@ class SourceLine:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineLine:
+    """Another engine that runs commands, as a worker has reported it."""
+
+    name: str
+    """Name and address, such as `Temporal localhost:7233`."""
+    namespace: str
+    queue: str
+    """Its task queue."""
+    open: int
+    """Jobs that are queued, scheduled or running there."""
+    done: int
+    """Ended jobs that it still keeps."""
+    failed: int
+    cancelled: int
+    at: datetime
+    """When it was counted."""
+
+    @property
+    def says(self) -> str:
+        """The counts in words."""
+        return (
+            f"{self.open:,} open, {self.done:,} done, {self.failed:,} failed, "
+            f"{self.cancelled:,} cancelled"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """The state of a ledger at one time."""
 
@@ -73,12 +101,28 @@ class Overview:
     """Rejected batch items that the next call of their sender sends again, by batch. Counted up to
     1,000."""
 
+    pauses: tuple[PauseLine, ...] = ()
+    """Pauses by hand: of the app, job types, sources and schedules."""
+
+    engines: tuple[EngineLine, ...] = ()
+    """Other engines that run commands. Their dead letters are in the ledger."""
+
+    @property
+    def app_pause(self) -> PauseLine | None:
+        """The pause of the whole app by hand. None: it is not paused."""
+        return next((pause for pause in self.pauses if pause.scope == "app"), None)
+
     @property
     def severity(self) -> Severity | None:
         """The highest severity; None: no problem was found."""
         return min(
             (finding.severity for finding in self.findings), default=None
         )  # "critical" sorts first.
+
+    @property
+    def queued_partitions(self) -> int:
+        """Queued partitions of all datasets, counted up to 1,000 for each."""
+        return sum(line.queued for line in self.datasets)
 
     @property
     def pending_items_text(self) -> str:
@@ -125,15 +169,13 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         quiet: Seconds without a heartbeat after which a worker is offline.
         busy: Also read whether all threads are busy, if jobs are late.
     """
-    now = ledger.now()
-    slot = slot_of(now)
     grace = timedelta(seconds=GRACE)
-    with ledger.reading() as connection:
-        tallies = counters.counts(connection)
+    with ledger.connections.read.use() as session, session.snapshot() as connection:
+        now, tallies = counters.counts_now(session)
+        slot = slot_of(now)
         waits = stored.queues(connection, [kind for kind, tally in tallies.items() if tally.ready])
         failed = failures.hours_by_kind(connection, sorted(tallies), slot, HOURS)
-        blocked, parked, firsts = failures.by_kind(connection, now - DAY)
-        probes = stored.probe_times(connection) if parked else {}
+        states = stored.read_kind_states(connection, now, now - DAY)
         known_workers = workers.list_workers(connection)
         stuck = stored.read_stuck(
             connection, expired_before=now - grace, given_up_since=now - HOUR, most=COUNTED
@@ -153,19 +195,22 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
     lines: list[KindLine] = []
     for name in sorted(tallies.keys() | failed.keys()):
         tally, since = tallies.get(name, Tally()), due.get(name)
-        retrying = waits[name].tried if name in waits else 0
-        reason, parked_since = parked.get(name, (None, None))
-        hours, first = failed.get(name, []), firsts.get(name)
+        queue = waits.get(name, stored.Queue(None, 0))
+        reason, parked_since, probe_at = states.parked.get(name, (None, None, None))
+        hours, first = failed.get(name, []), states.first_seen.get(name)
+        own = states.pauses.own("job type", name)
         line = KindLine(
             name=name,
             waiting=tally.ready,
             due_since=since if since is not None and since <= now else None,
             next_due=since if since is not None and since > now else None,
             running=tally.leased,
-            retry_wait=min(retrying, stored.MAX_COUNTED_RETRIES),
-            retry_more=retrying > stored.MAX_COUNTED_RETRIES,
+            retry_wait=min(queue.tried, stored.MAX_COUNTED_RETRIES),
+            retry_more=queue.tried > stored.MAX_COUNTED_RETRIES,
+            suspended=min(queue.suspended, stored.MAX_COUNTED_RETRIES),
+            cancelled=tally.cancelled,
             dead=tally.dead,
-            blocked=blocked.get(name, 0),
+            blocked=states.blocked.get(name, 0),
             failed=trend(
                 [(each.first, each.last, each.tries) for each in hours], slot, first=first
             ),
@@ -175,9 +220,11 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
             workers=sum(_takes(worker, name) for worker in online),
             done=tally.done + tally.pruned,
             submitted=tally.submitted,
-            probe_at=probes.get(name),
+            probe_at=probe_at,
+            paused=None if own is None else describe_pause(own),
         )
         lines.append(line)
+    pause_lines = tuple(map(pause_line, states.pauses))
     problems = find_problems(
         OverviewFacts(
             now=now,
@@ -195,6 +242,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
             busy=_busy_kinds(late, online, running),
             halted=halted,
             items=stuck.items,
+            pauses=pause_lines,
         )
     )
     troubled = {problem.kind for problem in problems}
@@ -216,7 +264,33 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         findings=tuple(problems),
         sentence=_balance(tallies),
         pending_items=stuck.pending_items,
+        pauses=pause_lines,
+        engines=engine_lines(online),
     )
+
+
+def engine_lines(online: Iterable[WorkerRecord], /) -> tuple[EngineLine, ...]:
+    """Return the engines that online workers report, each by its newest report."""
+    newest: dict[tuple[str, str, str], EngineLine] = {}
+    for worker in online:
+        report = worker.info.get("engine")
+        if not report:
+            continue
+        counts, at = report["counts"], datetime.fromisoformat(report["at"])
+        line = EngineLine(
+            name=report["name"],
+            namespace=report["namespace"],
+            queue=report["queue"],
+            open=counts.get("open", 0),
+            done=counts.get("done", 0),
+            failed=counts.get("failed", 0),
+            cancelled=counts.get("cancelled", 0),
+            at=at,
+        )
+        names = (line.name, line.namespace, line.queue)
+        if names not in newest or newest[names].at < line.at:
+            newest[names] = line
+    return tuple(newest[names] for names in sorted(newest))
 
 
 def failing_tasks(online: Iterable[WorkerRecord], /) -> dict[str, tuple[str, list[str]]]:
@@ -268,5 +342,7 @@ def _balance(tallies: Mapping[str, Tally]) -> str:
         "dead": total("dead"),
         "discarded or replayed": total("dropped"),
     }
+    if cancelled := total("cancelled"):
+        parts["cancelled"] = cancelled
     counts = " + ".join(f"{count:,} {name}" for name, count in parts.items())
     return f"{total('submitted'):,} submitted = {counts}"

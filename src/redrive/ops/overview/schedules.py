@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
 from ...commands.cron import Cron
 from ...commands.spec import CRON_HEADER
 from ...core.text import pluralise
+from ...ledger.jobs.pauses import read_pauses
+from ...ledger.jobs.schedule_runs import UNTIL_RESUMED
 from ...ledger.model import READY, display_state
 from ...ledger.queries import overview
 from ...ledger.queries.overview import ScheduledJob
@@ -17,6 +19,7 @@ from ...ledger.stats import counters
 from ...partitions.queries import PartitionQueries
 from ...partitions.store.queries import StoredSchedule
 from ...partitions.work.tasks import due_times
+from ..controls.model import describe_pause
 from ..partitions.datasets import label, parse_cron
 from ..project.target import Operated, extractions, ledger_of
 
@@ -57,6 +60,8 @@ class Schedule:
     """Source and query of a dataset."""
     last_sweep: int | None = None
     """Id of the last run of a dataset, a bulk operation over its partitions."""
+    paused: str | None = None
+    """Who paused it by hand, or the app, until when and why. None: it is not paused."""
 
 
 def schedules(app: Operated, /) -> list[Schedule]:
@@ -64,9 +69,15 @@ def schedules(app: Operated, /) -> list[Schedule]:
     ledger = ledger_of(app)
     now = ledger.now()
     with ledger.reading() as connection:
+        pauses = read_pauses(connection, now)
         runs = overview.scheduled_jobs(connection, sorted(counters.counts(connection)), MAX_RUNS)
     of_commands = [_of_command(kind, firings, now) for kind, firings in runs.items()]
-    return sorted([*of_commands, *_of_datasets(app, now)], key=lambda schedule: schedule.kind)
+    lines = [
+        replace(line, paused=None if pause is None else describe_pause(pause))
+        for line in (*of_commands, *_of_datasets(app, now))
+        for pause in [pauses.get("schedule", line.kind)]
+    ]
+    return sorted(lines, key=lambda schedule: schedule.kind)
 
 
 def _of_datasets(app: Operated, now: datetime) -> list[Schedule]:
@@ -126,7 +137,7 @@ def _of_command(kind: str, firings: list[ScheduledJob], now: datetime) -> Schedu
     return Schedule(
         kind=kind,
         line=line,
-        next_at=ahead[-1].due_at if ahead else None,
+        next_at=ahead[-1].due_at if ahead and ahead[-1].due_at < UNTIL_RESUMED else None,
         late_since=waiting[-1].due_at if waiting else None,
         last_at=None if last is None else last.due_at,
         last_state=None

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from ...core.text import pluralise
 from ...errors import NotAllowed
+from ...ledger.sweep import Sweep
 from ...partitions.control.plane import ControlPlane
 from ...partitions.control.sweeps import Grid, SweepProgress
 from ...partitions.key import Day
@@ -19,7 +20,7 @@ from ..context import OperatorContext
 from ..plans.plan import Plan, PlanOptions
 from ..project.target import Operated, ledger_of
 from ..project.user_code import suggest
-from ..sweeps import PARTITIONED, Applied, Sweep, SweepOptions, count_sweeps, from_stored
+from ..sweeps import PARTITIONED, Applied, SweepOptions, count_sweeps
 from . import datasets
 from . import plan as plans
 from .datasets import Named, find_extraction, label, terms_of
@@ -147,8 +148,7 @@ class BackfillOperations:
         Returns:
             The sweeps.
         """
-        stored = self._context.ledger.sweeps.list(acts=tuple(acts), limit=limit)
-        return [from_stored(sweep) for sweep in stored]
+        return self._context.ledger.sweeps.list(acts=tuple(acts), limit=limit)
 
     def count(self, *, acts: Collection[str] = ("backfill",)) -> int:
         """Return the number of backfills, counted up to 100,001.
@@ -174,15 +174,15 @@ class BackfillOperations:
             NotAllowed: The sweep is about dead letters.
         """
         ledger = self._context.ledger
-        stored = ledger.sweeps.get(sweep_id)
-        if stored is None:
+        sweep = ledger.sweeps.get(sweep_id)
+        if sweep is None:
             return None
-        if stored.act not in PARTITIONED:
+        if sweep.act not in PARTITIONED:
             raise NotAllowed(
                 f"sweep {sweep_id} is for dead letters; run `redrive sweeps show {sweep_id}`"
             )
         now = ledger.now()
-        queries, sweep = PartitionQueries(ledger), from_stored(stored)
+        queries = PartitionQueries(ledger)
         progress = queries.progress(sweep_id)
         assert progress is not None
         reasons: Counter[str] = Counter()
@@ -221,9 +221,9 @@ class BackfillOperations:
         return ControlPlane(self._context.ledger, terms_of(self._context.app))
 
     def _load(self, sweep_id: int) -> Sweep:
-        stored = self._context.ledger.sweeps.get(sweep_id)
-        assert stored is not None
-        return from_stored(stored)
+        sweep = self._context.ledger.sweeps.get(sweep_id)
+        assert sweep is not None
+        return sweep
 
 
 def _customers(app: Operated, source: str, query: str) -> Collection[str]:

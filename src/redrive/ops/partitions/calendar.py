@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 
-from ...partitions.key import Day, parse_day
+from ...partitions.key import Day, days_between, parse_day
 from ...partitions.model import DisplayStatus, LaneName
 from ...partitions.queries import PartitionQueries
 from ..project.target import Operated, ledger_of
@@ -18,6 +18,8 @@ DEFAULT_SPAN = timedelta(days=55)
 """Days before the last one by default: eight weeks with it."""
 MAX_DAYS = 3700
 """Days of one calendar."""
+MAX_GRID_DAYS = 100
+"""Days of one grid of customers."""
 MAX_LANE_DATASETS = 50
 """Datasets up to which the calendar has queued and running partitions."""
 WORST: tuple[DisplayStatus, ...] = ("terminal", "failed", "refresh_failed", "pending", "success")
@@ -78,6 +80,20 @@ def never_requested(
     return {on: count for on, count in missing.items() if count > 0}
 
 
+def _read_range(app: Operated, since: Day | None, until: Day | None) -> tuple[date, date]:
+    """Return the first and the last day, by default the last eight weeks."""
+    today = (ledger_of(app).now() + EASTMOST).date()
+    last = today if until is None else parse_day("until", until)
+    first = (
+        max(last, date.min + DEFAULT_SPAN) - DEFAULT_SPAN
+        if since is None
+        else parse_day("since", since)
+    )
+    if last < first:
+        raise ValueError(f"the range is reversed; it begins {first} and ends {last}")
+    return first, last
+
+
 def calendar(
     app: Operated,
     since: Day | None,
@@ -92,14 +108,7 @@ def calendar(
     Raw data is not checked.
     """
     ledger = ledger_of(app)
-    last = (ledger.now() + EASTMOST).date() if until is None else parse_day("until", until)
-    first = (
-        max(last, date.min + DEFAULT_SPAN) - DEFAULT_SPAN
-        if since is None
-        else parse_day("since", since)
-    )
-    if last < first:
-        raise ValueError(f"the range is reversed; it begins {first} and ends {last}")
+    first, last = _read_range(app, since, until)
     if (last - first).days >= MAX_DAYS:
         raise ValueError(f"{first} to {last} is more than ten years; choose a shorter range")
     queries = PartitionQueries(ledger)
@@ -124,3 +133,56 @@ def calendar(
         for dataset, shades in sorted(days.items())
     ]
     return Calendar(first, last, tuple(rows))
+
+
+# --- Customers by day
+
+
+@dataclass(frozen=True, slots=True)
+class CustomerRow:
+    """The days of one customer that have a partition."""
+
+    customer: str
+    days: Mapping[date, DisplayStatus]
+
+
+@dataclass(frozen=True, slots=True)
+class CustomerGrid:
+    """Customers of one dataset by days, one page of them. Immutable."""
+
+    source: str
+    query: str
+    since: date
+    until: date
+    rows: tuple[CustomerRow, ...]
+    """By the name of the customer. Only customers with a partition in this range."""
+    next_after: str | None
+    """The last customer of this page, if there are more."""
+
+
+def customer_grid(
+    app: Operated,
+    dataset: tuple[str, str],
+    since: Day | None,
+    until: Day | None,
+    /,
+    *,
+    after: str = "",
+    limit: int,
+) -> CustomerGrid:
+    """Return the state of each customer on each day, of one page of customers.
+
+    It reads at most `limit` partitions of each day, however many customers there are.
+    """
+    first, last = _read_range(app, since, until)
+    if (last - first).days >= MAX_GRID_DAYS:
+        raise ValueError(
+            f"{first} to {last} is more than {MAX_GRID_DAYS} days; choose a shorter range"
+        )
+    days = list(days_between(first, last))
+    queries = PartitionQueries(ledger_of(app))
+    cells = queries.customers_by_day(dataset, days, after=after, limit=limit + 1)
+    rows = [CustomerRow(customer, statuses) for customer, statuses in cells.items()]
+    page = tuple(rows[:limit])
+    has_more = len(rows) > limit
+    return CustomerGrid(*dataset, first, last, page, page[-1].customer if has_more else None)

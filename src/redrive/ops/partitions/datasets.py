@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from ...commands.cron import Cron
 from ...partitions.datasets.dataset import Dataset, Extraction
+from ...partitions.key import dataset_label
 from ...partitions.model import PartitionFilter
 from ...partitions.queries import PartitionQueries
 from ...partitions.retry_schedule import DatasetLimits
@@ -92,7 +93,7 @@ def _count_customers(extraction: Extraction) -> int | None:
 
 def label(source: str, query: str, /) -> str:
     """Return the name of a dataset, such as `crm/orders`."""
-    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in (source, query))
+    return dataset_label(source, query)
 
 
 def parse_label(text: str, /) -> tuple[str, str] | None:

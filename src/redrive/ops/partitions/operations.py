@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ...ledger.jobs import pauses
 from ...partitions.control.plane import ControlPlane
 from ...partitions.key import Day, Partition, check_name, parse_day
 from ...partitions.model import (
@@ -27,7 +28,7 @@ from . import datasets, markers, raw_data
 from . import history as lookup
 from . import plan as plans
 from .backfill import BackfillOperations
-from .calendar import Calendar
+from .calendar import Calendar, CustomerGrid
 from .datasets import Named
 from .history import Explained, History
 from .markers import MarkerPlan, Steer
@@ -94,7 +95,7 @@ class PartitionOperations:
         Returns:
             The partitions.
         """
-        return self._queries().find(self._checked(selection), after=after, limit=limit)
+        return self._queries().find(self._check_selection(selection), after=after, limit=limit)
 
     def lost(
         self, selection: PartitionFilter | None = None, /, *, after: int = 0, limit: int = 100
@@ -114,7 +115,7 @@ class PartitionOperations:
         Raises:
             NotAllowed: The store is not known, or not reachable.
         """
-        which = self._checked(selection)
+        which = self._check_selection(selection)
         return raw_data.find_lost(
             self._context.app, self._queries(), which, after=after, limit=limit
         )
@@ -148,7 +149,7 @@ class PartitionOperations:
         Returns:
             The partitions.
         """
-        which = self._checked(selection)
+        which = self._check_selection(selection)
         shades = which.shades or (("terminal",) if terminal else FAILED)
         return self._queries().newest(replace(which, shades=shades), limit=limit)
 
@@ -241,8 +242,40 @@ class PartitionOperations:
         Returns:
             The calendar.
         """
-        self._checked(PartitionFilter(source=source, query_name=query))
+        self._check_selection(PartitionFilter(source=source, query_name=query))
         return calendars.calendar(self._context.app, since, until, source=source, query=query)
+
+    def customers(
+        self,
+        source: str,
+        query: str,
+        since: Day | None = None,
+        until: Day | None = None,
+        /,
+        *,
+        after: str = "",
+        limit: int = 50,
+    ) -> CustomerGrid:
+        """Return the state of each customer of a dataset on each day, by pages.
+
+        Args:
+            source: Source of the dataset.
+            query: Query of the dataset.
+            since: First day. Default: eight weeks before the last.
+            until: Last day, inclusive. Default: today.
+            after: Only customers after this name, in the order of their bytes.
+            limit: Maximum number of customers.
+
+        Returns:
+            The grid. Its cost does not grow with the number of customers.
+
+        Raises:
+            ValueError: The range is reversed, or longer than 100 days.
+        """
+        self._check_selection(PartitionFilter(source=source, query_name=query))
+        return calendars.customer_grid(
+            self._context.app, (source, query), since, until, after=after, limit=limit
+        )
 
     # --- Plan
 
@@ -432,13 +465,13 @@ class PartitionOperations:
         )
         return plans.plan_selection(app, act, which, options)
 
-    def _checked(self, selection: PartitionFilter | None) -> PartitionFilter:
+    def _check_selection(self, selection: PartitionFilter | None) -> PartitionFilter:
         """Return the selection. Raise ValueError if it names an unknown source or query."""
         return datasets.check_selection(self._context.app, selection or PartitionFilter())
 
     def _key(self, partition: Partition | str) -> Partition:
         key = Partition.parse(partition) if isinstance(partition, str) else partition
-        self._checked(PartitionFilter(keys=(key,)))
+        self._check_selection(PartitionFilter(keys=(key,)))
         return key
 
     def _queries(self) -> PartitionQueries:
@@ -486,6 +519,8 @@ class SourceOperations:
     def unpause(self, source: str, /, *, because: str) -> SourceView:
         """Lease partitions of a paused source again.
 
+        It also ends a pause by `Operator.pauses.pause("source", ...)`.
+
         Args:
             source: The source.
             because: Why, for the audit log.
@@ -494,6 +529,8 @@ class SourceOperations:
             The source.
         """
         control, actor = self._control(source), self._context.actor
+        with self._context.ledger.connections.write.use() as session:
+            pauses.resume(session, "source", source, actor=actor, because=because)
         return control.unpause_source(source, actor=actor, because=because)
 
     def _control(self, source: str) -> ControlPlane:

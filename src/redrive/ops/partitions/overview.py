@@ -17,7 +17,7 @@ SPAN = timedelta(days=366)
 """Days that are counted. `redrive state inspect` shows older ones."""
 RECENT = timedelta(hours=1)
 COUNTED = 1_000
-"""Recent rejections that are counted."""
+"""Recent rejections, and queued and running partitions of a dataset, that are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,10 @@ class DatasetLine:
     terminal: int
     lately: int
     """Rejected in the last hour and not fixed, counted up to 1,000."""
+    queued: int = 0
+    """Queued for extraction, counted up to 1,000. A backfill queues its partitions step by step."""
+    running: int = 0
+    """Running, counted up to 1,000."""
 
     @property
     def name(self) -> str:
@@ -85,8 +89,9 @@ def dataset_lines(connection: Connection, now: datetime, /) -> tuple[DatasetLine
     lines = []
     for row in rows:
         accepted, pending, refresh_failed, failed, terminal = row.shades
-        counts = (accepted, pending, refresh_failed, failed, terminal, row.lately)
-        lines.append(DatasetLine(row.source, row.query_name, *counts))
+        counts = (accepted, pending, refresh_failed, failed, terminal)
+        active = (row.lately, row.queued, row.running)
+        lines.append(DatasetLine(row.source, row.query_name, *counts, *active))
     return tuple(sorted(lines, key=lambda line: (not line.wrong, line.name)))
 
 

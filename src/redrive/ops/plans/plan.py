@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ...ledger.filters import JobFilter
+    from ...ledger.sweep import JobChange
     from ...partitions.control.sweeps import Grid
     from ...partitions.model import LaneName, PartitionFilter
     from ...partitions.store.frozen_selection import FrozenSelection
@@ -70,16 +72,19 @@ class Plan:
     """A planned operation on dead letters or partitions. Immutable.
 
     Attributes:
-        act: `"replay"`, `"discard"`, `"retry"`, `"reprocess"`, `"revalidate"` or `"backfill"`.
-        ids: Ids of the dead letters or partitions. Empty for a backfill, which is a range.
+        act: `"replay"`, `"discard"`, `"cancel"`, `"run_now"`, `"reschedule"`, `"prioritise"`,
+            `"retry"`, `"reprocess"`, `"revalidate"` or `"backfill"`.
+        ids: Ids of the dead letters, jobs or partitions. Empty for a backfill, which is a range.
         kinds: Number of items by job type or dataset.
-        reasons: Number of items by reason.
+        reasons: Number of items by reason, of jobs by state.
         skipped: Items that were selected but cannot be changed, with the reason.
         more: True if more items match than the limit allows.
-        selection: Filter of dead letters.
+        selection: Filter of dead letters or jobs.
         errors: Number of items by signature of their error.
         partitions: Details, if the plan is about partitions.
         beyond: Number of items that match beyond the limit, counted up to 1,000,000.
+        change: The change, if the plan is about jobs.
+        as_kind: Of a replay: job type of the new jobs, if the command or handler was renamed.
     """
 
     act: str
@@ -88,10 +93,12 @@ class Plan:
     reasons: Mapping[str, int]
     skipped: Mapping[Any, str]
     more: bool
-    selection: DeadLetterFilter
+    selection: DeadLetterFilter | JobFilter
     errors: Mapping[str, int] = field(default_factory=dict)
     partitions: PartitionPlan | None = None
     beyond: int = 0
+    change: JobChange | None = None
+    as_kind: str | None = None
 
     @property
     def matched(self) -> int:
@@ -108,7 +115,9 @@ class Plan:
         """Digest of the operation and its items. Pass it as `begin(seen=...)`."""
         if self.partitions is not None:
             return self.partitions.digest
-        return hashlib.sha256(json.dumps([self.act, self.ids]).encode()).hexdigest()[:32]
+        # Without the arguments of a change: the page of the plan lets them be entered.
+        extra = [] if self.as_kind is None else [self.as_kind]
+        return hashlib.sha256(json.dumps([self.act, self.ids, *extra]).encode()).hexdigest()[:32]
 
 
 def is_confirmed(count: int, typed: str, /) -> bool:

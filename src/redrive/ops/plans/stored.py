@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from ...errors import Drift
+from ...ledger.db.address import database_of
 from ...partitions.control.sweeps import Grid
 from ...partitions.key import Partition
 from ...partitions.model import PartitionFilter
@@ -52,7 +52,7 @@ class StoredPlan:
                 f"plan {self.id} has expired, {self.expires_at:%Y-%m-%d %H:%M:%S} UTC; make a "
                 "new plan. Nothing was changed"
             )
-        if _place(url) != _place(self.ledger):
+        if database_of(url) != database_of(self.ledger):
             raise Drift(f"plan {self.id} is for {self.ledger}, not for {url}. Nothing was changed")
 
 
@@ -101,12 +101,6 @@ def load_plan(name: str, /) -> StoredPlan:
         return _read(body, str(path))
     except (ValueError, KeyError, TypeError) as wrong:
         raise ValueError(f"{path} cannot be applied: {wrong}; make a new plan") from None
-
-
-def _place(url: str) -> tuple[str, str | None, str]:
-    """Return the parts of an address that identify a database. User and port do not."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.path
 
 
 def _home() -> Path:

@@ -118,6 +118,8 @@ def _example(key: SettingInfo) -> str:
         "storage": '"storage.toml"',
         "worker.name": '"mill-1"',
         "worker.anchors": '"anchors.jsonl"',
+        "worker.executor": '"dask://localhost:8786"',
+        "worker.processes": "2",
     }.get(key.name, '"..."')
 
 

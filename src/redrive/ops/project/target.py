@@ -23,9 +23,11 @@ from .user_code import Unreadable, import_object, names_object, search_current_f
 if TYPE_CHECKING:
     from ... import app as apps
     from ...app import App
+    from ...commands.spec import CommandSpec
     from ...ledger import ledger as ledgers
     from ...ledger.ledger import Ledger
     from ...partitions.datasets.dataset import Extraction
+    from ...worker.job_type import JobType
 else:  # SQLAlchemy, and all that an app has: not before a ledger or an app is open
     apps, ledgers = deferred("redrive", "app", "ledger.ledger")
 
@@ -131,6 +133,41 @@ def extractions(app: Operated, /) -> list[Extraction]:
         return []
     app.registrations.load()
     return list(app.datasets)
+
+
+def is_app(app: Operated, /) -> bool:
+    """Return whether the commands and handlers are known. Those of a bare ledger are not."""
+    return isinstance(app, apps.App)
+
+
+def job_types(app: Operated, /) -> list[JobType]:
+    """Return the job types of an app. A bare ledger has none."""
+    if not isinstance(app, apps.App):
+        return []
+    try:
+        return app.registrations.job_types()
+    except ValueError:  # nothing is registered
+        return []
+
+
+def job_type_names(app: Operated, /) -> list[str]:
+    """Return the names of the job types of an app. A bare ledger has none."""
+    return [job_type.name for job_type in job_types(app)]
+
+
+def scheduled_commands(app: Operated, /) -> list[CommandSpec]:
+    """Return the commands of an app that have a schedule. A bare ledger has none."""
+    if not isinstance(app, apps.App):
+        return []
+    app.registrations.load()
+    return app.commands.scheduled
+
+
+def source_names(app: Operated, /) -> list[str]:
+    """Return the names of the event sources of an app. A bare ledger has none."""
+    if not isinstance(app, apps.App):
+        return []
+    return [source.name for source in app.registrations.sources]
 
 
 def payload_problem(app: Operated, kind: str, payload: bytes, /) -> str | None:

@@ -170,6 +170,21 @@ def enqueue_scheduled(
     return [_insert_range(session, "fresh", grid, now, **request, lane=lane) for grid in grids]
 
 
+def fire_now(session: Session, grid: Grid, actor: str, because: str, /) -> PartitionSweep:
+    """Store the work of a dataset's schedule that an operator fires by hand.
+
+    The times of the schedule stay as they are.
+    """
+    audit.check_actor(actor, because)
+    now = now_on(session)
+    lock_sources(session, [grid.dataset[0]], now)
+    request = {"actor": actor, "because": because, "share": DEFAULT_SHARE, "lane": int(Lane.FRESH)}
+    sweep = _insert_range(session, "fresh", grid, now, **request)
+    what = {"schedule": "/".join(grid.dataset), "sweep": sweep.id, "day": grid.since.isoformat()}
+    audit.write(session, actor=actor, action="schedule.fire", because=because, what=what)
+    return sweep
+
+
 def start_schedule_at(
     session: Session, source: str, query_name: str, run_at: datetime, cron: str, /
 ) -> datetime:

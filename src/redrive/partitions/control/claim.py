@@ -20,6 +20,7 @@ from ...ledger import audit
 from ...ledger.db.clock import now_on
 from ...ledger.db.partition_tables import partition, work
 from ...ledger.db.session import Session
+from ...ledger.jobs.pauses import Pauses, read_pauses
 from ..key import Partition
 from ..model import MANUAL, Kind, Lane, Marker, PartitionLease, status_when_requeued
 from ..retry_schedule import DatasetLimits, too_old
@@ -131,7 +132,8 @@ def claim_partitions(
     dataset_room = {
         name: limits.concurrency - running[name] for name, limits in state.datasets.items()
     }
-    source_room, probed = _source_room(state, running, sources, now)
+    pauses = read_pauses(session.core, now)
+    source_room, probed = _source_room(state, running, sources, pauses, now)
     rates = load_rate_limits(session, state.datasets, sources, now)
     rates.limit(dataset_room, source_room)
     streams = [candidate.stream for candidate in candidates]
@@ -140,7 +142,11 @@ def claim_partitions(
     lease = _LeaseTerms(worker, now, now + timedelta(seconds=seconds))
     leases = _lease_chosen(session, state, chosen, probed, lease)
     rates.spend(session, leases, now)
-    unserved = {each.stream.dataset for each, count in chosen if len(each.stream.due_at) > count}
+    unserved = {
+        each.stream.dataset
+        for each, count in chosen
+        if len(each.stream.due_at) > count and not pauses.get("source", each.stream.source)
+    }
     state.wait_at_most(rates.seconds_until_room(unserved))
     return leases
 
@@ -205,9 +211,13 @@ def _source_room(
     state: ClaimState,
     running: Mapping[tuple[str, str], int],
     sources: Mapping[str, SourceRow],
+    pauses: Pauses,
     now: datetime,
 ) -> tuple[dict[str, int], set[str]]:
-    """Return how many more of each source may run, and which sources are probed."""
+    """Return how many more of each source may run, and which sources are probed.
+
+    A source that is paused by hand gets no room, and is not probed.
+    """
     room: dict[str, int] = {}
     probed = set()
     for name, row in sources.items():
@@ -216,6 +226,9 @@ def _source_room(
             for each in state.datasets.values()
             if each.source == name and each.source_concurrency
         ]
+        if pauses.get("source", name) is not None:
+            room[name] = 0
+            continue
         busy = sum(count for (source, _), count in running.items() if source == name)
         room[name] = min(limits) - busy if limits else UNLIMITED
         allowed = source_health.probe_allowance(row, now)
@@ -379,6 +392,7 @@ def _lease(
         lost=leased.lost,
         until=terms.until,
         uncharged=uncharged,
+        waited=(terms.now - pending.work.due_at).total_seconds() if pending.is_queued else None,
     )
 
 

@@ -12,6 +12,7 @@ from ...ledger.db.partition_tables import source as source_table
 from ...ledger.db.partition_tables import work
 from ...ledger.db.session import Session
 from ...ledger.db.tables import sweep
+from ...ledger.jobs.pauses import read_pauses
 from ..key import Partition
 from ..model import Explanation, Marker, PartitionRun, PartitionView
 from ..retry_schedule import DatasetLimits, Policy
@@ -150,6 +151,11 @@ def _limits_reached(
             probe = f"a successful probe (next: {_at(row.paused_until)})"
             pause = f"after an outage, resumes by itself after {probe}"
         reasons.append(f"source {name} is paused {pause}: {row.because}")
+    by_hand = read_pauses(session.core, now).get("source", name)
+    if by_hand is not None:
+        until = "until it is resumed" if by_hand.until is None else f"until {_at(by_hand.until)}"
+        paused = "the app" if by_hand.scope == "app" else f"source {name}"
+        reasons.append(f"{paused} is paused by {by_hand.actor} {until}: {by_hand.because}")
     if limits is None:
         reasons.append(f"limits of {dataset} not checked, because only the app defines them")
         return reasons

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func, select, update
 
+from ...core.token_bucket import refill_tokens
 from ...ledger.db.partition_tables import dataset, marker, run, source
 from ...ledger.db.session import Session
-from ...ledger.jobs.limits import refill_tokens
 from ..key import ONE_DAY
 from ..model import Lane, Marker, PartitionLease
 from ..retry_schedule import AttemptBudget, DatasetLimits, Policy

@@ -278,6 +278,7 @@ class Dataset:
         self.source = extraction.limits.source
         self.query = extraction.limits.query_name
         self.function: Extract = extraction.fn
+        self._extraction = extraction
         self._reader = reader
         self.__doc__ = extraction.fn.__doc__
 
@@ -311,3 +312,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         return f"<Dataset {self.source}/{self.query}>"
+
+
+def extraction_of(dataset: Dataset, /) -> Extraction:
+    """Return the extraction of a dataset, for workers. Consumers only read."""
+    return dataset._extraction

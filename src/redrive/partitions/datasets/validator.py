@@ -113,7 +113,7 @@ def _check_rows(raw: Raw, factories: list[RowCheckFactory]) -> dict[int, Finding
     except StorageError:
         raise
     except Exception as error:  # the rows cannot be read
-        return {id(factory): _raised(error) for factory in factories}
+        return {id(factory): _check_error(error) for factory in factories}
     finally:
         for check in row_checks:
             check.close()
@@ -139,10 +139,10 @@ def _run_check(check: Check, raw: Raw) -> _CheckResult:
     except Exception as error:
         if is_ledger_fault(error):
             raise
-        return _CheckResult(name, _raised(error))
+        return _CheckResult(name, _check_error(error))
 
 
-def _raised(error: Exception) -> Finding:
+def _check_error(error: Exception) -> Finding:
     return Finding(
         False, detail=_shorten(f"the check raised {type(error).__name__}: {safe_str(error)}")
     )

@@ -18,7 +18,7 @@ from . import jsonl, parquet
 from .manifest import FileEntry, Manifest, load_manifest
 
 
-def _renamed(old: str, new: str) -> Callable[[Any], None]:
+def _old_method(old: str, new: str) -> Callable[[Any], None]:
     """Return a method under its old name."""
 
     def call(self: Any) -> None:
@@ -84,7 +84,7 @@ class File:
                 f"has {pluralise(size, 'byte')}, but {written} written; it was changed"
             )
 
-    looked = _renamed("looked", "check_size")
+    looked = _old_method("looked", "check_size")
 
     def damaged(self, problem: str, /) -> Damaged:
         """Return an error about this file.
@@ -240,7 +240,7 @@ class Raw:
         for file in self.files:
             file.check_size()
 
-    looked = _renamed("looked", "check_sizes")
+    looked = _old_method("looked", "check_sizes")
 
     def check_digests(self) -> None:
         """Read all files and compare every byte with its digest.
@@ -253,7 +253,7 @@ class Raw:
                 while opened.read(CHUNK_BYTES):
                     pass
 
-    verified = _renamed("verified", "check_digests")
+    verified = _old_method("verified", "check_digests")
 
     def __repr__(self) -> str:
         files, rows = pluralise(len(self.files), "file"), pluralise(self.row_count, "row")

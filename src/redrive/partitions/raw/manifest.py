@@ -171,18 +171,18 @@ def load_manifest(
         stored = _read(store, path)
     except NotFound as missing:
         problem = f"{run} has no manifest: it was never ended, or has been deleted"
-        raise _damaged(store, path, problem) from missing
+        raise _damage(store, path, problem) from missing
     if digest is not None and sha256(stored).hexdigest() != digest:
         problem = f"the manifest of {run} differs from the written one; it was changed"
-        raise _damaged(store, path, problem)
+        raise _damage(store, path, problem)
     try:
         manifest = Manifest.decode(stored)
     except ValueError as error:  # JSON's and Unicode's errors are ValueErrors
         problem = f"the manifest of {run} cannot be read: {error}"
-        raise _damaged(store, path, problem) from error
+        raise _damage(store, path, problem) from error
     if (manifest.partition, manifest.run_id) != (partition, run_id):
         other = f"run {manifest.run_id} of {manifest.partition}"
-        raise _damaged(store, path, f"the manifest is of {other}, not of {run}")
+        raise _damage(store, path, f"the manifest is of {other}, not of {run}")
     return manifest
 
 
@@ -195,5 +195,5 @@ def _read(store: Store, path: str) -> bytes:
     return content
 
 
-def _damaged(store: Store, path: str, problem: str) -> Damaged:
+def _damage(store: Store, path: str, problem: str) -> Damaged:
     return Damaged(f"{store.name}: {problem}", path=path, backend=store.backend.name)

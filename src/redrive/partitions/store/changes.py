@@ -13,7 +13,7 @@ from sqlalchemy import Connection, bindparam, delete, update
 from ...ledger.db.partition_tables import marker, partition, range_, rollup, run, verdict, work
 from ...ledger.db.session import Session
 from ..model import Marker
-from .rows import MARKER_FIELDS, PartitionRow, PartitionWork
+from .rows import MARKER_FIELDS, VERDICT_FIELDS, PartitionRow, PartitionWork
 from .statements import InListStatement, increment_rows, insert_rows, update_rows, upsert
 
 STARTED_RUN = (
@@ -31,18 +31,7 @@ STARTED_RUN = (
 """Columns of a run that starts."""
 ENDED_RUN = ("state", "ended_at", "note")
 """Columns that change when a run ends."""
-VERDICT = (
-    "run_id",
-    "decision",
-    "validator",
-    "version",
-    "checks",
-    "record_count",
-    "reason",
-    "message",
-    "manifest",
-    "at",
-)
+VERDICT = ("run_id", *VERDICT_FIELDS)
 ROLLUP = ("source", "query_name", "logical_date", "shade", "n")
 _DELETE_WORK = InListStatement(work.c.partition_id, delete(work).where)
 _DELETE_MARKER = delete(marker).where(

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from ...ledger.db.compiled import sql_int, sql_text
 from ...ledger.db.partition_tables import TROUBLE, marker, partition, rollup, run, source, work
 from ..key import Partition
-from ..model import DISPLAY_STATUSES, LANE_NAMES, LaneName
+from ..model import DISPLAY_STATUSES, LANE_NAMES, DisplayStatus, LaneName
 from .rows import PARTITION_COLUMNS, SOURCE_COLUMNS, PartitionRow, SourceRow
 
 # ---- the queue ----
@@ -90,6 +90,10 @@ class DatasetCounts(NamedTuple):
     """In the order of DISPLAY_STATUSES."""
     lately: int
     """Rejected lately and still failing, counted up to a limit."""
+    queued: int
+    """Queued for extraction, counted up to a limit."""
+    running: int
+    """Running, counted up to a limit."""
 
 
 def count_datasets(
@@ -100,10 +104,10 @@ def count_datasets(
     Args:
         since: First day that is counted.
         lately: Rejections since this time count as `lately`.
-        most: Maximum of `lately`.
+        most: Maximum of `lately`, `queued` and `running`.
     """
     rows = connection.execute(_dataset_query(most), {"since": since, "lately": lately}).all()
-    return [DatasetCounts(row[0], row[1], tuple(map(int, row[2:-1])), row[-1]) for row in rows]
+    return [DatasetCounts(row[0], row[1], tuple(map(int, row[2:-3])), *row[-3:]) for row in rows]
 
 
 @lru_cache(maxsize=10)
@@ -124,9 +128,18 @@ def _dataset_query(most: int) -> Select[Any]:
         _AT.verdict_at >= bindparam("lately", type_=_AT.verdict_at.type),
         _AT.last_verdict == sql_text("rejected"),
     )
-    limited = rejected.correlate(of).limit(sql_int(most)).subquery()
-    lately = select(func.count()).select_from(limited).scalar_subquery()
-    return select(of, lately).order_by(of.c.source, of.c.query_name)
+    own_work = select(work.c.partition_id).where(
+        work.c.source == of.c.source, work.c.query_name == of.c.query_name
+    )
+    queued = own_work.where(work.c.lease_until.is_(None))
+    running = own_work.where(work.c.lease_until.is_not(None))
+    counted = [
+        select(func.count())
+        .select_from(query.correlate(of).limit(sql_int(most)).subquery())
+        .scalar_subquery()
+        for query in (rejected, queued, running)
+    ]
+    return select(of, *counted).order_by(of.c.source, of.c.query_name)
 
 
 def count_marked_by_operator(connection: Connection, /) -> dict[tuple[str, str], int]:
@@ -310,6 +323,53 @@ _LANES_ON_POSTGRES = f"CROSS JOIN (VALUES {_LANES}) AS l (lane)"
 _ACTIVE_ON_POSTGRES = text(
     f"{_active_on_postgres(_QUEUED_WORK, _LANES_ON_POSTGRES)} UNION ALL "
     f"{_active_on_postgres(_RUNNING_WORK, '')}"
+)
+
+# ---- customers by day ----
+
+
+def customers_by_day(
+    connection: Connection,
+    dataset: tuple[str, str],
+    days: Sequence[date],
+    /,
+    *,
+    after: str,
+    limit: int,
+) -> dict[str, dict[date, DisplayStatus]]:
+    """Return the first customers of a dataset after a name, with the state of each day.
+
+    Each day is a range of the index with at most `limit` rows. The first customers of all days are
+    among the first ones of each day.
+    """
+    names = {"source": dataset[0], "query": dataset[1], "after": after, "each": limit}
+    on_sqlite = connection.dialect.name == "sqlite"
+    if on_sqlite:
+        texts = json.dumps([day.isoformat() for day in days])
+        rows = connection.execute(_CUSTOMERS_ON_SQLITE, {**names, "days": texts})
+    else:
+        rows = connection.execute(_CUSTOMERS_ON_POSTGRES, {**names, "days": list(days)})
+    cells: dict[str, dict[date, DisplayStatus]] = {}
+    for day, customer, shade in rows:
+        on = date.fromisoformat(day) if on_sqlite else day
+        cells.setdefault(customer, {})[on] = DISPLAY_STATUSES[shade]
+    # By bytes, as both databases compare them.
+    first = sorted(cells, key=str.encode)[:limit]
+    return {customer: cells[customer] for customer in first}
+
+
+_CUSTOMERS = """SELECT customer_id, shade FROM redrive_partition
+WHERE source = :source AND query_name = :query AND logical_date = d.day AND customer_id > :after
+ORDER BY customer_id LIMIT :each"""
+_CUSTOMERS_ON_SQLITE = text(
+    f"""SELECT d.day, json_extract(p.value, '$[0]'), json_extract(p.value, '$[1]')
+FROM (SELECT value AS day FROM json_each(:days)) AS d CROSS JOIN json_each((
+    SELECT json_group_array(json_array(customer_id, shade)) FROM ({_CUSTOMERS})
+)) AS p"""  # noqa: S608  # our own text
+)
+_CUSTOMERS_ON_POSTGRES = text(
+    f"""SELECT d.day, p.customer_id, p.shade FROM unnest(CAST(:days AS date[])) AS d (day)
+CROSS JOIN LATERAL ({_CUSTOMERS}) AS p"""  # noqa: S608  # our own text
 )
 
 # ---- leases ----

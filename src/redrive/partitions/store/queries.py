@@ -47,6 +47,7 @@ from ..model import (
 )
 from .rows import (
     PARTITION_COLUMNS,
+    VERDICT_FIELDS,
     Markers,
     PartitionRow,
     PartitionWork,
@@ -311,21 +312,10 @@ _RUN_COLUMNS = (
     "ended_at",
     "note",
 )
-_VERDICT_COLUMNS = (
-    "decision",
-    "validator",
-    "version",
-    "checks",
-    "record_count",
-    "reason",
-    "message",
-    "manifest",
-    "at",
-)
 _RUNS = select(*(run.c[name] for name in _RUN_COLUMNS))
 _RUNS_BY_ID = InListStatement(run.c.run_id, _RUNS.where)
 _RUNS_WITH_VERDICT = _RUNS.add_columns(
-    *(verdict.c[name].label(f"verdict_{name}") for name in _VERDICT_COLUMNS)
+    *(verdict.c[name].label(f"verdict_{name}") for name in VERDICT_FIELDS)
 ).select_from(run.outerjoin(verdict, verdict.c.run_id == run.c.run_id))
 _CURRENT_RUNS = select(partition.c.id, partition.c.current_raw_id, partition.c.last_verdict)
 _VALIDATED_RUNS = (
@@ -420,7 +410,7 @@ def _choose_run(
 def _run(row: Any) -> PartitionRun:
     own_verdict = None
     if row.get("verdict_decision") is not None:
-        values = {name: row[f"verdict_{name}"] for name in _VERDICT_COLUMNS if name != "at"}
+        values = {name: row[f"verdict_{name}"] for name in VERDICT_FIELDS if name != "at"}
         values["checks"] = tuple(json.loads(values["checks"]))
         own_verdict = Verdict(run_id=row["run_id"], **values)
     fields: dict[str, Any] = {name: row[name] for name in _RUN_COLUMNS}

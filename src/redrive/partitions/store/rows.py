@@ -153,6 +153,18 @@ class SourceRow(NamedTuple):
         return self.paused_at is not None and self.actor == POLICY
 
 
+VERDICT_FIELDS = (
+    "decision",
+    "validator",
+    "version",
+    "checks",
+    "record_count",
+    "reason",
+    "message",
+    "manifest",
+    "at",
+)
+"""Columns of a verdict, without its run."""
 MARKER_FIELDS = tuple(field.name for field in fields(Marker))
 Markers: TypeAlias = Mapping[str, Marker]
 """The markers of a partition, by kind."""

@@ -126,6 +126,27 @@ class ExtractionResult(NamedTuple):
     seconds: float
 
 
+class RemoteExtractionFailure(Exception):
+    """An attempt on another machine that failed, or that could not be made.
+
+    Attributes:
+        decision: What follows from it. It was decided there.
+    """
+
+    decision: Verdict | Release
+
+    @classmethod
+    def of(
+        cls, error_class: str, text: str, decision: Verdict | Release, /
+    ) -> RemoteExtractionFailure:
+        """Return a failure whose class has the name of the error's class, for log records."""
+        failure: RemoteExtractionFailure = type(error_class, (cls,), {"__module__": "builtins"})(
+            text
+        )
+        failure.decision = decision
+        return failure
+
+
 def extract_in_thread(attempt: ExtractionAttempt, /) -> ExtractionResult:
     """Run an attempt in this thread, in a context of its own."""
     attempt.enter()
@@ -249,6 +270,8 @@ def verdict_or_release(
         return Release(lease, "stopped")
     if attempt.is_lost and isinstance(error, (LeaseLost, CancelledError)):
         return None
+    if isinstance(error, RemoteExtractionFailure):
+        return error.decision
     meaning = classify_extraction_error(attempt.extraction, error, now)
     kind = meaning.kind
     message = _describe(error)

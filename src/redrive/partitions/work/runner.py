@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextvars import copy_context
 from datetime import datetime
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 from ...core.context import clock_around
 from ...core.outage import Parking
@@ -15,13 +15,14 @@ from ...core.text import safe_str
 from ...journal.bus import emit
 from ...ledger.failpoint import crash_point
 from ...ledger.ledger import Ledger
+from ...ledger.stats.activity_recorder import ActivityRecorder
 from ...worker.work_source import SourceExecutors
 from ..control.claim import ExpiredPartition
 from ..control.plane import ControlPlane
 from ..control.source_health import OutageDetector, only_customer_check
 from ..control.verdicts import VerdictWriter
 from ..datasets.dataset import Extraction
-from ..key import Partition
+from ..key import Partition, dataset_label
 from ..model import Release, Verdict, VerdictResult
 from .attempt import (
     ExtractionAttempt,
@@ -110,6 +111,24 @@ POLL_SECONDS = 1.0
 """Time between two claims while nothing happens."""
 OUTCOMES = ("accepted", "rejected", "terminal", "returned", "late")
 """Outcomes of extractions, as they are counted."""
+ACTIVITY_BY_OUTCOME = {"accepted": "done", "rejected": "failed", "terminal": "dead"}
+"""How extractions are counted in the charts. Returned and late ones have no verdict."""
+
+
+class RemoteExecutor(Protocol):
+    """Makes attempts on other machines. Threads share it."""
+
+    def open(self) -> None:
+        """Connect in the background."""
+
+    def is_ready(self) -> bool:
+        """Return whether attempts can be made now. Raise an error that says why not."""
+
+    def extract(self, attempt: ExtractionAttempt, /) -> ExtractionResult:
+        """Make an attempt. The thread waits for it, or until the attempt is lost."""
+
+    def close(self) -> None:
+        """Cancel attempts that run, and disconnect."""
 
 
 class PartitionRunner:
@@ -130,6 +149,7 @@ class PartitionRunner:
         max_running: int,
         lease_seconds: float = LEASE_SECONDS,
         parking: Parking | None = None,
+        remote: RemoteExecutor | None = None,
     ) -> None:
         """Prepare.
 
@@ -138,10 +158,12 @@ class PartitionRunner:
             max_running: Maximum number of extractions at the same time.
             lease_seconds: How long a partition stays leased without a renewal.
             parking: When failures count as an outage of the source.
+            remote: Makes the attempts on other machines. Default: threads of this process.
         """
         self._extractions = {extraction.limits.dataset: extraction for extraction in extractions}
         self._max_running = max_running
         self._lease_seconds = lease_seconds
+        self._remote = remote
         self._running: dict[str, ExtractionAttempt] = {}
         """Attempts by run, until their result is written."""
         self._results: deque[ExtractionResult] = deque()
@@ -167,6 +189,7 @@ class PartitionRunner:
         executors: SourceExecutors,
         /,
         *,
+        activity: ActivityRecorder | None = None,
         lock_seconds: float | None = None,
     ) -> None:
         """Set the name of the worker, its ledger and its executors, before the first turn.
@@ -175,14 +198,18 @@ class PartitionRunner:
             worker: Name of the worker.
             ledger: For the ledger thread only.
             executors: Run the extractions.
+            activity: Counts ended extractions for the charts.
             lock_seconds: How long a transaction may wait for the row of a source or partition.
         """
         self._worker = worker
         self._executors = executors
+        self._activity = ActivityRecorder(clock_around().now) if activity is None else activity
         datasets = [extraction.limits for extraction in self._extractions.values()]
         self._control = ControlPlane(ledger, datasets, lock_seconds=lock_seconds)
         self._verdict_writer = VerdictWriter(ledger, datasets, lock_seconds=lock_seconds)
         self._outages = OutageDetector(self._parking, only_customer_check(ledger))
+        if self._remote is not None:
+            self._remote.open()
 
     @property
     def running(self) -> int:
@@ -192,6 +219,8 @@ class PartitionRunner:
     @property
     def running_async(self) -> int:
         """How many of them can be cancelled."""
+        if self._remote is not None:
+            return 0
         return sum(attempt.extraction.execution == "async" for attempt in self._running.values())
 
     @property
@@ -214,7 +243,10 @@ class PartitionRunner:
         self._renew()
         self._settle(now, is_stopping=is_stopping)
         free = self._max_running - len(self._running)
-        if not is_stopping and free > 0 and self._claim(free) == free:
+        can_claim = (
+            not is_stopping and free > 0 and (self._remote is None or self._remote.is_ready())
+        )
+        if can_claim and self._claim(free) == free:
             return 0.0
         return self._seconds_until_next_turn()
 
@@ -228,6 +260,8 @@ class PartitionRunner:
             for attempt in self._running.values()
             if attempt.lease.run_id not in settled
         ]
+        if self._remote is not None:
+            self._remote.close()
         self._settle(now, is_stopping=True)
 
     def _seconds_until_next_turn(self) -> float:
@@ -264,12 +298,13 @@ class PartitionRunner:
     def _start(self, attempt: ExtractionAttempt) -> None:
         run_id = attempt.lease.run_id
         context = self._context.copy()
-        if attempt.extraction.execution == "async":
+        if self._remote is None and attempt.extraction.execution == "async":
             self._executors.run_on_loop(run_id, lambda: self._extract_async(attempt), context)
         else:
             name = f"{self._worker}-{run_id}"
+            extract = extract_in_thread if self._remote is None else self._remote.extract
             self._executors.run_in_thread(
-                name, lambda: self._on_finished(extract_in_thread(attempt)), context
+                name, lambda: self._on_finished(extract(attempt)), context
             )
         self._running[run_id] = attempt
 
@@ -323,6 +358,10 @@ class PartitionRunner:
     def _count(self, result: ExtractionResult, outcome: str) -> None:
         self._running.pop(result.attempt.lease.run_id, None)
         self._counts[outcome] += 1
+        if counted := ACTIVITY_BY_OUTCOME.get(outcome):
+            lease = result.attempt.lease
+            name = dataset_label(lease.partition.source, lease.partition.query_name)
+            self._activity.add(name, counted, run=result.seconds, wait=lease.waited)
 
     def _write_verdicts(self, now: datetime) -> None:
         effects = self._verdict_writer.apply([verdict for _, verdict in self._verdicts])

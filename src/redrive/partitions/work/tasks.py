@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 
 from ...commands.cron import Cron
+from ...ledger.jobs.pauses import read_pauses
 from ...ledger.ledger import Ledger
 from ...worker.clocks import Jumps
 from ..control.plane import ControlPlane
@@ -26,6 +27,7 @@ class ScheduleTask:
     every = 2.0
 
     def __init__(self, ledger: Ledger, extractions: Sequence[Extraction], /) -> None:
+        self._ledger = ledger
         self._scheduled = [each for each in extractions if each.cron is not None]
         self._control = ControlPlane(ledger, [each.limits for each in extractions])
 
@@ -49,11 +51,19 @@ class ScheduleTask:
         if last is None:
             last = self._control.start_schedule_at(*dataset, now, cron=str(cron))
         times = due_times(cron, last, now)
-        if times:
+        if times and not self._is_paused(extraction.name, now):
             customers = extraction.current_customers()
             for run_at in times:
                 days = [day_before(cron, run_at)]
                 self._control.enqueue_scheduled(*dataset, run_at, customers, days, cron=str(cron))
+
+    def _is_paused(self, name: str, now: datetime) -> bool:
+        """Return whether an operator has paused the schedule, or the app.
+
+        The times that are missed meanwhile are caught up when it is resumed.
+        """
+        with self._ledger.reading() as connection:
+            return read_pauses(connection, now).get("schedule", name) is not None
 
 
 def due_times(

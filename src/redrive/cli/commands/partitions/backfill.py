@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from ....ops import Sweep
 from ....ops.operator import Operator
 from ....ops.partitions.selection import parse_day
 from ....ops.plans.plan import Plan
 from ....ops.plans.stored import load_plan
 from ....ops.render import document
-from ....ops.sweeps import PARTITIONED, Sweep
+from ....ops.sweeps import PARTITIONED
 from ...apply.confirm import ApplyOptions, Confirmation, Max, Yes
 from ...apply.dead_letters import Canary, Rate
 from ...apply.partitions import AcceptDrift, ClearTerminal, HaltOn, apply_plan

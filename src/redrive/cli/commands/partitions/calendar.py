@@ -1,4 +1,4 @@
-"""A heat map of datasets by day, for any width. Signs tell states apart without colours."""
+"""Heat maps of datasets and customers by day, for any width. Signs tell states apart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ....ops.partitions.calendar import Calendar, Row, worst
+from ....ops.partitions.calendar import Calendar, CustomerGrid, CustomerRow, Row, worst
 from ...render import dim
 
 Unit: TypeAlias = Literal["day", "week", "month"]
@@ -46,6 +46,8 @@ SIGNS: Mapping[str | None, Sign] = {
 }
 MISSING = "never_requested"
 REQUESTED_NOTE = "A cell shows the worst requested partition. %: accepted of requested."
+PROBLEMS = ("failed", "terminal", "refresh_failed")
+PROBLEMS_NOTE = "Number: days that failed, gave up or have a newer run rejected."
 KNOWN_NOTE = "A cell shows the worst partition. %: accepted of all known customers of its days."
 
 
@@ -242,3 +244,41 @@ def _sign_printer() -> Callable[[str | None], Text]:
         return Text(sign.ascii_sign if is_ascii else sign.sign, style=sign.style)
 
     return print_sign
+
+
+# --- Customers by day
+
+
+def customer_map(grid: CustomerGrid, width: int, /) -> RenderableType:
+    """Return customers below each other, with days from left to right.
+
+    Behind the days is the number of days with a problem.
+    """
+    names = [row.customer for row in grid.rows]
+    name_width = min(max(map(cell_len, names), default=0), MAX_NAME_COLUMNS)
+    room = max(8, width - name_width - 2 - SHARE_COLUMNS)
+    sign_of = _sign_printer()
+    lines: list[RenderableType] = []
+    for band in bands(grid.since, grid.until, room, "day"):
+        headers = [header for header in (band.top, band.bottom) if header.strip()]
+        lines += [dim(" " * (name_width + 2) + header) for header in headers]
+        for row in grid.rows:
+            line = Text(f"{_fit(row.customer, name_width)}  ")
+            for span in band.columns:
+                line.append_text(Text(" ") if span is None else sign_of(row.days.get(span[0])))
+            lines.append(line.append_text(_problem_count(row, band)))
+        lines.append("")
+    legend = Text("  ").join(
+        sign_of(state).append(f" {sign.label}", style="dim")
+        for state, sign in SIGNS.items()
+        if state not in (MISSING, None)
+    )
+    missing = sign_of(None).append(f" not requested  {PROBLEMS_NOTE}", style="dim")
+    return Group(*lines, legend, missing)
+
+
+def _problem_count(row: CustomerRow, band: Band) -> Text:
+    days = [span[0] for span in band.columns if span is not None]
+    count = sum(row.days.get(day) in PROBLEMS for day in days)
+    text = f"{count or '–':>{SHARE_COLUMNS}}"
+    return Text(text, style="red" if count else "dim")

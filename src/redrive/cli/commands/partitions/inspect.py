@@ -1,4 +1,4 @@
-"""`redrive state inspect`, `failures`, `history` and `explain`: partitions as they are now."""
+"""`redrive state inspect`, `customers`, `failures`, `history` and `explain`: what is stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ....ops.partitions.raw_data import Lost, RawState
 from ....ops.partitions.selection import PartitionFilter
 from ....ops.render import ago, document
 from ...errors import NOT_DONE, fail
-from ...options import ReadOptions, flag, limit_option, open_operator
+from ...options import ReadOptions, argument, flag, limit_option, open_operator, option
 from ...render import (
     Column,
     bullets,
@@ -30,12 +30,13 @@ from ...render import (
     responsive_table,
     show,
     showing,
+    suggestion,
     top_counts,
 )
 from ...suggestions import expand_commands, quote_argument
-from .calendar import SIGNS, Unit, heat_map
+from .calendar import SIGNS, Unit, customer_map, heat_map
 from .render import explanation_view, history_view, partition_state, pause_text, rejection_text
-from .selection import FailedOptions, PartitionArgument, PartitionOptions
+from .selection import FailedOptions, FirstDay, LastDay, PartitionArgument, PartitionOptions
 
 STORED = "Partitions are stored when they are first queued."
 CALENDAR_FILTERS = ("customers", "shades", "reason", "min_attempts", "lane", "keys")
@@ -110,6 +111,50 @@ def inspect(
             cut = _next_page(listed) if len(listed) == limit else None
             empty = "" if listed else f"{ops.partitions.describe_no_match(selection)} {STORED}"
             _show_partitions(ops, listed, options.as_json, cut, empty=empty, raw=raw)
+
+
+def customers(
+    *,
+    dataset: Annotated[str, argument("DATASET", "Dataset, such as crm/orders")],
+    since: FirstDay = None,
+    until: LastDay = None,
+    after: Annotated[
+        str | None, option("--after", "NAME", "Last customer of the previous page")
+    ] = None,
+    limit: Annotated[int, limit_option("customers")] = 50,
+    options: ReadOptions,
+) -> None:
+    """Show the days of a dataset by customer.
+
+    By default the last 8 weeks. Customers without a partition in this range are not listed.
+
+    Examples:
+        redrive state customers crm/orders
+        redrive state customers crm/orders --since 2026-06-01 --until 2026-06-30
+        redrive state customers crm/orders --after acme --json
+
+    Exit codes:
+        0: shown, also when there are none
+        2: invalid option, or unknown source or query
+        3: ledger not reachable, or its schema is from another version
+    """
+    with open_operator(options, app_first=True) as ops:
+        selection = ops.partitions.selection(dataset)
+        source, query = selection.source, selection.query_name
+        is_dataset = selection == PartitionFilter(source=source, query_name=query)
+        if source is None or query is None or not is_dataset:
+            raise ValueError(f"{dataset!r}: not a dataset; pass source/query, such as crm/orders")
+        grid = ops.partitions.customers(source, query, since, until, after=after or "", limit=limit)
+    if options.as_json:
+        print_json(grid)
+    elif not grid.rows:
+        show(f"No customers with partitions from {grid.since} to {grid.until}.")
+    else:
+        show(customer_map(grid, console().width))
+        if grid.next_after is not None:
+            words = f"{quote_argument(dataset)} --since {grid.since} --until {grid.until}"
+            following = f"redrive state customers {words} --after {quote_argument(grid.next_after)}"
+            show(suggestion(following))
 
 
 def failures(

@@ -7,16 +7,18 @@ from typing import Annotated, NoReturn
 import typer
 
 from ....core.text import pluralise
+from ....ops.controls.model import resume_command
 from ....ops.operator import Operator
 from ....ops.partitions.markers import Steer
 from ....ops.partitions.operations import Act
 from ....ops.partitions.selection import MARKED
 from ....ops.render import moment as parse_time
+from ....ops.render import utc
 from ...apply.confirm import Confirmation, require_reason, show_skipped
 from ...apply.partitions import IncludeMarked, WithoutRaw
 from ...errors import NOT_DONE
 from ...options import Because, WriteOptions, flag, open_operator, option
-from ...render import print_json, show
+from ...render import print_json, show, suggestion
 from .requeue import Grant
 from .selection import GivenUpOptions, PartitionArgument, PartitionOptions
 
@@ -143,7 +145,8 @@ def pause(
 ) -> None:
     """Pause partitions or a whole source.
 
-    Paused partitions are not started until they are unpaused. Running attempts continue.
+    Paused partitions are not started until they are unpaused. Running attempts continue. For a
+    whole source, prefer `redrive pause source`, which also pauses its messages.
 
     Examples:
         redrive state pause crm/orders --status failed --because "INC-42"
@@ -166,12 +169,12 @@ def pause(
             show(f"Would be paused: source {name}")
         else:
             source = ops.sources.pause(name, because=because, until=until)
-            end = (
-                "it is unpaused"
-                if source.until is None
-                else f"{source.until:%Y-%m-%d %H:%M:%S} UTC"
-            )
-            print_json(source) if options.as_json else show(f"Source {name} is paused until {end}")
+            if options.as_json:
+                print_json(source)
+                return
+            end = "it is unpaused" if source.until is None else f"{utc(source.until)} UTC"
+            show(f"Source {name} is paused until {end}")
+            show(suggestion(resume_command("source", name)))
 
 
 def unpause(
@@ -185,7 +188,7 @@ def unpause(
     """Resume partitions or a whole source.
 
     They may start now. --whole-source resumes a source that was paused by a person or after a
-    fault.
+    fault, as `redrive resume source` and `redrive resume parked` do.
 
     Examples:
         redrive state unpause crm/orders --because "fixed"
@@ -201,7 +204,7 @@ def unpause(
         _change_markers("unpause", which, because, confirmation, options)
     with open_operator(options, app_first=True) as ops:
         name, dry_run = _source_name(which), confirmation.dry_run
-        was_paused = _is_paused(ops, name)
+        was_paused = _is_paused(ops, name) or _is_paused_by_hand(ops, name)
         if not dry_run:
             ops.sources.unpause(name, because=because)
     if options.as_json:
@@ -216,11 +219,15 @@ def _is_paused(ops: Operator, name: str) -> bool:
     return any(source.paused for source in ops.sources.find() if source.source == name)
 
 
+def _is_paused_by_hand(ops: Operator, name: str) -> bool:
+    return any(pause.scope == "source" and pause.name == name for pause in ops.pauses.find())
+
+
 def _source_name(which: PartitionOptions) -> str:
     names: list[str] = [*(which.words or ()), *([] if which.source is None else [which.source])]
     if len(names) != 1 or "/" in names[0]:
-        example = 'redrive state pause crm --whole-source --because "..."'
-        raise ValueError(f"--whole-source: pass one source, such as `{example}`")
+        example = 'redrive pause source crm --because "..."'
+        raise ValueError(f"--whole-source: pass one source, or use `{example}`")
     return names[0]
 
 

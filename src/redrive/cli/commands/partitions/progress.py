@@ -6,11 +6,11 @@ from rich.console import Group
 from rich.text import Text
 
 from ....core.text import format_duration, pluralise
+from ....ops import Sweep
 from ....ops.operator import Operator
 from ....ops.partitions.backfill import BackfillReport
 from ....ops.partitions.selection import describe_skips
 from ....ops.render import both
-from ....ops.sweeps import Sweep
 from ...render import detail_view, top_counts
 from ...render.follow import Follower
 from ...render.progress import stacked_bar

@@ -250,8 +250,8 @@ def _next_commands(explained: Explained) -> list[str]:
     if source is not None and facts.current_run_id is None and facts.terminal is None:
         # A retry would wait for the source, too. After an outage it resumes by itself.
         name = quote_argument(source.source)
-        unpause = f'redrive state unpause {name} --whole-source --because "..."'
-        return [history] if explained.is_in_outage else [history, unpause]
+        resume = f'redrive resume source {name} --because "..."'
+        return [history] if explained.is_in_outage else [history, resume]
     if facts.running or _is_due(explained):
         return [history]
     if facts.terminal is not None:

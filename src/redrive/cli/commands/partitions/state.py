@@ -8,6 +8,7 @@ from . import inspect, markers, requeue
 app = CommandGroup(help="Inspect and control partitions.")
 for _function in (
     inspect.inspect,
+    inspect.customers,
     inspect.history,
     inspect.explain,
     inspect.failures,

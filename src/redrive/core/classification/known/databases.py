@@ -34,6 +34,7 @@ SQL_STATES: dict[str, Fault] = {
     "08001": NEVER_SENT,
     "08004": NEVER_SENT,
     "08P01": PERMANENT,
+    "25006": TRANSIENT,  # read-only after a failover
     "40": TRANSIENT,
     "40002": PERMANENT,
     "53": TRANSIENT,

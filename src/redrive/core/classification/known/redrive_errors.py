@@ -34,15 +34,18 @@ def _again(error: Exception, inspector: Inspector) -> Fault:
 
 _OURS: dict[str, Entry] = {
     "redrive.AttemptTimeout": TIMEOUT,
+    "redrive.MemoryLimitExceeded": TRANSIENT,
     "redrive.Rejected": TRANSIENT,
     "redrive.KeyBusy": _key_busy,
     "redrive.Again": _again,
     "redrive.LedgerUnavailable": _ledger_unavailable,
+    "redrive.EngineUnavailable": TRANSIENT,
     **dict.fromkeys(
         (
             "redrive.BreakerOpen",
             "redrive.KeyRefused",
             "redrive.Dead",
+            "redrive.Cancelled",
             "redrive.Incomplete",
             "redrive.NotReady",
             "redrive.LeaseLost",
@@ -53,6 +56,7 @@ _OURS: dict[str, Entry] = {
     **dict.fromkeys(
         (
             "redrive.LedgerError",
+            "redrive.EngineError",
             "redrive.Final",
             "redrive.Refused",
             "redrive.BufferClosed",

@@ -49,7 +49,8 @@ LEASE_COLUMNS = tuple(
     job.c[name]
     for name in (
         *("id", "fence", "kind", "key", "attempts", "crashes", "max_attempts", "version"),
-        *("dead_id", "due_at", "deadline", "ids", "headers", "payload", "started_at", "token"),
+        *("dead_id", "due_at", "deadline", "ids", "headers", "payload", "started_at"),
+        *("sequence", "token"),
     )
 )
 """The columns of a `Lease`, in its order."""
@@ -127,15 +128,21 @@ _start = (
 )
 
 
-def _turn(priorities: Sequence[int], *, with_starts: bool = False) -> str:
+def build_turn(
+    ids: ColumnElement[int],
+    *,
+    with_starts: bool = False,
+    extra: Sequence[tuple[ColumnElement[Any], ColumnElement[Any]]] = (),
+) -> str:
     """Build the statement of a turn.
 
     Its rows are the leases, and a last row with the ids of settled jobs.
 
     Args:
-        priorities: Priorities to claim.
+        ids: The ids to claim, as an array.
         with_starts: Also start leases. The last row then has pairs of id and token of the started
             leases, and the time.
+        extra: More columns of the last row, each after a null for the other rows.
     """
     settled = settle_successes().cte("settled")
     start = bindparam("start", type_=Integer())
@@ -153,7 +160,7 @@ def _turn(priorities: Sequence[int], *, with_starts: bool = False) -> str:
             worker=bindparam("by", type_=Text()),
             token=bindparam("drawn", type_=BigInteger()),
         )
-        .where(job.c.id == any_(_ids_to_claim(priorities)))
+        .where(job.c.id == any_(ids))
         .returning(*LEASE_COLUMNS)
         .cte("claimed")
     )
@@ -176,6 +183,8 @@ def _turn(priorities: Sequence[int], *, with_starts: bool = False) -> str:
         nulls += [no_ids.label("started"), cast(null(), DateTime(timezone=True)).label("at")]
         pairs = select(func.array_agg(array([started.c.id, started.c.token])))
         summary += [pairs.scalar_subquery(), func.now()]
+    nulls += [null_ for null_, _ in extra]
+    summary += [value for _, value in extra]
     return compile_postgres(
         union_all(
             select(*claimed.c, *nulls),
@@ -188,9 +197,9 @@ def _int_columns(names: Sequence[str], values: Sequence[int]) -> list[ColumnElem
     return [sql_int(value).label(name) for name, value in zip(names, values, strict=True)]
 
 
-TURN = _turn(PRIORITIES)
-TURN_ALONE = _turn((QUARANTINE,))
-TURN_START = _turn(PRIORITIES, with_starts=True)
+TURN = build_turn(_ids_to_claim(PRIORITIES))
+TURN_ALONE = build_turn(_ids_to_claim((QUARANTINE,)))
+TURN_START = build_turn(_ids_to_claim(PRIORITIES), with_starts=True)
 
 
 class TurnRows(NamedTuple):
@@ -207,25 +216,34 @@ def turn(
 ) -> TurnRows:
     """Settle plain successes, start leases, and claim jobs that are due since these times."""
     starts = options.starts
-    *leased, last = run.execute(
-        TURN_ALONE if options.alone else TURN_START if starts else TURN,
-        {
-            "done_id": int_array([each.job_id for each in done]),
-            "done_fence": int_array([each.fence for each in done]),
-            "done_token": int_array([each.token for each in done]),
-            "done_result": bytes_array([each.result for each in done]),
-            "want_kind": text_array(options.kinds),
-            "want_most": int_array(options.kinds.values()),
-            "want_since": text_array(since),
-            "total": options.total,
-            "start": int(options.start),
-            "start_last": int(options.start and options.start_last),
-            "seconds": options.seconds,
-            "by": options.worker,
-            "drawn": options.token,
-            **(_lease_arrays(starts) if starts else {}),
-        },
-    ).fetchall()
+    parameters = turn_parameters(done, options)
+    parameters["want_kind"] = text_array(options.kinds)
+    parameters["want_most"] = int_array(options.kinds.values())
+    parameters["want_since"] = text_array(since)
+    statement = TURN_ALONE if options.alone else TURN_START if starts else TURN
+    *leased, last = run.execute(statement, parameters).fetchall()
+    return read_turn(leased, last, starts)
+
+
+def turn_parameters(done: Sequence[Settlement], options: ClaimOptions, /) -> dict[str, object]:
+    """Return the parameters of a turn, without those that choose the jobs to claim."""
+    return {
+        "done_id": int_array([each.job_id for each in done]),
+        "done_fence": int_array([each.fence for each in done]),
+        "done_token": int_array([each.token for each in done]),
+        "done_result": bytes_array([each.result for each in done]),
+        "total": options.total,
+        "start": int(options.start),
+        "start_last": int(options.start and options.start_last),
+        "seconds": options.seconds,
+        "by": options.worker,
+        "drawn": options.token,
+        **(_lease_arrays(options.starts) if options.starts else {}),
+    }
+
+
+def read_turn(leased: Sequence[Any], last: Any, starts: Sequence[Lease], /) -> TurnRows:
+    """Read the rows of a turn: the leases, and the last row."""
     settled, *started = last[COLUMN_COUNT:]
     leases = [Lease._make(row[:COLUMN_COUNT]) for row in leased]
     return TurnRows(leases, set(settled or ()), _started_leases(starts, *started) if starts else [])

@@ -23,7 +23,7 @@ from ...db.compiled import unnest
 from ...db.tables import dead
 from ...stats.failure_groups import SLOT_SECONDS, FailureGroup
 from ...timestamps import from_db
-from ..statements import first_due, in_order, sum_by_hour
+from ..statements import ends_of_groups, first_due, in_order, sum_by_hour, sum_by_step
 
 
 def first_of_kinds(ids: Select[Any], kinds: Sequence[str], limit: int, newest: bool, /) -> Any:
@@ -64,7 +64,8 @@ delta.tries, delta.died
 FROM redrive_failure_delta AS delta JOIN {_GROUPS} ON delta.kind = look.kind"""  # noqa: S608
 _HAS_FAILED = "WHERE delta.job_id IS NOT NULL"
 _BY_KIND = sum_by_hour(_SLOTS, f"{_DELTAS} {_HAS_FAILED}")
-_BY_GROUP = sum_by_hour(_SLOTS, f"{_DELTAS} AND delta.signature = look.signature {_HAS_FAILED}")
+_OF_GROUP = f"{_DELTAS} AND delta.signature = look.signature {_HAS_FAILED}"
+_BY_GROUP, _BY_STEP = sum_by_hour(_SLOTS, _OF_GROUP), sum_by_step(_SLOTS, _OF_GROUP)
 
 
 def failures_by_hour(
@@ -78,3 +79,23 @@ def failures_by_hour(
     kinds, signatures = map(list, zip(*groups, strict=True))
     parameters = {**times, "kinds": kinds, "signatures": signatures}
     return connection.execute(_BY_KIND if by_kind else _BY_GROUP, parameters).all()
+
+
+def failures_by_step(
+    connection: Connection, times: dict[str, object], groups: Sequence[FailureGroup], /
+) -> Sequence[Any]:
+    """Return failures by steps of a chart, with the place of their group."""
+    kinds, signatures = map(list, zip(*groups, strict=True))
+    parameters = {**times, "kinds": kinds, "signatures": signatures}
+    return connection.execute(_BY_STEP, parameters).all()
+
+
+_ENDS = ends_of_groups(_GROUPS)
+
+
+def ends_of_groups_by_place(
+    connection: Connection, groups: Sequence[FailureGroup], /
+) -> Sequence[Any]:
+    """Return the place of each group, with its newest and oldest pending dead letter."""
+    kinds, signatures = map(list, zip(*groups, strict=True))
+    return connection.execute(_ENDS, {"kinds": kinds, "signatures": signatures}).all()

@@ -43,11 +43,13 @@ from ...events import (
     StartQuota,
     StoreResult,
     deduplicate,
+    event_tags,
     new_flags,
     started_leases,
 )
 from ...model import LEASED, Settlement
 from .claim import LEASE_UNTIL, settle_successes
+from .submit import insert_tags_of, tag_arrays
 
 _new = unnest(
     "new",
@@ -137,20 +139,19 @@ _counted = (
 )
 _job = (_created.c.id, _created.c.kind, _created.c.key, _created.c.state, _created.c.due_at)
 _arrays: tuple[TypeEngine[Any], ...] = (ARRAY(BigInteger), ARRAY(Text), ARRAY(Text))
-RECEIVE = compile_postgres(
-    union_all(
-        select(
-            *_job, *(cast(null(), type_).label(f"array{at}") for at, type_ in enumerate(_arrays))
-        ),
-        select(
-            *(cast(null(), column.type) for column in _job),
-            select(func.array_agg(_settled.c.id)).scalar_subquery(),
-            select(func.array_agg(_stored.c.source)).scalar_subquery(),
-            select(func.array_agg(_stored.c.event_id)).scalar_subquery(),
-        ),
-    ).add_cte(_counted)
-)
+_received = union_all(
+    select(*_job, *(cast(null(), type_).label(f"array{at}") for at, type_ in enumerate(_arrays))),
+    select(
+        *(cast(null(), column.type) for column in _job),
+        select(func.array_agg(_settled.c.id)).scalar_subquery(),
+        select(func.array_agg(_stored.c.source)).scalar_subquery(),
+        select(func.array_agg(_stored.c.event_id)).scalar_subquery(),
+    ),
+).add_cte(_counted)
+RECEIVE = compile_postgres(_received)
 """Its rows are the new jobs, and a last row with the settled jobs and the new events."""
+RECEIVE_TAGGED = compile_postgres(_received.add_cte(insert_tags_of(_created).cte("tags")))
+"""For events with correlation ids."""
 
 
 def receive(
@@ -176,9 +177,12 @@ def receive(
         quota_left = left.get(part.kind, 0)
         started.append(1 if quota_left else 0)
         left[part.kind] = max(0, quota_left - 1)
+    tagged = [each for each in parts if each[0].extra_ids is not None]
+    tags = [(part.kind, part.key, *tag) for each, part in tagged for tag in event_tags(each)]
     *created, (*_, settled_ids, sources, event_ids) = run.execute(
-        RECEIVE,
-        {
+        RECEIVE_TAGGED if tags else RECEIVE,
+        tag_arrays(tags)
+        | {
             "done_id": int_array([each.job_id for each in done]),
             "done_fence": int_array([each.fence for each in done]),
             "done_token": int_array([each.token for each in done]),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from ...db.compiled import BatchRunner
 from ...db.session import Session
 from ...events import NO_QUOTA, IncomingEvent, StartQuota, StoreResult
 from ...failpoint import crash_point
-from ...model import Lease, NewJob, Settlement, Submitted, Turn
-from ..protocol import ClaimOptions, all_plain_successes
-from . import claim, receive, settle, submit
+from ...model import Lease, NewJob, Settlement, SettleResult, Submitted, Turn
+from ..protocol import ClaimOptions, DueTenants, TenantCursors, all_plain_successes
+from . import claim, fair, receive, settle, submit
 from .claim import TurnRows
 
 WATERMARK_SECONDS = 1.0
@@ -74,9 +74,13 @@ class PostgresJobStore:
 
     def __init__(self) -> None:
         self._watermarks = ClaimWatermarks()
+        self._tenants = TenantCursors()
 
     def submit(self, session: Session, jobs: Sequence[NewJob], /) -> list[Submitted]:
         """Submit jobs with different keys, sorted."""
+        if submit.has_sequence(jobs):
+            with session.transaction("submit"):
+                return submit.submit(session.run, jobs)
         crash_point("submit.before_commit")
         submitted = submit.submit(session.run, jobs)
         crash_point("submit.after_commit")
@@ -93,21 +97,21 @@ class PostgresJobStore:
 
         Settlements that are not all plain successes have their own statement before it.
         """
-        late: list[Settlement] = []
         is_plain = all_plain_successes(settlements)
-        if not is_plain:
-            late = self.settle(session, settlements)
+        late, cancelled = SettleResult([]) if is_plain else self.settle(session, settlements)
         crash_point("turn.before_commit")
         leases, settled, started = self._claim(session, settlements if is_plain else (), options)
         crash_point("turn.after_commit")
         if is_plain and len(settled) != len(settlements):
             late = [each for each in settlements if each.job_id not in settled]
             settle.count_late(session.run, late)
-        return Turn(leases, late, started)
+        return Turn(leases, late, started, cancelled)
 
     def _claim(
         self, session: Session, done: Sequence[Settlement], options: ClaimOptions
     ) -> TurnRows:
+        if options.fair and not options.alone:
+            return self._claim_fairly(session, done, options)
         from_start = [FROM_START] * len(options.kinds)
         if options.alone:
             return claim.turn(session.run, done, options, from_start)
@@ -128,6 +132,23 @@ class PostgresJobStore:
                 leases += claim.turn(session.run, (), rest, [FROM_START] * len(kinds)).leases
         return turn
 
+    def _claim_fairly(
+        self, session: Session, done: Sequence[Settlement], options: ClaimOptions
+    ) -> TurnRows:
+        """Claim jobs of the next tenants, and fill up in the order of the due times."""
+        ((kind, limit),) = options.kinds.items()
+        if self._tenants.is_due_in_order():
+            return claim.turn(session.run, done, options, [FROM_START])
+        fair_turn = fair.turn(session.run, done, options, self._tenants.next(kind))
+        if fair_turn.cursor is not None:
+            self._tenants.move(kind, fair_turn.cursor)
+        leases = fair_turn.rows.leases
+        left = min(limit, options.total) - len(leases)
+        if left > 0 and fair_turn.has_due:
+            rest = options._replace(kinds={kind: left}, total=left, starts=())
+            leases += claim.turn(session.run, (), rest, [FROM_START]).leases
+        return fair_turn.rows
+
     def receive(
         self,
         session: Session,
@@ -138,7 +159,7 @@ class PostgresJobStore:
     ) -> StoreResult:
         """Settle, then store events with their handlers' jobs, and start jobs within the quota."""
         is_plain = all_plain_successes(settlements)
-        late = [] if is_plain else self.settle(session, settlements)
+        late, cancelled = SettleResult([]) if is_plain else self.settle(session, settlements)
         crash_point("receive.between")
         crash_point("receive.before_commit")
         result, settled = receive.receive(
@@ -148,7 +169,7 @@ class PostgresJobStore:
         if is_plain and len(settled) != len(settlements):
             late = [each for each in settlements if each.job_id not in settled]
             settle.count_late(session.run, late)
-        return result._replace(late=late)
+        return result._replace(late=late, cancelled=cancelled)
 
     def receive_in(self, run: BatchRunner, events: Sequence[IncomingEvent], /) -> list[bool]:
         """Store events with their handlers' jobs in the caller's transaction."""
@@ -156,18 +177,38 @@ class PostgresJobStore:
 
     def claim_in(self, session: Session, options: ClaimOptions, /) -> list[Lease]:
         """Claim jobs in the open transaction."""
+        if options.in_sequence:
+            return fair.claim_in_sequence(session.run, options)
         return claim.turn(session.run, (), options, [FROM_START] * len(options.kinds)).leases
 
-    def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """Settle. Returns the settlements that were too late."""
-        crash_point("settle.before_commit")
-        late = settle.settle(session.run, settlements)
-        crash_point("settle.after_commit")
-        return late
+    def due_tenants(
+        self, session: Session, kind: str, excluded: Collection[str], most: int, /
+    ) -> DueTenants:
+        """Return the next tenants with due jobs, without the excluded ones."""
+        cursor = self._tenants.next(kind)
+        due = fair.due_tenants(session.run, kind, cursor, excluded, most)
+        self._tenants.move(kind, due.last)
+        return due
 
-    def settle_in(self, run: BatchRunner, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """Settle in the caller's transaction. Returns the settlements that were too late."""
-        return settle.settle(run, settlements)
+    def claim_shares_in(
+        self, session: Session, options: ClaimOptions, priority: int, shares: Mapping[str, int], /
+    ) -> list[Lease]:
+        """Claim at most this many jobs of each tenant, of one job type and priority."""
+        return fair.claim_shares(session.run, options, priority, shares)
+
+    def settle(self, session: Session, settlements: Sequence[Settlement], /) -> SettleResult:
+        """Settle. Returns what became of the settlements."""
+        if any(each.sequence is not None for each in settlements):
+            with session.transaction("settle"):
+                return settle.settle(session.run, settlements)
+        crash_point("settle.before_commit")
+        result = settle.settle(session.run, settlements)
+        crash_point("settle.after_commit")
+        return result
+
+    def settle_in(self, run: BatchRunner, settlements: Sequence[Settlement], /) -> SettleResult:
+        """Settle in the caller's transaction. Returns what became of the settlements."""
+        return settle.settle(run, settlements, in_caller=True)
 
     def start(self, session: Session, leases: Sequence[Lease], /) -> list[Lease]:
         """Write that attempts start. Returns the leases that are not lost."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import bindparam, case, select, update
+from sqlalchemy import bindparam, case, func, select, update
 
 from ...db.compiled import BatchRunner, compile_sqlite, sql_int
 from ...db.tables import job
@@ -16,7 +17,8 @@ LEASE_COLUMNS = tuple(
     job.c[name]
     for name in (
         *("id", "fence", "kind", "key", "attempts", "crashes", "max_attempts", "version"),
-        *("dead_id", "due_at", "deadline", "ids", "headers", "payload", "started_at", "token"),
+        *("dead_id", "due_at", "deadline", "ids", "headers", "payload", "started_at"),
+        *("sequence", "token"),
     )
 )
 """The columns of a `Lease`, in its order."""
@@ -51,6 +53,12 @@ CLAIM_ONE = compile_sqlite(
     _claim.where(job.c.id == _due.scalar_subquery()).returning(*LEASE_COLUMNS), *_CLAIM_PARAMETERS
 )
 """`IN` builds a temporary table even for one id, which takes a tenth of the turn."""
+_listed = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
+CLAIM_IDS = compile_sqlite(
+    _claim.where(job.c.id.in_(_listed), job.c.state == sql_int(READY)).returning(*LEASE_COLUMNS),
+    *_CLAIM_PARAMETERS[:7],
+    "ids",
+)
 NEXT_PRIORITY = compile_sqlite(
     select(job.c.priority)
     .where(*_is_ready, job.c.priority > bindparam("beyond"))
@@ -94,13 +102,7 @@ BELOW_ALL_PRIORITIES = -100
 def claim(run: BatchRunner, options: ClaimOptions, now: int, /) -> list[Lease]:
     """Lease due jobs, by job type, the most urgent first. The caller updates the counters."""
     total, alone = options.total, options.alone
-    until = now + int(options.seconds * MICROSECONDS)
-    starts, starts_last = options.start, options.start and options.start_last
-    started, started_last = now if starts else None, now if starts_last else None
-    shared = (
-        *(int(starts_last), int(starts), until, started_last, started),
-        *(options.worker, options.token),
-    )
+    shared = lease_values(options, now)
     leases: list[Lease] = []
     for kind, limit in options.kinds.items():
         most = min(limit, total - len(leases))
@@ -112,12 +114,44 @@ def claim(run: BatchRunner, options: ClaimOptions, now: int, /) -> list[Lease]:
             if row is None or (row[0] == QUARANTINE) is not alone:
                 break
             priority = row[0]
-            left = most - claimed
-            statement = CLAIM_ONE if left == 1 else CLAIM
-            rows = run.execute(statement, (*shared, kind, priority, now, left)).fetchall()
+            rows = claim_in_order(run, shared, kind, priority, most - claimed, now)
             claimed += len(rows)
-            leases += map(Lease._make, rows)
+            leases += rows
     return leases
+
+
+def lease_values(options: ClaimOptions, now: int, /) -> tuple[object, ...]:
+    """Return the first parameters of `CLAIM`, which describe the lease."""
+    until = now + int(options.seconds * MICROSECONDS)
+    starts, starts_last = options.start, options.start and options.start_last
+    started, started_last = now if starts else None, now if starts_last else None
+    return (
+        *(int(starts_last), int(starts), until, started_last, started),
+        *(options.worker, options.token),
+    )
+
+
+def claim_in_order(
+    run: BatchRunner,
+    values: tuple[object, ...],
+    kind: str,
+    priority: int,
+    most: int,
+    now: int,
+    /,
+) -> list[Lease]:
+    """Lease the first due jobs of one type and priority."""
+    statement = CLAIM_ONE if most == 1 else CLAIM
+    rows = run.execute(statement, (*values, kind, priority, now, most)).fetchall()
+    return list(map(Lease._make, rows))
+
+
+def lease_ids(run: BatchRunner, values: tuple[object, ...], ids: Sequence[int], /) -> list[Lease]:
+    """Lease these ready jobs."""
+    if not ids:
+        return []
+    rows = run.execute(CLAIM_IDS, (*values, json.dumps(list(ids)))).fetchall()
+    return list(map(Lease._make, rows))
 
 
 def start(run: BatchRunner, leases: Sequence[Lease], now: int, /) -> list[Lease]:

@@ -18,7 +18,7 @@ from ...db.compiled import compile_sqlite
 from ...db.tables import dead
 from ...stats.failure_groups import FailureGroup
 from ...timestamps import from_db
-from ..statements import first_due, in_order, sum_by_hour
+from ..statements import ends_of_groups, first_due, in_order, sum_by_hour, sum_by_step
 
 MAX_LOOKUPS = 100
 """In one statement. SQLite takes 500 parts in a compound SELECT."""
@@ -61,11 +61,10 @@ def next_due(connection: Connection, lookups: Sequence[tuple[str, int]], /) -> d
 # A lookup for each group. From a list of pairs, SQLite would make a scan of all groups.
 _GROUPS = """(SELECT key AS place, json_extract(value, '$[0]') AS kind,
 json_extract(value, '$[1]') AS signature FROM json_each(:wanted)) AS look"""
-_BY_HOUR = sum_by_hour(
-    f"""SELECT look.place, kept.slot, kept.tries, kept.died
+_SLOTS = f"""SELECT look.place, kept.slot, kept.tries, kept.died
 FROM {_GROUPS} CROSS JOIN redrive_failure_slot AS kept
 WHERE kept.kind = look.kind AND kept.signature = look.signature AND kept.slot >= :since"""  # noqa: S608
-)
+_BY_HOUR, _BY_STEP = sum_by_hour(_SLOTS), sum_by_step(f"{_SLOTS} AND kept.slot < :until")
 
 
 def failures_by_hour(
@@ -77,3 +76,20 @@ def failures_by_hour(
 ) -> Sequence[Any]:
     """Return failures within an hour, with the place of their group."""
     return connection.execute(_BY_HOUR, {**times, "wanted": json.dumps(list(groups))}).all()
+
+
+def failures_by_step(
+    connection: Connection, times: dict[str, object], groups: Sequence[FailureGroup], /
+) -> Sequence[Any]:
+    """Return failures by steps of a chart, with the place of their group."""
+    return connection.execute(_BY_STEP, {**times, "wanted": json.dumps(list(groups))}).all()
+
+
+_ENDS = ends_of_groups(_GROUPS)
+
+
+def ends_of_groups_by_place(
+    connection: Connection, groups: Sequence[FailureGroup], /
+) -> Sequence[Any]:
+    """Return the place of each group, with its newest and oldest pending dead letter."""
+    return connection.execute(_ENDS, {"wanted": json.dumps(list(groups))}).all()

@@ -14,13 +14,21 @@ from sqlalchemy.dialects.sqlite import insert
 
 from ...db.compiled import BatchRunner, compile_sqlite
 from ...db.tables import CURRENT, event, job
-from ...events import EventJob, IncomingEvent, StartQuota, StoreResult, started_leases
+from ...events import (
+    EventJob,
+    IncomingEvent,
+    StartQuota,
+    StoreResult,
+    event_tags,
+    started_leases,
+)
 from ...failpoint import crash_point
 from ...model import LEASED, READY, Lease, Settlement
 from ...timestamps import MICROSECONDS, to_micros
 from .bulk_insert import insert as insert_rows
 from .bulk_insert import statement
 from .counters import add, add_all
+from .submit import insert_tags
 
 _EVENT_COLUMNS = (
     *("source", "event_id", "type", "payload", "headers", "ids", "source_id"),
@@ -97,10 +105,13 @@ def receive_new(
     inserted, last = insert_rows(run, INSERT_JOBS, rest.started, _job_rows(started))
     # AUTOINCREMENT: the ids of one transaction are consecutive.
     first = last - len(started) + 1
-    inserted += insert_rows(run, INSERT_JOBS, rest.ready, _job_rows(ready))[0]
-    if inserted != len(started) + len(ready):
+    inserted_ready, last_ready = insert_rows(run, INSERT_JOBS, rest.ready, _job_rows(ready))
+    if inserted + inserted_ready != len(started) + len(ready):
         return None
     leases = started_leases(started, range(first, last + 1), now, quota.token)
+    if any(each.extra_ids is not None for each in events):
+        _add_tags(run, started, range(first, last + 1))
+        _add_tags(run, ready, range(last_ready - len(ready) + 1, last_ready + 1))
     leased_counts = Counter([part.kind for _, part in started])
     ready_counts = Counter([part.kind for _, part in ready])
     done_counts = Counter([each.kind for each in done])
@@ -135,11 +146,18 @@ def receive(
             created = run.execute(statement(INSERT_JOB, tuple(shared)), values).fetchone()
             if created is None:
                 continue  # the event was pruned and came again, but its job still exists
+            if each.extra_ids is not None:
+                _add_tags(run, ((each, part),), created)
             changes[part.kind].update({"submitted": 1, "leased" if starts else "ready": 1})
             if starts:
                 leases += started_leases(((each, part),), created, now, quota.token)
     add_all(run, changes)
     return StoreResult(fresh, leases)
+
+
+def _add_tags(run: BatchRunner, jobs: Iterable[EventJob], job_ids: Iterable[int]) -> None:
+    tagged = zip(jobs, job_ids, strict=True)
+    insert_tags(run, [(*tag, job_id) for (each, _), job_id in tagged for tag in event_tags(each)])
 
 
 def _event_rows(events: Iterable[IncomingEvent]) -> list[tuple[object, ...]]:

@@ -11,7 +11,17 @@ from sqlalchemy import ColumnElement, bindparam, case, func, insert, null, updat
 from ...db.compiled import BatchRunner, compile_sqlite, sql_int, sql_text
 from ...db.tables import attempt, dead, job
 from ...events import read_origin
-from ...model import DEAD, DONE, FAILED, READY, Settlement, lease_key
+from ...model import (
+    CANCELLED,
+    DEAD,
+    DONE,
+    FAILED,
+    READY,
+    STOPPED,
+    Settlement,
+    SettleResult,
+    lease_key,
+)
 from ...stats.failure_groups import (
     FailureDelta,
     FailureGroup,
@@ -23,6 +33,7 @@ from ...timestamps import MICROSECONDS, to_micros
 from ...validation import storable_text
 from .claim import IS_HELD, IS_HELD_RANGE, RANGE_PARAMETERS, id_ranges
 from .counters import add_all, add_failures
+from .sequences import release
 
 MAX_RANGES = 10
 """With more ranges of ids, `executemany` is faster."""
@@ -35,26 +46,32 @@ SETTLE_DONE = compile_sqlite(
 SETTLE_DONE_RANGE = compile_sqlite(_done.where(*IS_HELD_RANGE), "now", *RANGE_PARAMETERS)
 _SETTLED_COLUMNS = (
     *("id", "fence", "kind", "key", "attempts", "worker", "started_at", "dead_id"),
-    *("version", "payload", "headers", "ids"),
+    *("state", "version", "payload", "headers", "ids", "sequence"),
 )
 _refund = case((job.c.started_at.is_not(None), bindparam("uncharge")), else_=sql_int(0))
 # A job that was only claimed keeps its reason when it goes back.
 _kept_reason: ColumnElement[Any] = func.coalesce(bindparam("why_dead"), job.c.reason)
+_is_stopped = job.c.cancel_at.is_not(None)
 SETTLE = compile_sqlite(
     update(job)
     .values(
-        state=bindparam("to_state"),
+        # A job that was cancelled while it ran is not retried, and makes no dead letter.
+        state=case((_is_stopped, bindparam("if_stopped")), else_=bindparam("to_state")),
         attempts=job.c.attempts - _refund,
+        crashes=job.c.crashes + bindparam("crashed"),
         due_at=bindparam("due"),
         lease_until=null(),
-        ended_at=bindparam("ended"),
+        ended_at=case((_is_stopped, bindparam("now")), else_=bindparam("ended")),
         reason=case((job.c.started_at.is_(None), _kept_reason), else_=bindparam("why")),
         error=bindparam("fault"),
         result=bindparam("answer"),
+        signature=bindparam("alike"),
+        waits_for=bindparam("signal"),
     )
     .where(*IS_HELD)
     .returning(*(job.c[name] for name in _SETTLED_COLUMNS)),
-    *("to_state", "uncharge", "due", "ended", "why_dead", "why", "fault", "answer"),
+    *("if_stopped", "to_state", "uncharge", "crashed", "due", "now", "ended", "why_dead", "why"),
+    *("fault", "answer", "alike", "signal"),
     *("of_id", "of_fence", "of_token"),
 )
 _ATTEMPT_COLUMNS = (
@@ -96,6 +113,14 @@ REPLAY_DONE = compile_sqlite(
     .where(dead.c.id == bindparam("of_id")),
     *("now", "of_id"),
 )
+REPLAY_STOPPED = compile_sqlite(
+    update(dead)
+    .values(status=sql_text("pending"), job_id=bindparam("stopped"), updated_at=bindparam("now"))
+    .where(dead.c.id == bindparam("of_id"))
+    .returning(dead.c.kind, dead.c.signature),
+    *("stopped", "now", "of_id"),
+)
+BUCKETS = {READY: "ready", DONE: "done", DEAD: "dead", CANCELLED: "cancelled"}
 
 
 def settle_successes(run: BatchRunner, done: Sequence[Settlement], now: int, /) -> bool:
@@ -118,24 +143,25 @@ def settle_successes(run: BatchRunner, done: Sequence[Settlement], now: int, /) 
     return count == len(done)
 
 
-def settle(run: BatchRunner, settlements: Sequence[Settlement], now: int, /) -> list[Settlement]:
-    """Settle one by one. Returns the settlements that were too late and changed nothing."""
+def settle(run: BatchRunner, settlements: Sequence[Settlement], now: int, /) -> SettleResult:
+    """Settle one by one. Returns what became of the settlements."""
     late: list[Settlement] = []
-    failed: list[Settlement] = []
+    cancelled: list[Settlement] = []
+    failures: list[tuple[FailureGroup, FailureDelta]] = []
     changes: dict[str, Counter[str]] = defaultdict(Counter)
     for settlement in settlements:
-        if _settle(run, settlement, now):
-            bucket = {"done": "done", "again": "ready"}.get(settlement.outcome, "dead")
-            changes[settlement.kind].update({"leased": -1, bucket: 1})
-            if settlement.outcome != "done":
-                failed.append(settlement)
-        else:
+        state = _settle(run, settlement, now, failures)
+        if state is None:
             late.append(settlement)
             changes[settlement.kind]["late"] += 1
+        else:
+            changes[settlement.kind].update({"leased": -1, BUCKETS[state]: 1})
+            if state == CANCELLED:
+                cancelled.append(settlement)
     add_all(run, changes)
-    if failed:
-        add_failures(run, merge_deltas(map(_failure_of, failed)), now)
-    return late
+    if failures:
+        add_failures(run, merge_deltas(failures), now)
+    return SettleResult(late, cancelled)
 
 
 def _failure_of(settlement: Settlement) -> tuple[FailureGroup, FailureDelta]:
@@ -150,30 +176,60 @@ def _failure_of(settlement: Settlement) -> tuple[FailureGroup, FailureDelta]:
     return group, FailureDelta(has_failed, has_died, has_died, is_blocked, settlement.job_id, error)
 
 
-def _settle(run: BatchRunner, settlement: Settlement, now: int) -> bool:
-    state = {"done": DONE, "again": READY}.get(settlement.outcome, DEAD)
+def _settle(
+    run: BatchRunner,
+    settlement: Settlement,
+    now: int,
+    failures: list[tuple[FailureGroup, FailureDelta]],
+) -> int | None:
+    """Settle one attempt. Return the state of its job, or None if it was too late.
+
+    Args:
+        run: The transaction.
+        settlement: The settlement.
+        now: The time.
+        failures: Changes of the counters of failures. This adds to them.
+    """
+    states = {"done": DONE, "again": READY, "cancelled": CANCELLED}
+    state = states.get(settlement.outcome, DEAD)
     due = now + int(settlement.after * MICROSECONDS)
     ended = None if state == READY else now
     reason, error = storable_text(settlement.reason), storable_text(settlement.error)
     why_dead = reason if state == DEAD else None
-    values = (state, int(not settlement.charged), due, ended, why_dead, reason, error)
-    row = run.execute(SETTLE, (*values, settlement.result, *lease_key(settlement))).fetchone()
+    if_stopped = DONE if state == DONE else CANCELLED
+    crashed = int(reason == "crashed_process")
+    values = (if_stopped, state, int(not settlement.charged), crashed, due, now, ended)
+    signature = clip_signature(settlement.signature)
+    reasons = (why_dead, reason, error, settlement.result, signature, settlement.waits_for)
+    row = run.execute(SETTLE, (*values, *reasons, *lease_key(settlement))).fetchone()
     if row is None:
-        return False
-    job_id, fence, kind, key, attempts, worker, started, dead_id = row[:8]
-    if state != DONE and (settlement.charged or error is not None):
-        attempt_row = (job_id, fence, attempts, FAILED, worker, reason, error, started, now)
+        return None
+    job_id, fence, kind, key, attempts, worker, started, dead_id, state = row[:9]
+    has_stopped = state == CANCELLED
+    is_recorded = settlement.charged or error is not None or (has_stopped and started is not None)
+    if state != DONE and is_recorded:
+        outcome = STOPPED if has_stopped else FAILED
+        attempt_row = (job_id, fence, attempts, outcome, worker, reason, error, started, now)
         run.execute(INSERT_ATTEMPT, attempt_row)
+    if has_stopped and dead_id is not None:
+        letter = run.execute(REPLAY_STOPPED, (job_id, now, dead_id)).fetchone()
+        if letter is not None:
+            failures.append(((letter[0], letter[1] or ""), FailureDelta(pending=1)))
+    if state not in (DONE, CANCELLED):
+        failures.append(_failure_of(settlement))
     if state == DONE and dead_id is not None:
         run.execute(REPLAY_DONE, (now, dead_id))
     if state == DEAD:
         is_blocked = settlement.outcome == "blocked"
         until = None if settlement.until is None else to_micros(settlement.until)
-        death = (reason, is_blocked, until, error, clip_signature(settlement.signature), attempts)
+        death = (reason, is_blocked, until, error, signature, attempts)
         if dead_id is not None:
             run.execute(REPLAY_DIED, (job_id, *death, started, now, dead_id))
         else:
-            version, payload, headers, ids = row[8:]
+            version, payload, headers, ids = row[9:13]
             content = (version, payload, headers, ids, *read_origin(headers))
             run.execute(INSERT_LETTER, (kind, key, job_id, *death, *content, started, now, now))
-    return True
+    sequence = row[13]
+    if sequence is not None and state != READY:
+        release(run, ((kind, sequence),))
+    return int(state)

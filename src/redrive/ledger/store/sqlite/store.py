@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ...db.clock import now_micros
 from ...db.compiled import BatchRunner
 from ...db.session import Session
 from ...events import NO_QUOTA, IncomingEvent, StartQuota, StoreResult
 from ...failpoint import crash_point
-from ...model import Lease, NewJob, Settlement, Submitted, Turn
-from ..protocol import ClaimOptions, all_plain_successes
-from . import claim, receive, settle, submit
+from ...model import Lease, NewJob, Settlement, SettleResult, Submitted, Turn
+from ..protocol import ClaimOptions, DueTenants, TenantCursors, all_plain_successes
+from . import claim, fair, receive, settle, submit
 from .counters import add
 
 BEGIN = "BEGIN IMMEDIATE"
 
 
 class SqliteJobStore:
-    """The statements on SQLite. Stateless, so everything may share one."""
+    """The statements on SQLite. Threads and forked children may share one."""
+
+    def __init__(self) -> None:
+        self._tenants = TenantCursors()
 
     def submit(self, session: Session, jobs: Sequence[NewJob], /) -> list[Submitted]:
         """Submit jobs with different keys, sorted."""
@@ -26,9 +29,10 @@ class SqliteJobStore:
         now = now_micros()
         raw.execute(BEGIN)
         try:
-            submitted = submit.submit_new(raw, jobs, now) if len(jobs) > 1 else None
+            is_batch = len(jobs) > 1 and all(new.sequence is None for new in jobs)
+            submitted = submit.submit_new(raw, jobs, now) if is_batch else None
             if submitted is None:
-                if len(jobs) > 1:
+                if is_batch:
                     raw.execute("ROLLBACK")
                     raw.execute(BEGIN)
                 submitted = submit.submit(raw, jobs, now)
@@ -53,13 +57,13 @@ class SqliteJobStore:
         raw.execute(BEGIN)
         try:
             is_plain = all_plain_successes(settlements)
-            late = [] if is_plain else settle.settle(raw, settlements, now)
+            result = SettleResult([]) if is_plain else settle.settle(raw, settlements, now)
             if is_plain and not settle.settle_successes(raw, settlements, now):
                 raw.execute("ROLLBACK")
                 raw.execute(BEGIN)
-                is_plain, late = False, settle.settle(raw, settlements, now)
+                is_plain, result = False, settle.settle(raw, settlements, now)
             started = claim.start(raw, options.starts, now)
-            leases = claim.claim(raw, options, now)
+            leases = self._claim(raw, options, now)
             _count(raw, settlements if is_plain else (), leases)
             crash_point("turn.before_commit")
             raw.execute("COMMIT")
@@ -67,7 +71,7 @@ class SqliteJobStore:
             session.undo()
             raise
         crash_point("turn.after_commit")
-        return Turn(leases, late, started)
+        return Turn(leases, result.late, started, result.cancelled)
 
     def receive(
         self,
@@ -83,7 +87,7 @@ class SqliteJobStore:
         raw.execute(BEGIN)
         try:
             is_plain = all_plain_successes(settlements)
-            late = [] if is_plain else settle.settle(raw, settlements, now)
+            settled = SettleResult([]) if is_plain else settle.settle(raw, settlements, now)
             result = None
             if not is_plain or settle.settle_successes(raw, settlements, now):
                 result = receive.receive_new(
@@ -92,7 +96,7 @@ class SqliteJobStore:
             if result is None:
                 raw.execute("ROLLBACK")
                 raw.execute(BEGIN)
-                late = settle.settle(raw, settlements, now)
+                settled = settle.settle(raw, settlements, now)
                 result = receive.receive(raw, events, quota, now)
             crash_point("receive.before_commit")
             raw.execute("COMMIT")
@@ -100,7 +104,7 @@ class SqliteJobStore:
             session.undo()
             raise
         crash_point("receive.after_commit")
-        return result._replace(late=late)
+        return result._replace(late=settled.late, cancelled=settled.cancelled)
 
     def receive_in(self, run: BatchRunner, events: Sequence[IncomingEvent], /) -> list[bool]:
         """Store events with their handlers' jobs in the caller's transaction."""
@@ -108,17 +112,40 @@ class SqliteJobStore:
 
     def claim_in(self, session: Session, options: ClaimOptions, /) -> list[Lease]:
         """Claim jobs in the open transaction."""
-        leases = claim.claim(session.raw, options, now_micros())
+        leases = self._claim(session.raw, options, now_micros())
         _count(session.raw, (), leases)
         return leases
 
-    def settle(self, session: Session, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """Settle. Returns the settlements that were too late."""
+    def _claim(self, run: BatchRunner, options: ClaimOptions, now: int) -> list[Lease]:
+        is_fair = options.fair and not options.alone
+        if is_fair and options.kinds and not self._tenants.is_due_in_order():
+            return fair.claim(run, options, self._tenants, now)
+        return claim.claim(run, options, now)
+
+    def due_tenants(
+        self, session: Session, kind: str, excluded: Collection[str], most: int, /
+    ) -> DueTenants:
+        """Return the next tenants with due jobs, without the excluded ones."""
+        cursor = self._tenants.next(kind)
+        due = fair.due_tenants(session.raw, kind, cursor, excluded, most, now_micros())
+        self._tenants.move(kind, due.last)
+        return due
+
+    def claim_shares_in(
+        self, session: Session, options: ClaimOptions, priority: int, shares: Mapping[str, int], /
+    ) -> list[Lease]:
+        """Claim at most this many jobs of each tenant, of one job type and priority."""
+        leases = fair.claim_shares(session.raw, options, priority, shares, now_micros())
+        _count(session.raw, (), leases)
+        return leases
+
+    def settle(self, session: Session, settlements: Sequence[Settlement], /) -> SettleResult:
+        """Settle. Returns what became of the settlements."""
         with session.transaction("settle"):
             return settle.settle(session.raw, settlements, now_micros())
 
-    def settle_in(self, run: BatchRunner, settlements: Sequence[Settlement], /) -> list[Settlement]:
-        """Settle in the caller's transaction. Returns the settlements that were too late."""
+    def settle_in(self, run: BatchRunner, settlements: Sequence[Settlement], /) -> SettleResult:
+        """Settle in the caller's transaction. Returns what became of the settlements."""
         return settle.settle(run, settlements, now_micros())
 
     def start(self, session: Session, leases: Sequence[Lease], /) -> list[Lease]:

@@ -1,0 +1,281 @@
+"""Limits of the tenants of a job type: concurrency and rate of each tenant, over all workers.
+
+A claim runs under the lock of its job type, see `limits`. It looks at the next tenants with due
+jobs, and gives each as many jobs as its limits allow. A tenant at its limit does not hold up the
+others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    delete,
+    func,
+    literal_column,
+    select,
+    union_all,
+    update,
+)
+
+from ...core.token_bucket import refill_tokens
+from ..db.clock import now_on
+from ..db.compiled import sql_int
+from ..db.job_tables import tenant as tenant_table
+from ..db.session import Session, upsert
+from ..db.tables import SEQUENCED, job
+from ..model import HELD, LEASED, READY, Lease
+from ..store.protocol import ClaimOptions, JobStore
+
+MAX_ROUNDS = 4
+"""Looks at further tenants in one claim, if the first ones have too few jobs or tokens."""
+NO_TENANT = "-"
+"""Tenant of jobs that were submitted before their job type had tenants."""
+MAX_ADOPTED = 100
+"""Jobs at the front of the queue that get `NO_TENANT` at once."""
+KEEP_TOKENS = timedelta(days=7)
+"""Time after which the tokens of a tenant without jobs are deleted."""
+
+
+class TenantLimit(NamedTuple):
+    """The limits of each tenant of a job type."""
+
+    concurrency: int | None = None
+    rate: float | None = None
+    """Starts per second."""
+
+
+class _Allowance:
+    """How many more jobs each tenant may start, in one claim."""
+
+    def __init__(self, session: Session, kind: str, limit: TenantLimit, now: datetime) -> None:
+        self._session, self._kind, self._limit, self._now = session, kind, limit, now
+        self._leased: Counter[str] = Counter()
+        self._tokens: dict[str, float] = {}
+        self.started: Counter[str] = Counter()
+        if limit.concurrency is not None:
+            self._leased.update(_count_leased(session, kind))
+
+    @property
+    def at_limit(self) -> list[str]:
+        """Tenants that run as many jobs as they may."""
+        most = self._limit.concurrency
+        return [] if most is None else [name for name, n in self._leased.items() if n >= most]
+
+    def of(self, tenants: Sequence[str], most: int) -> dict[str, int]:
+        """Return how many jobs each of these tenants may start, up to a number."""
+        self._load_tokens(tenants)
+        return {name: min(most, self._left(name)) for name in tenants}
+
+    def _left(self, name: str) -> int:
+        concurrency, rate = self._limit
+        left = MAX_ADOPTED**2
+        if concurrency is not None:
+            left = concurrency - self._leased[name]
+        if rate is not None:
+            left = min(left, int(self._tokens[name] - self.started[name]))
+        return max(0, left)
+
+    def _load_tokens(self, tenants: Sequence[str]) -> None:
+        rate = self._limit.rate
+        new = [name for name in tenants if name not in self._tokens]
+        if rate is None or not new:
+            return
+        columns = (tenant_table.c.tenant, tenant_table.c.tokens, tenant_table.c.filled_at)
+        is_asked = (tenant_table.c.kind == self._kind, tenant_table.c.tenant.in_(new))
+        full = refill_tokens(None, 0.0, rate)
+        self._tokens.update(dict.fromkeys(new, full))
+        for name, tokens, filled_at in self._session.core.execute(
+            select(*columns).where(*is_asked)
+        ):
+            seconds = (self._now - filled_at).total_seconds()
+            self._tokens[name] = refill_tokens(tokens, seconds, rate)
+
+    def note_started(self, leases: Collection[Lease], tenants: Collection[str]) -> None:
+        """Count the jobs that a round has claimed."""
+        if len(tenants) == 1:
+            counts = Counter(dict.fromkeys(tenants, len(leases)))
+        else:
+            ids = [lease.job_id for lease in leases]
+            query = select(job.c.tenant, func.count()).where(job.c.id.in_(ids))
+            rows = self._session.core.execute(query.group_by(job.c.tenant))
+            counts = Counter({row[0]: row[1] for row in rows})
+        self.started.update(counts)
+        self._leased.update(counts)
+
+    def save_tokens(self) -> None:
+        """Write the tokens of the tenants that have started jobs."""
+        if self._limit.rate is None:
+            return
+        new = upsert(self._session, tenant_table)
+        saved = new.on_conflict_do_update(
+            index_elements=[tenant_table.c.kind, tenant_table.c.tenant],
+            set_={"tokens": new.excluded.tokens, "filled_at": new.excluded.filled_at},
+        )
+        rows = [
+            {
+                "kind": self._kind,
+                "tenant": name,
+                "tokens": self._tokens[name] - count,
+                "filled_at": self._now,
+            }
+            for name, count in self.started.items()
+            if count
+        ]
+        if rows:
+            self._session.core.execute(saved, rows)
+
+    def seconds_until_token(self) -> float | None:
+        """Return when the first tenant without a token gets one."""
+        rate = self._limit.rate
+        if rate is None:
+            return None
+        left = (self._tokens[name] - self.started[name] for name in self._tokens)
+        return min(((1 - each) / rate for each in left if each < 1), default=None)
+
+
+def claim(
+    session: Session, store: JobStore, options: ClaimOptions, limit: TenantLimit, /
+) -> tuple[list[Lease], float | None]:
+    """Claim as many jobs of the tenants of one job type as their limits allow.
+
+    Args:
+        session: A session with a transaction that holds the lock of the job type.
+        store: The statements.
+        options: The claim, for one job type.
+        limit: The limits of each tenant.
+
+    Returns:
+        The leases, and the seconds until a tenant without a token gets one.
+    """
+    (kind,) = options.kinds
+    allowance = _Allowance(session, kind, limit, now_on(session))
+    leases: list[Lease] = []
+    seen: set[str] = set()
+    for _round in range(MAX_ROUNDS):
+        left = options.total - len(leases)
+        due = store.due_tenants(session, kind, allowance.at_limit, left)
+        shares = share_out(due.tenants, allowance.of(due.tenants, left), left)
+        if shares:
+            rest = options._replace(kinds={kind: left}, total=left)
+            claimed = store.claim_shares_in(session, rest, due.priority, shares)
+            leases += claimed
+            allowance.note_started(claimed, shares)
+        if len(leases) >= options.total or seen.issuperset(due.tenants):
+            break
+        seen.update(due.tenants)
+    if len(leases) < options.total:
+        _adopt_first_jobs(session, kind)
+    allowance.save_tokens()
+    return leases, allowance.seconds_until_token()
+
+
+def share_out(tenants: Sequence[str], allowed: Mapping[str, int], most: int, /) -> dict[str, int]:
+    """Share a number of jobs out: equally, as far as each tenant may start some.
+
+    Args:
+        tenants: The tenants, those whose turn it is first.
+        allowed: The maximum for each of them.
+        most: The number to share out.
+    """
+    shares: dict[str, int] = {}
+    left = most
+    waiting = [name for name in tenants if allowed[name] > 0]
+    while waiting and left > 0:
+        part = max(1, left // len(waiting))
+        for name in waiting:
+            given = min(part, allowed[name] - shares.get(name, 0), left)
+            shares[name] = shares.get(name, 0) + given
+            left -= given
+        waiting = [name for name in waiting if shares.get(name, 0) < allowed[name]]
+    return {name: share for name, share in shares.items() if share}
+
+
+def _count_leased(session: Session, kind: str) -> dict[str, int]:
+    """Count through the index over leases, of which there are few."""
+    is_leased = (job.c.state == sql_int(LEASED), job.c.kind == kind, job.c.tenant.is_not(None))
+    query = select(job.c.tenant, func.count()).where(*is_leased).group_by(job.c.tenant)
+    return {name: count for name, count in session.core.execute(query) if name is not None}
+
+
+def _adopt_first_jobs(session: Session, kind: str) -> None:
+    """Give a tenant to jobs without one at the front of the queue, so that they get turns."""
+    is_due = (job.c.state == sql_int(READY), job.c.kind == kind, job.c.priority <= 2)
+    front = (
+        select(job.c.id, job.c.tenant)
+        .where(*is_due, job.c.due_at <= now_on(session))
+        .order_by(job.c.priority, job.c.due_at, job.c.id)
+        .limit(MAX_ADOPTED)
+        .subquery()
+    )
+    ids = session.core.execute(select(front.c.id).where(front.c.tenant.is_(None))).scalars().all()
+    if ids:
+        is_ready = (job.c.id.in_(ids), job.c.state == sql_int(READY))
+        session.core.execute(update(job).where(*is_ready).values(tenant=NO_TENANT))
+
+
+def delete_old(session: Session, /) -> None:
+    """Delete tokens of tenants that have started no job for long."""
+    before = now_on(session) - KEEP_TOKENS
+    with session.transaction("beat"):
+        session.core.execute(delete(tenant_table).where(tenant_table.c.filled_at < before))
+
+
+MAX_QUEUED = 100_000
+"""Queued jobs that are counted. The others are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantCount:
+    """The jobs of one tenant. Immutable."""
+
+    tenant: str
+    queued: int
+    running: int
+
+
+class TenantCounts(NamedTuple):
+    """The tenants of a job type, those with the most queued jobs first."""
+
+    tenants: list[TenantCount]
+    is_cut: bool
+    """Whether there are more queued jobs than were counted."""
+
+
+def tenant_counts(connection: Connection, kind: str, /, *, limit: int) -> TenantCounts:
+    """Count the queued and running jobs of each tenant of a job type."""
+    ready = (
+        select(job.c.tenant)
+        .where(job.c.state == sql_int(READY), job.c.kind == kind)
+        .order_by(job.c.priority, job.c.due_at, job.c.id)
+        .limit(MAX_QUEUED)
+        .subquery()
+    )
+    # The condition of the index, and then the state.
+    is_held = (job.c.kind == kind, SEQUENCED, job.c.state == sql_int(HELD))
+    held = select(job.c.tenant).where(*is_held).limit(MAX_QUEUED).subquery()
+    is_leased = (job.c.state == sql_int(LEASED), job.c.kind == kind)
+    leased = select(job.c.tenant).where(*is_leased).subquery()
+    counted: ColumnElement[int] = literal_column("1")
+    not_counted: ColumnElement[int] = literal_column("0")
+    rows = union_all(
+        select(ready.c.tenant, counted.label("queued"), not_counted.label("running")),
+        select(held.c.tenant, counted, not_counted),
+        select(leased.c.tenant, not_counted, counted),
+    ).subquery()
+    queued, running = func.sum(rows.c.queued), func.sum(rows.c.running)
+    query = (
+        select(rows.c.tenant, queued, running)
+        .group_by(rows.c.tenant)
+        .order_by(queued.desc(), running.desc(), rows.c.tenant)
+    )
+    counts = connection.execute(query).all()
+    read = sum(int(row[1]) for row in counts)
+    tenants = [TenantCount(name, int(q), int(r)) for name, q, r in counts if name is not None]
+    return TenantCounts(tenants[:limit], read >= MAX_QUEUED)

@@ -1,0 +1,245 @@
+"""Activity: ended attempts by minute, with histograms of queue wait and run time.
+
+Each worker writes rows of its own, so workers never wait for each other. A worker writes the totals
+of a minute so far, so a repeated write changes nothing. Maintenance sums up old rows: minutes
+become ten minutes, and these become hours. The number of rows does not grow with the jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, delete, func, select, tuple_
+
+from ..db.clock import now_on
+from ..db.compiled import sql_int, sql_text
+from ..db.session import PerKind, Session, from_json, upsert
+from ..db.tables import ACTIVITY, activity
+from . import histogram
+from .histogram import Histogram
+
+ALL_KINDS = ""
+"""Pseudo job type for the totals of all job types, so that a chart of the app reads one row for
+each slot."""
+SUMMED = ""
+"""The worker of rows that were summed up."""
+MINUTE_SECONDS = 60
+MINUTE, TEN_MINUTES, HOUR = 1, 10, 60
+"""The spans of rows, in minutes."""
+WORKERS_KEPT = timedelta(minutes=15)
+"""After this time, the minutes of all workers become one row. No worker writes such a minute any
+more, see `activity_recorder.MAX_MINUTES`."""
+MINUTES_KEPT = timedelta(hours=3)
+TEN_MINUTES_KEPT = timedelta(hours=36)
+HOURS_KEPT = timedelta(days=90)
+MAX_ROWS = 2_000
+"""Rows that one call of `sum_up` reads or deletes, of each span."""
+LOCK = 7_203_611_502_915
+"""Advisory lock of Postgres: one worker at a time sums up."""
+
+
+class ActivityRow(NamedTuple):
+    """The ended attempts of one job type in one slot. Immutable.
+
+    Attributes:
+        kind: Job type, or dataset such as crm/orders. `ALL_KINDS`: all of them.
+        slot: First minute, counted since 1970.
+        span: Number of minutes.
+        done: Attempts that succeeded.
+        failed: Attempts that failed and are retried.
+        dead: Attempts that made a dead letter, or after which a partition gave up.
+        cancelled: Attempts that ended because the job was cancelled.
+        wait: Histogram of the time from due to start.
+        run: Histogram of the duration.
+    """
+
+    kind: str
+    slot: int
+    span: int
+    done: int
+    failed: int
+    dead: int
+    cancelled: int
+    wait: Histogram
+    run: Histogram
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The counts, in the order of `ACTIVITY`."""
+        return self.done, self.failed, self.dead, self.cancelled
+
+
+def minute_of(time: datetime, /) -> int:
+    """Return the minute of a time, counted since 1970."""
+    return int(time.timestamp()) // MINUTE_SECONDS
+
+
+def write(session: Session, worker: str, rows: Sequence[ActivityRow], /) -> None:
+    """Write the totals of a worker's minutes. A repeated write changes nothing."""
+    if rows:
+        with session.transaction("activity") as connection:
+            _upsert(session, connection, worker, rows)
+
+
+def _upsert(
+    session: Session, connection: Connection, worker: str, rows: Iterable[ActivityRow]
+) -> None:
+    new = upsert(session, activity)
+    changed = {name: new.excluded[name] for name in (*ACTIVITY, "wait", "run")}
+    statement = new.on_conflict_do_update(index_elements=activity.primary_key.columns, set_=changed)
+    connection.execute(statement, [_values(worker, row) for row in rows])
+
+
+def _values(worker: str, row: ActivityRow) -> dict[str, Any]:
+    texts = {"wait": histogram.to_text(row.wait), "run": histogram.to_text(row.run)}
+    return {**row._asdict(), **texts, "worker": worker}
+
+
+_ROWS = select(*(activity.c[name] for name in ActivityRow._fields))
+_RANGE = _ROWS.where(
+    activity.c.kind == bindparam("of_kind"),
+    activity.c.slot >= bindparam("since"),
+    activity.c.slot < bindparam("until"),
+).order_by(activity.c.slot)
+
+
+def read(connection: Connection, kind: str, since: int, until: int, /) -> list[ActivityRow]:
+    """Return the rows of a job type that begin between two minutes.
+
+    Args:
+        connection: The connection.
+        kind: Job type, or `ALL_KINDS`.
+        since: First minute.
+        until: The minute after the last one.
+    """
+    parameters = {"of_kind": kind, "since": since, "until": until}
+    return [_from_row(row) for row in connection.execute(_RANGE, parameters)]
+
+
+# The kinds are found one after the other in the primary key: a SELECT DISTINCT would read all rows.
+_first_kind = select(func.min(activity.c.kind).label("kind")).cte("kinds", recursive=True)
+_following = activity.alias("following")
+_next_kind = select(func.min(_following.c.kind)).where(_following.c.kind > _first_kind.c.kind)
+_kinds = _first_kind.union_all(
+    select(_next_kind.scalar_subquery()).where(_first_kind.c.kind.is_not(None))
+)
+_KINDS = select(_kinds.c.kind).where(_kinds.c.kind > sql_text(ALL_KINDS))
+
+
+def _sums(sqlite: bool) -> str:
+    pack = "json_array" if sqlite else "json_build_array"
+    sums = ", ".join(f"coalesce(sum({name}), 0)" for name in ACTIVITY)
+    range_ = "kind = look.kind AND slot >= :since AND slot < :until"
+    return f"look.kind, (SELECT {pack}({sums}) FROM redrive_activity WHERE {range_})"  # noqa: S608
+
+
+_SUMS = PerKind(_sums)
+
+
+def sums_by_kind(connection: Connection, since: int, until: int, /) -> dict[str, tuple[int, ...]]:
+    """Return the counts of every job type between two minutes, in the order of `ACTIVITY`.
+
+    It reads slots times job types, however many jobs there were.
+    """
+    kinds = connection.execute(_KINDS).scalars().all()
+    rows = _SUMS.execute(connection, kinds, since=since, until=until) if kinds else ()
+    sums = {kind: tuple(map(int, from_json(cell))) for kind, cell in rows}
+    return {kind: sums[kind] for kind in sorted(sums) if any(sums[kind])}
+
+
+def _from_row(row: Any) -> ActivityRow:
+    wait, run = histogram.from_text(row.wait), histogram.from_text(row.run)
+    return ActivityRow._make(row[:9])._replace(wait=wait, run=run)
+
+
+# --- Maintenance
+
+
+def sum_up(session: Session, /, *, limit: int = MAX_ROWS) -> int:
+    """Sum up old rows, delete old hours, and return how many rows were read.
+
+    Each span is a transaction of its own with at most `limit` rows.
+    """
+    now = now_on(session)
+    changed = 0
+    steps = (
+        (MINUTE, MINUTE, WORKERS_KEPT),
+        (MINUTE, TEN_MINUTES, MINUTES_KEPT),
+        (TEN_MINUTES, HOUR, TEN_MINUTES_KEPT),
+    )
+    for span, larger, kept in steps:
+        changed = max(changed, _sum_up(session, span, larger, minute_of(now - kept), limit))
+    return max(changed, _delete_old(session, minute_of(now - HOURS_KEPT), limit))
+
+
+def _oldest(span: int, before: int, limit: int) -> Any:
+    columns = (*(activity.c[name] for name in ActivityRow._fields), activity.c.worker)
+    # The span and the limit in the text: Postgres plans better if it knows them.
+    return (
+        select(*columns)
+        .where(activity.c.span == sql_int(span), activity.c.slot < before)
+        .order_by(activity.c.span, activity.c.slot, activity.c.kind)
+        .limit(sql_int(limit))
+    )
+
+
+def _sum_up(session: Session, span: int, larger: int, before: int, limit: int) -> int:
+    # Whole slots only: their rows are then summed up at once.
+    before -= before % larger
+    with session.transaction("activity") as connection:
+        session.lock(LOCK)
+        query = _oldest(span, before, limit)
+        if span == larger:
+            query = query.where(activity.c.worker != sql_text(SUMMED))
+        old_rows = connection.execute(query).all()
+        if not old_rows:
+            return 0
+        _delete_rows(connection, old_rows)
+        slots: dict[tuple[str, int], list[ActivityRow]] = {}
+        for row in old_rows:
+            slot = row.slot - row.slot % larger
+            slots.setdefault((row.kind, slot), []).append(_from_row(row))
+        for stored in _read_slots(connection, larger, slots):
+            slots[stored.kind, stored.slot].append(stored)
+        sums = [total(kind, slot, larger, rows) for (kind, slot), rows in sorted(slots.items())]
+        _upsert(session, connection, SUMMED, sums)
+    return len(old_rows)
+
+
+def _delete_rows(connection: Connection, rows: Sequence[Any]) -> None:
+    is_read = [
+        activity.c[name] == bindparam(f"of_{name}") for name in ("kind", "slot", "span", "worker")
+    ]
+    parameters = [
+        {"of_kind": row.kind, "of_slot": row.slot, "of_span": row.span, "of_worker": row.worker}
+        for row in rows
+    ]
+    connection.execute(delete(activity).where(*is_read), parameters)
+
+
+def _read_slots(
+    connection: Connection, span: int, slots: Mapping[tuple[str, int], object]
+) -> list[ActivityRow]:
+    """Return the rows of these slots that were summed up before."""
+    places = tuple_(activity.c.kind, activity.c.slot).in_(sorted(slots))
+    query = _ROWS.where(activity.c.span == span, activity.c.worker == SUMMED, places)
+    return [_from_row(row) for row in connection.execute(query)]
+
+
+def total(kind: str, slot: int, span: int, rows: Sequence[ActivityRow], /) -> ActivityRow:
+    """Return the sum of rows, as a row of this job type and slot."""
+    counts = (sum(numbers) for numbers in zip(*(row.counts for row in rows), strict=True))
+    wait = histogram.merge(row.wait for row in rows)
+    run = histogram.merge(row.run for row in rows)
+    return ActivityRow._make((kind, slot, span, *counts, wait, run))
+
+
+def _delete_old(session: Session, before: int, limit: int) -> int:
+    with session.transaction("activity") as connection:
+        session.lock(LOCK)
+        rows = connection.execute(_oldest(HOUR, before, limit)).all()
+        if rows:
+            _delete_rows(connection, rows)
+        return len(rows)

@@ -1,0 +1,272 @@
+"""SourceReader: reads a source into the ledger, and acknowledges messages that are stored.
+
+`unread_type` runs messages that could not be decoded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime
+from time import monotonic
+from typing import NamedTuple
+
+from ..core.context import clock_around
+from ..core.job_reasons import DeadReason
+from ..core.policy import RetryPolicy
+from ..engine.settings import RetrySettings
+from ..journal.bus import emit
+from ..ledger.events import SOURCE_ID, IncomingEvent
+from ..ledger.failpoint import crash_point
+from ..ledger.model import Lease, NewJob
+from ..ledger.queries import overview as backlog
+from ..worker.arrivals import Arrival, ArrivalQueue
+from ..worker.job_type import JobType, Undecodable
+from .decoding import (
+    LOST_HEADER,
+    UnreadableMessage,
+    decode_message,
+    is_suspected_poison,
+    job_for_unread,
+    load_message,
+)
+from .direct import DirectRunner, TypePlan
+from .handlers import attempts_of
+from .inbox import Inbox
+from .source import Message, Source
+from .stored_event import StoredEvent
+
+BLOCK_SECONDS = 0.5
+"""Time that a read waits for new messages. A worker that stops waits no longer than this."""
+BACKLOG_LIMIT = 5_000
+"""Number of due jobs of the handlers above which the reader pauses.
+
+The source keeps the messages.
+"""
+BACKLOG_CHECK_SECONDS = 1.0
+BACKLOG_PAUSE_SECONDS = 0.05
+"""Pause between two checks while there is a backlog."""
+PAUSED_SECONDS = 0.1
+"""Time between two looks at the pause of a source, which are not queries."""
+MAX_BATCHES_AHEAD = 2
+"""Number of batches that may be on their way into the ledger while the next one is read."""
+DIRECT_THREADS = 8
+WITHOUT_RETRIES = RetrySettings().using(RetryPolicy.disabled(), {"attempt_timeout": None})
+
+
+class PendingBatch(NamedTuple):
+    """Messages on their way into the ledger."""
+
+    messages: Sequence[Message]
+    events: Sequence[IncomingEvent]
+    unread: Sequence[NewJob]
+    arrival: Arrival
+
+
+class SourceReader:
+    """A worker task that reads one source into the ledger. Belongs to one thread."""
+
+    every = 0.0
+
+    def __init__(self, inbox: Inbox, source: Source, threads: int = DIRECT_THREADS) -> None:
+        """Create the task. `threads`: direct calls of sync handlers at the same time."""
+        self.name = f"read {source.name}"
+        self._inbox, self._source = inbox, source
+        self.consumer = source.connect()
+        self._direct = DirectRunner(threads)
+        self._next_backlog_check = 0.0
+        self._has_backlog = False
+        self._read_since_check = 0
+        """Number of messages that were read since the last check of the backlog."""
+        self._arrivals: ArrivalQueue | None = None
+        self._held: Sequence[Message] = ()
+        """Messages that were read when their source was just paused by hand. They are not stored
+        before it is resumed."""
+        self._batches: deque[PendingBatch] = deque()
+        self._unacknowledged: list[Message] = []
+        """Messages that are stored and not yet acknowledged."""
+
+    def attach(self, arrivals: ArrivalQueue, /) -> None:
+        """Let a worker store the events in its own transactions. Otherwise they are stored here."""
+        self._arrivals = arrivals
+
+    def end(self) -> None:
+        """Store the events that the worker has not stored, so that they are not read again."""
+        try:
+            self._acknowledge_stored(0)
+            if self._held:
+                self.consumer.nack(self._held, 0.0)
+        finally:
+            self._direct.close()
+            self.consumer.close()
+
+    def do(self, _now: datetime, /) -> None:
+        """Run one round."""
+        # Batches that could not be stored before come before new messages.
+        self._acknowledge_stored(MAX_BATCHES_AHEAD)
+        if self._is_paused():
+            # The source keeps its messages. Another consumer gets those that are held here if this
+            # process dies.
+            self._acknowledge_stored(0)
+            clock_around().sleep(PAUSED_SECONDS)
+            return
+        messages, self._held = self._held, ()
+        if not messages and not self._pause_for_backlog(monotonic()):
+            messages = self.consumer.read(
+                self._source.batch, 0.0 if self._batches else BLOCK_SECONDS
+            )
+            if not messages and self._arrivals is not None:
+                self._arrivals.source_idle()
+        if messages and self._is_paused():
+            self._held, messages = messages, ()
+        if messages:
+            crash_point("read.after")
+            self._hand_over(messages)
+        # After a short read, the source is empty for now, and the next read may wait.
+        is_full_read = len(messages) >= self._source.batch
+        self._acknowledge_stored(MAX_BATCHES_AHEAD - 1 if is_full_read else 0)
+
+    def _is_paused(self) -> bool:
+        """Return whether an operator has paused this source, or the app."""
+        return self._arrivals is not None and self._arrivals.is_paused(self._source.name)
+
+    def _pause_for_backlog(self, now: float) -> bool:
+        """Return whether there is a backlog in the ledger, after a short pause if there is."""
+        is_check_due = now >= self._next_backlog_check
+        if self._has_backlog or is_check_due or self._read_since_check >= BACKLOG_LIMIT // 2:
+            self._next_backlog_check = now + BACKLOG_CHECK_SECONDS
+            self._read_since_check = 0
+            self._has_backlog = self._check_backlog()
+        if self._has_backlog:
+            clock_around().sleep(BACKLOG_PAUSE_SECONDS)
+        return self._has_backlog
+
+    def _check_backlog(self) -> bool:
+        """Return whether more jobs of the handlers are due than the limit.
+
+        Jobs that wait for a retry or for the end of an outage do not count. They hold up no other
+        handler.
+        """
+        ledger = self._inbox.ledger
+        counts = ledger.counts()
+        names = [handler.name for handler in self._inbox.handlers if handler.name in counts]
+        if sum(counts[name].ready for name in names) < BACKLOG_LIMIT:
+            return False
+        with ledger.connections.read.use() as session:
+            return backlog.count_due(session, names, BACKLOG_LIMIT) >= BACKLOG_LIMIT
+
+    def _hand_over(self, messages: Sequence[Message]) -> None:
+        """Decode messages and pass them to the worker, or keep them to store them here."""
+        stored_events: list[StoredEvent] = []
+        events: list[IncomingEvent] = []
+        unread: list[NewJob] = []
+        source, handlers = self._source, self._inbox.handlers
+        max_payload = self._inbox.ledger.max_payload
+
+        def keep_unread(message: Message, error: Exception) -> None:
+            fields = {"source": source.name, "source_id": message.id, "error": str(error)}
+            emit("unread", {"operation": self.name, **fields})
+            unread.append(job_for_unread(unread_name(source), source.name, message))
+
+        decoded: list[tuple[Message, StoredEvent]] = []
+        for message in messages:
+            if is_suspected_poison(message):
+                unread.append(job_for_unread(unread_name(source), source.name, message))
+                continue
+            try:
+                decoded.append((message, decode_message(message, source, max_payload)))
+            except UnreadableMessage as error:
+                keep_unread(message, error)
+        jobs: Sequence[Sequence[tuple[str, int]] | None]
+        if handlers.has_direct:
+            batch = [stored for _, stored in decoded]
+            to_store = self._direct.handlers_to_store(batch, self._plan)
+            jobs = [found if found is None else attempts_of(found) for found in to_store]
+        else:
+            jobs = [handlers.attempts_by_handler(stored.type) for _, stored in decoded]
+        for (message, stored), jobs_of_event in zip(decoded, jobs, strict=True):
+            if jobs_of_event is None:
+                continue
+            try:
+                events.append(stored.incoming(jobs_of_event))
+                stored_events.append(stored)
+            except ValueError as error:
+                keep_unread(message, error)
+        if any(stored.origin is not None for stored in stored_events):
+            known = self._inbox.places_stored_without_origin(stored_events)
+            events = [event for place, event in enumerate(events) if place not in known]
+        self._read_since_check += len(events)
+        if self._arrivals is None or not events:
+            arrival = Arrival(events)
+            arrival.decide(None if events else [])
+        else:
+            arrival = self._arrivals.put(events, has_more=len(messages) >= source.batch)
+        self._batches.append(PendingBatch(messages, events, unread, arrival))
+
+    def _plan(self, type_: str) -> TypePlan:
+        """Return which handlers of a type are called directly.
+
+        A handler that is paused or parked gets jobs, which wait in the ledger.
+        """
+        arrivals, handlers = self._arrivals, self._inbox.handlers.for_type(type_)
+        direct = [
+            handler
+            for handler in handlers
+            if handler.persist == "failures"
+            and not (arrivals is not None and arrivals.is_held(handler.name))
+        ]
+        return TypePlan(direct, [handler for handler in handlers if handler not in direct])
+
+    def _acknowledge_stored(self, max_ahead: int) -> None:
+        """Acknowledge stored batches. Wait until at most `max_ahead` batches are on their way."""
+        batches = self._batches
+        try:
+            while batches and (len(batches) > max_ahead or batches[0].arrival.is_decided):
+                batch = batches[0]
+                is_stored = batch.arrival.wait()
+                if batch.unread or not is_stored:
+                    self._inbox.store(() if is_stored else batch.events, unread=batch.unread)
+                if is_stored:
+                    self._inbox.report_unhandled(batch.events, batch.arrival.new or ())
+                self._unacknowledged += batch.messages
+                batches.popleft()
+        finally:
+            if self._unacknowledged:  # with those of an earlier attempt that failed
+                crash_point("ack.before")
+                self.consumer.ack(self._unacknowledged)
+                self._unacknowledged = []
+                crash_point("ack.after")
+
+
+def unread_name(source: Source, /) -> str:
+    """Return the job type of messages that could not be decoded."""
+    return f"read:{source.name}"
+
+
+def unread_type(source: Source, inbox: Inbox, /) -> JobType:
+    """Return the job type that decodes messages which could not be decoded before.
+
+    It decodes suspected poison messages, and messages of dead letters that are replayed.
+    """
+
+    def run(lease: Lease) -> None:
+        message_id = lease.headers[SOURCE_ID]
+        is_lost = LOST_HEADER in lease.headers
+        try:
+            message = Message(message_id, None)
+            if not is_lost:
+                message = load_message(message_id, lease.payload)
+            event = decode_message(message, source, inbox.ledger.max_payload)
+            inbox.store([inbox.incoming(event)])
+        except (UnreadableMessage, ValueError) as error:
+            reason: DeadReason = "payload_lost" if is_lost else "undecodable"
+            problem = f"message {message_id} of {source.name}: {error}"
+            raise Undecodable(problem, reason=reason) from error
+
+    return JobType(
+        name=unread_name(source),
+        run=run,
+        execution="thread",
+        settings=WITHOUT_RETRIES,
+        parks_on_outage=False,
+    )

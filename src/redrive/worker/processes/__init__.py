@@ -1,0 +1,1 @@
+"""Jobs in processes of their own: the pool, its processes, and what runs inside them."""

@@ -1,0 +1,208 @@
+"""ChildProcess: one process of the pool, as its worker sees it."""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Collection
+from time import monotonic
+from typing import Any, NamedTuple
+
+from .protocol import CHUNK_BYTES, Decoder, encode
+from .session import ProcessEntry, kill_session, session_members
+
+TERMINATE_SECONDS = 0.5
+"""Time between SIGTERM and SIGKILL."""
+SEND_SECONDS = 30.0
+"""Time in which a process must read a message."""
+EXIT_POLL_SECONDS = 0.05
+"""Time between two looks for the end of a process, where the system does not tell it."""
+CODE = (
+    "import sys; sys.path[:] = {path!r}; "
+    "from redrive.worker.processes.child import main; main({connection}, {life})"
+)
+
+
+class ChildExited(Exception):
+    """The process ended by itself."""
+
+
+class CallUnread(ChildExited):
+    """The process ended before it had read the message. It has not started the job."""
+
+
+class Interrupted(Exception):
+    """Another thread asked to stop waiting."""
+
+
+class OutOfTime(Exception):
+    """The time to wait is over."""
+
+
+class ChildProcess:
+    """A Python process in a session of its own. Belongs to one thread."""
+
+    def __init__(self) -> None:
+        """Start the process."""
+        self.socket, theirs = socket.socketpair()
+        life, self._life = os.pipe()
+        try:
+            code = CODE.format(path=sys.path, connection=theirs.fileno(), life=life)
+            self._popen = subprocess.Popen(  # noqa: S603  # no untrusted input
+                [sys.executable, "-c", code],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), life),
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(self._life)
+            self.socket.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(life)
+        self.socket.settimeout(SEND_SECONDS)
+        self._decoder = Decoder()
+        self._exit = _open_pidfd(self._popen.pid)
+
+    @property
+    def pid(self) -> int:
+        """Process id."""
+        return self._popen.pid
+
+    @property
+    def has_exited(self) -> bool:
+        """Whether the process has ended."""
+        return self._status() is not None
+
+    def send(self, message: NamedTuple, /) -> None:
+        """Send a message.
+
+        Raises:
+            ChildExited: The process has ended.
+        """
+        try:
+            self.socket.sendall(encode(message))
+        except OSError as error:
+            raise ChildExited(self._describe_exit()) from error
+
+    def receive(self, until: float, wake: int, /) -> Any:
+        """Wait for a message, and return it.
+
+        Args:
+            until: When to stop, on the monotonic clock.
+            wake: Descriptor that becomes readable to stop earlier.
+
+        Raises:
+            ChildExited: The process has ended, or closed its connection.
+            CallUnread: It has ended, and has not read the last message.
+            Interrupted: The descriptor is readable.
+            OutOfTime: The time is over.
+        """
+        while True:
+            ready = self._wait(until, wake)
+            if self.socket.fileno() in ready:
+                try:
+                    received = self.socket.recv(CHUNK_BYTES)
+                except ConnectionResetError as error:  # closed with unread bytes
+                    raise CallUnread(self._describe_exit()) from error
+                if not received:
+                    raise ChildExited(self._describe_exit())
+                self._decoder.feed(received)
+                message = self._decoder.next()
+                if message is not None:
+                    return message
+            elif self.has_exited:
+                raise ChildExited(self._describe_exit())
+            elif wake in ready:
+                raise Interrupted
+            elif monotonic() >= until:
+                raise OutOfTime
+
+    def _wait(self, until: float, wake: int) -> set[int]:
+        poll = select.poll()
+        for descriptor in (self.socket.fileno(), wake, self._exit):
+            if descriptor is not None:
+                poll.register(descriptor, select.POLLIN)
+        seconds = until - monotonic()
+        if self._exit is None:
+            seconds = min(seconds, EXIT_POLL_SECONDS)
+        timeout = None if seconds == math.inf else max(0, math.ceil(seconds * 1000))
+        return {descriptor for descriptor, _ in poll.poll(timeout)}
+
+    def end(self, *, terminate: bool = True) -> None:
+        """End the process and all processes that it started, and release its resources.
+
+        Args:
+            terminate: Send SIGTERM first, so that `finally` blocks of the function run.
+        """
+        members: list[ProcessEntry] = []
+        if terminate and not self.has_exited:
+            # Children in sessions of their own are not found any more when the process has ended.
+            members = session_members(self.pid)
+            # Not by Popen, which reaps the process.
+            os.kill(self.pid, signal.SIGTERM)
+            self._wait_for_exit(TERMINATE_SECONDS)
+        self._close(members)
+
+    def retire(self) -> None:
+        """End an idle process."""
+        members = session_members(self.pid)
+        self.socket.close()
+        self._wait_for_exit(TERMINATE_SECONDS)
+        self._close(members)
+
+    def _wait_for_exit(self, seconds: float) -> None:
+        until = monotonic() + seconds
+        while monotonic() < until:
+            if self.has_exited:
+                return
+            poll = select.poll()
+            if self._exit is not None:
+                poll.register(self._exit, select.POLLIN)
+            poll.poll(EXIT_POLL_SECONDS * 1000)
+
+    def _status(self) -> os.waitid_result | None:
+        """Return how the process ended, without reaping it.
+
+        Its id stays reserved until its session is killed.
+        """
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
+    def _close(self, members: Collection[ProcessEntry] = ()) -> None:
+        kill_session(self.pid, others=members)
+        self._popen.wait()
+        self.socket.close()
+        os.close(self._life)
+        if self._exit is not None:
+            os.close(self._exit)
+
+    def _describe_exit(self) -> str:
+        self._wait_for_exit(TERMINATE_SECONDS)
+        status = self._status()
+        if status is None:
+            return "closed its connection to the worker"
+        if status.si_code == os.CLD_EXITED:
+            return f"exited with status {status.si_status}"
+        try:
+            name = signal.Signals(status.si_status).name
+        except ValueError:
+            name = f"signal {status.si_status}"
+        if name == "SIGKILL":
+            return "was killed by SIGKILL, by an operator or because the system ran out of memory"
+        return f"was killed by {name}"
+
+
+def _open_pidfd(pid: int) -> int | None:
+    """Return a descriptor that is readable when the process has ended, where there is one."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:  # not permitted in some containers
+        return None
