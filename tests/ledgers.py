@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import functools
 import tempfile
+import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import psycopg
 import sqlalchemy
+from sqlalchemy.exc import SAWarning
 
 from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.db.tables import VERSION_TABLE
@@ -65,7 +67,9 @@ def texts_in(ledger: Ledger, *, without: Collection[str] = ()) -> Iterator[tuple
     """The name of each column of each row of each table, and its value as text."""
     with ledger.connections.write.use() as session:
         found = sqlalchemy.MetaData()
-        found.reflect(session.core)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Skipped unsupported reflection of expression-based index", SAWarning)
+            found.reflect(session.core)
         for table in found.sorted_tables:
             for row in session.core.execute(sqlalchemy.select(table)).mappings():
                 for name, value in row.items():

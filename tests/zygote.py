@@ -42,9 +42,10 @@ class Zygote:
     def __init__(self, *loaded: str) -> None:
         """loaded: modules beyond the usual ones."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_CRASH")}
+        clean["PYTHONPATH"] = f"{ROOT}/src{os.pathsep}{ROOT}"  # these sources, not those of an installed package
         self._process = subprocess.Popen(
             [sys.executable, "-W", "error", "-m", __name__, *LOADED, *loaded],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=clean | {"PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=clean,
             start_new_session=True,  # Ctrl+C in the terminal is for the test run
         )  # fmt: skip
 

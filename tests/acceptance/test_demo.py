@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ import pytest
 from redrive.demo.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[2]
+PARTS = 3
+"""Processes that share the scenarios, which mostly wait."""
 SMALL = """
-import io, json
+import io, json, sys
 from rich.console import Console
 from redrive.demo.scenarios import SCENARIOS, full_day, grpc_incident, jobs
 from redrive.demo.scenarios.scenario import Display
@@ -26,7 +29,7 @@ full_day.ORDERS, full_day.DAYS = 12, 7
 printed = io.StringIO()
 display = Display(Console(file=printed, width=60, highlight=False))
 figures = {}
-for scenario in SCENARIOS:
+for scenario in SCENARIOS[int(sys.argv[1]) :: int(sys.argv[2])]:
     with display.section(scenario.title):
         figures[scenario.name] = scenario.run(display)
 print(json.dumps([figures, printed.getvalue()]))
@@ -55,8 +58,15 @@ def run(*command: str, **environment: str) -> str:
 
 
 def test_every_scenario_measures_the_expected_figures() -> None:
-    # The scenarios ignore proxies, because their servers are on this machine.
-    figures, printed = json.loads(run("-c", SMALL, http_proxy="http://127.0.0.1:9"))
+    def run_part(number: int) -> tuple[dict[str, dict[str, float]], str]:
+        # The scenarios ignore proxies, because their servers are on this machine.
+        figures, printed = json.loads(run("-c", SMALL, str(number), str(PARTS), http_proxy="http://127.0.0.1:9"))
+        return figures, printed
+
+    with ThreadPoolExecutor(PARTS) as threads:
+        parts = list(threads.map(run_part, range(PARTS)))
+    figures = {name: figure for part, _ in parts for name, figure in part.items()}
+    printed = "".join(text for _, text in parts)
     check_figures(figures)
     assert max(map(len, printed.splitlines())) <= 60
     for scenario in SCENARIOS:

@@ -82,7 +82,22 @@ EVERYTHING = "import redrive\nfor name in getattr(redrive, '__all__', ()): getat
             'redrive.testing.GrpcFaultServer needs grpc: pip install "redrive[grpc]"',
         ),
         ("from redrive.grpc import Interceptor", 'redrive.grpc.Interceptor needs grpc: pip install "redrive[grpc]"'),
-        ("from redrive.messages import RedisStream", "redrive.messages.RedisStream needs "),
+        (
+            "from redrive.messages import RedisStream; RedisStream('redis://localhost', 'orders', group='shop').connect()",
+            'RedisStream needs redis-py: pip install "redrive[redis]"',
+        ),
+        (
+            "from redrive.messages import KafkaTopic; KafkaTopic('kafka://localhost', 'orders', group='shop').connect()",
+            'KafkaTopic needs confluent-kafka: pip install "redrive[kafka]"',
+        ),
+        (
+            "from redrive.messages import NatsStream; NatsStream('nats://localhost', 'orders', consumer='shop').connect()",
+            'NatsStream needs nats-py: pip install "redrive[nats]"',
+        ),
+        (
+            "from redrive.messages import RabbitQueue; RabbitQueue('amqp://localhost', 'orders').connect()",
+            'RabbitQueue needs aio-pika: pip install "redrive[rabbitmq]"',
+        ),
     ],
 )
 def test_what_needs_an_extra_names_it(program: str, said: str) -> None:

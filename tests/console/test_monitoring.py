@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from redrive import App
+from redrive.demo.history import write_history
 from redrive.ledger import NewJob
 from redrive.ops.operator import Operator
 from tests.console.page_checks import low_contrast_texts, overflow_pixels, unlabelled_controls
@@ -46,6 +48,35 @@ def test_job_ids_do_not_wrap_on_a_phone(page: Page) -> None:
     page.goto("/journal")
     assert set(page.evaluate(LINES)) == {1}
     assert overflow_pixels(page) == 0
+
+
+@pytest.mark.req("Q-12")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_charts_are_readable_with_a_table_behind_them(page: Page, app: App, width: int, scheme: Any) -> None:
+    write_history(app.ledger)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    page.goto("/")
+    page.get_by_role("link", name="Activity in 24 hours").click()
+    for title in ("Throughput", "Queue wait", "Run time", "Failures by cause"):
+        expect(page.get_by_role("img", name=title)).to_be_visible()
+    assert overflow_pixels(page) == 0
+    assert low_contrast_texts(page) == []
+    assert unlabelled_controls(page) == []
+    assert (
+        page.evaluate(
+            "Math.min(...[...document.querySelectorAll('svg.chart text')].map((t) => t.getBoundingClientRect().height))"
+        )
+        >= 10
+    )
+    page.get_by_text("Charts as table").click()
+    expect(page.get_by_role("columnheader", name="Queue wait p95")).to_be_visible()
+    page.get_by_role("link", name="1 hour").click()
+    expect(page.get_by_text("ended attempts per minute")).to_be_visible()
+    page.get_by_label("Job type").select_option("crm.sync")
+    page.get_by_role("button", name="Show").click()
+    expect(page.get_by_role("heading", name="Activity of crm.sync")).to_be_visible()
 
 
 HIDDEN = """hidden => {

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import time
 
-from tests.servers import azurite, chromium, promtool
+from tests.servers import azurite, chromium, promtool, rabbitmq
 from tests.servers.process import ServerMissing
 
-BROUGHT = {"Azurite": azurite.bring, "Chromium": chromium.bring, "promtool": promtool.bring}
+BROUGHT = {"Azurite": azurite.bring, "Chromium": chromium.bring, "promtool": promtool.bring, "RabbitMQ": rabbitmq.bring}
 
 
 def main() -> None:

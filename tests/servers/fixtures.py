@@ -112,6 +112,37 @@ def redis_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def redis_cluster_url(request: pytest.FixtureRequest) -> str:
+    """The URL of the run's cluster of three Redis (or Valkey) masters. All tests share it: use names of your own."""
+    return request.config.stash[SERVERS].address("Redis Cluster")
+
+
+@pytest.fixture
+def nats_url(request: pytest.FixtureRequest) -> str:
+    """The URL of the run's NATS server, with JetStream. All tests share it: use names of your own."""
+    return request.config.stash[SERVERS].address("NATS")
+
+
+@pytest.fixture
+def kafka_servers(request: pytest.FixtureRequest) -> str:
+    """The address of the run's Kafka. All tests share it: use names of your own."""
+    return request.config.stash[SERVERS].address("Kafka")
+
+
+@pytest.fixture
+def temporal_address(request: pytest.FixtureRequest) -> str:
+    """Host and port of the run's Temporal server. All tests share it: use task queues of your own."""
+    return request.config.stash[SERVERS].address("Temporal")
+
+
+@pytest.fixture
+def rabbitmq(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The run's RabbitMQ: `url`, and `name` and `epmd` for `tests.servers.rabbitmq.evaluate`. Use queues of your own."""
+    found: dict[str, Any] = json.loads(request.config.stash[SERVERS].address("RabbitMQ"))
+    return found
+
+
+@pytest.fixture
 def sftp_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The options of the backend `sftp` for the run's asyncssh server. All tests share it: use folders of your own."""
     found: dict[str, Any] = json.loads(request.config.stash[SERVERS].address("SFTP"))

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -86,6 +87,10 @@ class Cluster:
 
         with running(command, ready=self._ready, folder=self._folder, owner=self._owner, port=self._port) as self._port:
             yield f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
+
+    def kill(self) -> None:
+        """SIGKILL the server, as when its machine is lost."""
+        os.kill(int((self._data / "postmaster.pid").read_text().splitlines()[0]), signal.SIGKILL)
 
     def _ready(self, _port: int) -> bool:
         state = self._data / "postmaster.pid"

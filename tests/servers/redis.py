@@ -41,14 +41,14 @@ def redis_server() -> Iterator[str]:
         short_folder() as folder,
         running(
             lambda port: [found, "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", folder],
-            ready=_answers,
+            ready=is_answering,
             folder=folder,
         ) as port,
     ):
         yield f"redis://127.0.0.1:{port}/0"
 
 
-def _answers(port: int) -> bool:
+def is_answering(port: int) -> bool:
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
             connection.sendall(b"PING\r\n")

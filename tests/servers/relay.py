@@ -17,12 +17,13 @@ RESET = struct.pack("ii", 1, 0)
 class Relay:
     """Plays a script, one step for each connection; the last one for ever. Threads may share it.
 
-    delay: seconds for a round trip, half of it each way; the bandwidth is not limited.
+    delay: seconds for a round trip, half of it each way; the bandwidth is not limited. It may be changed while connections are
+    open, if it is not None.
     """
 
-    def __init__(self, port: int, *script: Step, host: str = "127.0.0.1", delay: float = 0.0) -> None:
+    def __init__(self, port: int, *script: Step, host: str = "127.0.0.1", delay: float | None = None) -> None:
         self._target = (host, port)
-        self._delay = delay
+        self.delay = delay
         self.flights = 0
         """Round trips: how often a client sent something after the server had spoken, or at first."""
         self._needle: bytes | None = None
@@ -105,7 +106,11 @@ class Relay:
                 continue
             self._open.append(came)
             if step != "silent":
-                there = socket.create_connection(self._target)
+                try:
+                    there = socket.create_connection(self._target)
+                except OSError:  # the server is down
+                    _reset(came)
+                    continue
                 for each in (came, there):
                     each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._open.append(there)
@@ -127,7 +132,7 @@ class _Link:
     def pump(self, one: socket.socket, other: socket.socket) -> None:
         """Carry what one end sends to the other."""
         left = self._step if isinstance(self._step, int) else None
-        late = _Late(other, self._relay._delay / 2) if self._relay._delay else None
+        late = None if self._relay.delay is None else _Late(other, self._relay)
         try:
             while data := one.recv(65536):
                 self._relay._flowing.wait(60)
@@ -177,14 +182,14 @@ class _Link:
 class _Late:
     """Sends what it is given after a delay, in order, however much there is."""
 
-    def __init__(self, to: socket.socket, delay: float) -> None:
-        self._to, self._delay = to, delay
+    def __init__(self, to: socket.socket, relay: Relay) -> None:
+        self._to, self._relay = to, relay
         self._waiting: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def sendall(self, data: bytes) -> None:
-        self._waiting.put((time.monotonic() + self._delay, data))
+        self._waiting.put((time.monotonic() + (self._relay.delay or 0.0) / 2, data))
 
     def close(self) -> None:
         self._waiting.put((0.0, b""))

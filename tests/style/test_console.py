@@ -22,9 +22,10 @@ MAX_LABEL = 3
 """Words of a label or a button, without units in parentheses."""
 VERBS = frozenset(
     (
-        "allow", "apply", "backfill", "cancel", "change", "clear", "close", "copy", "discard", "erase", "filter", "give", "hide",
-        "open", "pause", "preview", "release", "reopen", "replay", "retry", "reveal", "roll", "show", "sign", "skip", "unpause",
-        "update", "verify",
+        "allow", "apply", "backfill", "cancel", "change", "clear", "close", "copy", "discard", "erase", "filter", "fire",
+        "give", "hide", "open", "pause", "preview", "prioritise", "release", "reopen", "replay", "reschedule", "reset",
+        "resume", "retry", "reveal", "roll", "run", "search", "send", "set", "show", "sign", "skip", "unpause", "update",
+        "verify",
     )
 )  # fmt: skip
 

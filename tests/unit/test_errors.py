@@ -18,6 +18,7 @@ AT = datetime(2026, 1, 2, tzinfo=timezone.utc)
 EVERY: list[Exception] = [
     errors.RedriveError("x"),
     errors.AttemptTimeout("late"),
+    errors.MemoryLimitExceeded("too much"),
     errors.Rejected(),
     errors.Rejected("too small", result={"rows": 0}),
     errors.BreakerOpen("open", retry_at=AT),
@@ -27,6 +28,7 @@ EVERY: list[Exception] = [
     errors.KeyFailed("failed", key="a:b:c:d:v1", error={"class": "ValueError"}),
     errors.BadReport("no report", report=[1, 2]),
     errors.Dead("dead", dead_id="d-1", reason="attempts"),
+    errors.Cancelled("cancelled", job_id="7"),
     errors.Refused("no"),
     errors.BufferClosed("closed", sent=True),
     errors.PollerClosed("closed"),
@@ -39,6 +41,8 @@ EVERY: list[Exception] = [
     errors.LedgerRemoved("gone"),
     errors.LedgerError("no"),
     errors.SchemaMismatch("newer"),
+    errors.EngineError("no namespace"),
+    errors.EngineUnavailable("away"),
     errors.StorageError("no", path="a/b", backend="lake"),
     errors.NotFound("not there", path="a/b", backend="lake"),
     errors.AlreadyExists("there", path="a/b", backend="lake"),
@@ -49,6 +53,7 @@ EVERY: list[Exception] = [
     errors.Again("soon", after=5, free=True),
     errors.Again(),
     errors.Stop("enough"),
+    errors.SignalTimeout("no answer"),
     errors.Blocked("waits", until=AT),
 ]
 

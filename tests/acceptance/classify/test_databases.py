@@ -42,6 +42,7 @@ def table(postgres_db: str) -> str:
         ("SELECT * FROM nowhere", Fault("permanent")),
         ("SELECT 1/0", Fault("permanent")),
         ("SET statement_timeout = 50; SELECT pg_sleep(5)", Fault("timeout")),
+        ("DO $$BEGIN RAISE SQLSTATE '25006'; END$$", Fault("transient")),
         ("DO $$BEGIN RAISE SQLSTATE '40001'; END$$", Fault("transient")),
         ("DO $$BEGIN RAISE SQLSTATE '40P01'; END$$", Fault("transient")),
         ("DO $$BEGIN RAISE SQLSTATE '53200'; END$$", Fault("transient")),

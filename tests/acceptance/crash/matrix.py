@@ -18,7 +18,7 @@ from tests.servers.postgres import postgres_server
 from tests.servers.process import ServerMissing
 from tests.zygote import Zygote
 
-from .cell import NOWHERE, PASSES, WAYS, Pass, Way, play
+from .cell import PASSES, WAYS, Pass, Way, deaths, play
 
 COLUMNS = [(way, which) for way in WAYS for which in PASSES]
 
@@ -29,7 +29,7 @@ class Row(NamedTuple):
     point: str
     database: str
     cells: list[str]
-    """For each way and pass: ok, what is wrong in short, or a dash where the database has no such point."""
+    """For each way and pass: ok, what is wrong in short, or a dash where the story does not come to the point."""
     lost: int
     doubled: int
     problems: list[str]
@@ -55,13 +55,11 @@ def row(zygote: Zygote, point: str, database: str, url: str, *, columns: Sequenc
         if verdict is None or not verdict.ok:
             cells.append("WRONG")
             problems += [f"{point} on {database}, {way}, {which}: {verdict}"] if verdict else []
-        elif NOWHERE.get(point) == database and not crashes:
-            cells.append("–")
-        elif crashes != (2 if which == "twice" else 1):
+        elif crashes != deaths(point, database, which):
             cells.append("UNREACHED")
             problems.append(f"{point} on {database}, {way}, {which}: reached {crashes} times")
         else:
-            cells.append("ok")
+            cells.append("ok" if crashes else "–")
     return Row(point, database, cells, lost, doubled, problems)
 
 

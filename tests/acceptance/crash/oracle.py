@@ -110,7 +110,8 @@ def judge(url: str, diary: Path, crashes: int) -> Verdict:
             places = current.get(work, [])
             final = DROPPED if kind == "hopeless" else PRUNED
             # A brief one is forgotten by now; that it was counted is checked below.
-            if places != ([] if kind == "brief" else [final]):
+            # So is a cancelled one.
+            if places != ([] if kind in ("brief", "halted") else [final]):
                 (doubled if len(places) > 1 else lost).append(f"{name} is in {places}")
             if ended[work] > 1:
                 doubled.append(f"{name} ended {ended[work]} times")
@@ -120,6 +121,10 @@ def judge(url: str, diary: Path, crashes: int) -> Verdict:
                 doubled.append(f"{name} ran {happened[work]} times")
             if kind == "paid" and paid[work] != 1:
                 (doubled if paid[work] else lost).append(f"{name} was paid {paid[work]} times")
+            if kind == "stepped":
+                steps = [words[0] for words in read(diary) if words[0] in ("charged", "stored") and words[1] == key]
+                if not steps or steps.count("charged") > 1 + crashes or "charged" in steps[steps.index("stored") :]:
+                    (doubled if steps else lost).append(f"{name} has the steps {steps}")
             if kind == "wished" and key not in wishes:
                 lost.append(f"{name} was not wished for")
             status = {"doomed": "replayed", "swept": "replayed", "waiting": "replayed", "hopeless": "discarded"}.get(kind)
@@ -131,7 +136,8 @@ def judge(url: str, diary: Path, crashes: int) -> Verdict:
         tallies = ledger.counts()
         for kind in EFFECTS:
             replays = len(KEYS) if kind in ("doomed", "swept", "waiting") else 0
-            if kind not in tallies or tallies[kind].submitted != len(KEYS) + replays:
+            cancelled = tallies[kind].cancelled if kind == "revoked" and kind in tallies else 0
+            if kind not in tallies or tallies[kind].submitted != len(KEYS) + replays + cancelled:
                 wrong.append(f"{kind}: {tallies.get(kind)}")
         if ledger.audit_broken() is not None:
             wrong.append("the chain of the audit log is broken")

@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import text
 
-from redrive.ledger import Lease, Ledger, NewJob, Settlement, open_ledger
+from redrive.errors import Suspended
+from redrive.ledger import Lease, Ledger, NewJob, Settlement, failpoint, open_ledger
+from redrive.ledger.jobs import pauses, run_time_limits, schedule_runs
+from redrive.ledger.jobs.signals import send_to_job
+from redrive.worker.steps import JobSteps
 
 from .diary import Diary, read
 
@@ -35,7 +40,16 @@ EFFECTS = {
     "waiting": 2,  # blocked until a moment that has come
     "wished": 1,  # submitted in one transaction with a row of ours
     "brief": 1,  # its key is forgotten as soon as it is pruned
+    "revoked": 1,  # cancelled while it is queued, and submitted again
+    "later": 1,  # scheduled for tomorrow, and run now
+    "halted": 1,  # cancelled while it runs
+    "stepped": 3,  # a step, then two waits for signals
+    "ordered": 1,  # one after another, settled in a transaction of ours
+    "planned": 1,  # the run of a schedule that was paused and resumed
+    "fired": 1,  # the run of a schedule that an operator fired
 }
+SUBMITTED_APART = ("ordered", "plain", "wished", "brief", "later", "halted", "planned", "fired")
+SIGNALS = ("approved", "paid")
 TABLES = (
     "CREATE TABLE effect (kind text NOT NULL, key text NOT NULL)",
     "CREATE TABLE wish (key text NOT NULL PRIMARY KEY)",
@@ -50,9 +64,12 @@ def main(arguments: Sequence[str]) -> int:
         ledger.migrate()
         ledger.maintenance.heartbeat(WORKER)
         submit(ledger, diary)
+        control(ledger, diary)
+        pause_and_limit(ledger)
         while True:
             work(ledger, diary)
-            if not look_after_the_dead(ledger):
+            has_work = send_signals(ledger)
+            if not look_after_the_dead(ledger) and not has_work:
                 break
         for _ in range(2):
             ledger.prune(0, limit=5)
@@ -71,9 +88,12 @@ def submit(ledger: Ledger, diary: Diary) -> None:
     for key in KEYS:
         ledger.submit(NewJob("plain", key))
         diary.note("submitted", "plain", key)
-    batch = [NewJob(kind, key) for kind in EFFECTS if kind not in ("plain", "wished", "brief") for key in KEYS]
+    batch = [NewJob(kind, key) for kind in EFFECTS if kind not in SUBMITTED_APART for key in KEYS]
+    batch += [NewJob("later", key, delay=86_400) for key in KEYS]
+    batch += [NewJob("ordered", key, tenant=key, sequence="one") for key in KEYS]
     # What is forgotten is new if it comes again; so it comes only until we were told that it is there.
     batch += [NewJob("brief", key, keep=0) for key in KEYS if ("brief", key) not in known]
+    batch += [NewJob("halted", key) for key in KEYS if ("halted", key) not in known]
     for job in ledger.submit_many(batch):
         diary.note("submitted", job.kind, job.key)
     for key in KEYS:
@@ -83,6 +103,40 @@ def submit(ledger: Ledger, diary: Diary) -> None:
         diary.note("submitted", "wished", key)
 
 
+def control(ledger: Ledger, diary: Diary) -> None:
+    """As an operator does: cancel queued jobs, submit their keys again, and run scheduled jobs now."""
+    revoked = {words[1] for words in read(diary.path) if words[0] == "revoked"}
+    for key in KEYS:
+        if key not in revoked:
+            job = ledger.find("revoked", key)
+            assert job is not None
+            ledger.control.cancel([job.id], actor="test", because="a mistake")
+            diary.note("revoked", key)
+        ledger.submit(NewJob("revoked", key))
+        scheduled = ledger.find("later", key)
+        assert scheduled is not None
+        ledger.control.run_now([scheduled.id], actor="test", because="hurry")
+
+
+def pause_and_limit(ledger: Ledger) -> None:
+    """As an operator does: pause a schedule and resume it, set a limit and reset it, and fire a schedule."""
+    who: Any = {"actor": "test", "because": "hurry"}
+    for key in KEYS:
+        with ledger.connections.write.use() as session:
+            pauses.pause(session, "schedule", "planned", until=None, **who)
+        assert pauses.submit_runs(ledger.connections, [NewJob("planned", key)]) == []
+        with ledger.connections.write.use() as session:
+            pauses.resume(session, "schedule", "planned", **who)
+        assert pauses.submit_runs(ledger.connections, [NewJob("planned", key)]) == ["planned"]
+        with ledger.connections.write.use() as session:
+            run_time_limits.set_limit(session, "planned", concurrency=1, **who)
+            run_time_limits.reset_limit(session, "planned", **who)
+        schedule_runs.fire(ledger.connections, NewJob("fired", key), **who)
+    with ledger.reading() as connection:
+        assert not pauses.read_pauses(connection, ledger.now())
+        assert not run_time_limits.read_limits(connection)
+
+
 def work(ledger: Ledger, diary: Diary) -> None:
     """As a worker does: batches first, then one by one what was running when a worker died."""
     kinds = dict.fromkeys(EFFECTS, 2)
@@ -90,7 +144,7 @@ def work(ledger: Ledger, diary: Diary) -> None:
     while True:
         ledger.maintenance.heartbeat(WORKER)
         ledger.reap()
-        leases, late, _ = ledger.turn(settlements, kinds, worker=WORKER, lease=LEASE, total=5, start=False)
+        leases, late, *_ = ledger.turn(settlements, kinds, worker=WORKER, lease=LEASE, total=5, start=False)
         settlements = []
         for one in late:
             diary.note("late", one.kind, one.job_id)
@@ -105,8 +159,42 @@ def work(ledger: Ledger, diary: Diary) -> None:
                 diary.note("effect", begun.kind, begun.key)
                 if begun.kind in ("plain", "brief", "wished"):
                     settlements.append(begun.done())
+                elif begun.kind == "stepped":
+                    run_steps(ledger, diary, begun)
                 else:
                     settle(ledger, begun)
+
+
+def run_steps(ledger: Ledger, diary: Diary, lease: Lease) -> None:
+    """As a job with steps does: charge once, and wait for two signals."""
+    job = JobSteps(ledger, lease, ledger.now)
+    try:
+        job.step("charge", diary.note, ("charged", lease.key), {})
+        diary.note("stored", lease.key)
+        for name in SIGNALS:
+            job.wait_for(name, LEASE)
+        ledger.settle(lease.done())
+    except Suspended:
+        job.suspend()
+
+
+def send_signals(ledger: Ledger) -> bool:
+    """As other programs do: the first signal by itself, the second one in a transaction of ours; True where a job waited."""
+    has_sent = False
+    is_sqlite = ledger.connections.on_sqlite
+    for key in KEYS:
+        job = ledger.find("stepped", key)
+        if job is None or job.waits_for not in SIGNALS:
+            continue
+        has_sent = True
+        if job.waits_for == SIGNALS[0]:
+            with ledger.connections.write.use() as session, session.transaction("signal"):
+                send_to_job(session.run, job.id, SIGNALS[0], b"1", sqlite=is_sqlite)
+        else:
+            with ledger.begin() as tx:
+                send_to_job(ledger.connections.adopt_transaction(tx), job.id, SIGNALS[1], b"2", sqlite=is_sqlite)
+                failpoint.crash_point("signal.in_caller")
+    return has_sent
 
 
 def settle(ledger: Ledger, lease: Lease) -> None:
@@ -115,6 +203,12 @@ def settle(ledger: Ledger, lease: Lease) -> None:
         with ledger.begin() as tx:
             tx.execute(text("INSERT INTO effect VALUES (:kind, :key)"), {"kind": lease.kind, "key": lease.key})
             ledger.settle(lease.done(), tx=tx)
+    elif lease.kind == "ordered":
+        with ledger.begin() as tx:
+            ledger.settle(lease.done(), tx=tx)
+    elif lease.kind == "halted":
+        ledger.control.cancel([lease.job_id], actor="test", because="a mistake")
+        ledger.settle(lease.again(0, error="stopped", reason="failed"))
     elif lease.kind == "flaky" and lease.attempt == 1:
         ledger.settle(lease.again(0, error="not yet", reason="flaky"))
     elif lease.kind in ("doomed", "swept", "hopeless") and lease.dead_id is None:

@@ -44,7 +44,7 @@ def test_another_writer_is_waited_for(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
         assert len(through) == 2
-        assert ledger.counts()["plain"] == (2, 1, 0, 1, 0, 0, 0, 0)
+        assert ledger.counts()["plain"] == (2, 1, 0, 1, 0, 0, 0, 0, 0)
         assert ledger.imbalance() == []
 
 

@@ -50,7 +50,7 @@ class Worker:
         self.ledger.maintenance.heartbeat(self.name)
         self.ledger.reap()
         kinds = dict.fromkeys(KINDS, BATCH)
-        leases, late, _ = self.ledger.turn(
+        leases, late, *_ = self.ledger.turn(
             self.settlements, kinds, worker=self.name, lease=self.lease, total=BATCH, start=False
         )  # fmt: skip
         self.settlements = []

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
 import time
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from redrive import RetryPolicy, outcome, retry
 from redrive.testing import Answer, FaultServer
 from tests.acceptance.http.both import Mode, client
+from tests.servers.certificate import self_signed
 
 ONCE = retry(RetryPolicy(max_attempts=2, backoff_base=0, jitter=0), attempt_timeout=1)
 
@@ -27,17 +22,7 @@ ONCE = retry(RetryPolicy(max_attempts=2, backoff_base=0, jitter=0), attempt_time
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A key and a self-signed certificate for 127.0.0.1."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "here")])
-    now = datetime.now(timezone.utc)
-    unsigned = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
-    unsigned = unsigned.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
-    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    signed = unsigned.add_extension(here, critical=False).sign(key, hashes.SHA256())
-    file: Path = tmp_path_factory.mktemp("tls") / "both.pem"
-    own = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    file.write_bytes(own + signed.public_bytes(serialization.Encoding.PEM))
-    return file
+    return self_signed(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
 import signal
 import time
 from collections import Counter
@@ -12,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import redis
-
 from redrive.ledger import open_ledger
 from tests.acceptance.crash.diary import read
 from tests.acceptance.crash.oracle import fresh, rows
 from tests.zygote import Zygote
+
+from .stalls import Stall
 
 PROGRAM = "tests.acceptance.messages.program"
 PATIENCE = 60.0
@@ -26,25 +24,22 @@ PATIENCE = 60.0
 class Market:
     """Consumers of one stream on one ledger."""
 
-    def __init__(self, zygote: Zygote, url: str, redis_url: str, folder: Path) -> None:
-        self.zygote, self.url, self.redis_url = zygote, url, redis_url
-        self.client = redis.Redis.from_url(redis_url)
-        self.stream = f"shop.{secrets.token_hex(4)}"
+    def __init__(self, zygote: Zygote, url: str, stall: Stall, folder: Path) -> None:
+        self.zygote, self.url, self.stall = zygote, url, stall
+        self.stream = stall.stream
         self.diary, self.output = folder / "diary", folder / "output"
         self.hired = 0
         fresh(url)
 
     def send(self, *ids: str, **payload: Any) -> None:
         """Add messages with these ids."""
-        pipeline = self.client.pipeline(transaction=False)
-        for each in ids:
-            pipeline.xadd(self.stream, {"type": "paid", "id": each, "payload": json.dumps({"id": each, **payload})})
-        pipeline.execute()
+        self.stall.send(ids, payload)
 
     def hire(self, *options: str, crash_at: str = "") -> int:
         """Start a consumer and return its process id."""
         self.hired += 1
-        arguments = [self.url, self.redis_url, self.stream, str(self.diary), f"consumer{self.hired}", *options]
+        place = [self.stall.engine, self.stall.address, self.stream]
+        arguments = [self.url, *place, str(self.diary), f"consumer{self.hired}", *options]
         return self.zygote.fork(PROGRAM, arguments, output=self.output, crash_at=crash_at)
 
     def wait(self, pid: int, seconds: float = PATIENCE) -> int:
@@ -102,7 +97,6 @@ class Market:
         assert [one for one in ids if scored[one] != 1] == []
         assert {one: times for one, times in booked.items() if times > 1 + lost[one]} == {}
         assert max(lost.values(), default=0) <= crashes
-        found: Any = self.client.xpending(self.stream, "shop")
-        assert found["pending"] == 0
+        assert self.stall.pending() == 0
         with open_ledger(self.url) as ledger:
             assert ledger.imbalance() == []

@@ -12,6 +12,7 @@ from redrive.ledger import open_ledger
 from redrive.ledger.failpoint import MESSAGE_POINTS
 
 from .market import Market
+from .stalls import RedisStall
 
 IDS = tuple(f"p-{n:03}" for n in range(30))
 
@@ -29,14 +30,16 @@ def test_a_crash_between_read_and_acknowledgement(market: Market, point: str, nt
 
 @pytest.mark.req("M-3")
 def test_a_crash_after_publishing_publishes_a_dead_letter_again(market: Market) -> None:
-    market.client.xadd(market.stream, {"nonsense": "1"})
+    assert isinstance(market.stall, RedisStall)
+    client = market.stall.client
+    client.xadd(market.stream, {"nonsense": "1"})
     assert market.wait(market.hire(crash_at="tell.after:1:kill")) == -signal.SIGKILL
     second = market.hire()
     told = f"{market.stream}.dead"
-    market.until(lambda: market.client.xlen(told) == 2, "it is told once more")
+    market.until(lambda: client.xlen(told) == 2, "it is told once more")
     os.kill(second, signal.SIGTERM)
     assert market.wait(second) == 0, market.story()
-    entries: Any = market.client.xrange(told)
+    entries: Any = client.xrange(told)
     assert [fields[b"id"] for _, fields in entries] == [b"1", b"1"]
 
 

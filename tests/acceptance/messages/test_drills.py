@@ -18,6 +18,7 @@ from tests.servers.redis import HOW, program
 from tests.zygote import Zygote
 
 from .market import Market
+from .stalls import RedisStall
 
 
 class Server:
@@ -75,7 +76,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 @pytest.mark.req("M-7")
 def test_redis_is_killed_and_started_again(zygote: Zygote, url: str, server: Server, tmp_path: Path) -> None:
-    market = Market(zygote, url, server.url, tmp_path)
+    market = Market(zygote, url, RedisStall(server.url, "shop"), tmp_path)
     before = [f"a-{n:03}" for n in range(100)]
     after = [f"b-{n:03}" for n in range(20)]
     market.send(*before, takes=0.01)

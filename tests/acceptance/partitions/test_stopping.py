@@ -93,7 +93,7 @@ def test_partitions_of_a_killed_local_process_are_recovered_at_once(app: App) ->
     backfill(app, "orders", customers=("acme",), until=SINCE)
     (extraction,) = app.datasets
     ControlPlane(app.ledger, [extraction.limits]).claim(1, worker="killed", lease=3600)
-    program = "from redrive.worker.process import process_identity; print(process_identity())"
+    program = "from redrive.worker.processes.identity import process_identity; print(process_identity())"
     killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     app.ledger.maintenance.heartbeat("killed", {"process": killed.stdout.strip()})
     with app.ledger.begin() as tx:

@@ -11,14 +11,19 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from redrive.commands.command import Command
 from tests.servers.postgres import postgres_server
 from tests.servers.process import ServerMissing
 from tests.zygote import Zygote
 
-from .shift import Shift, drained, killed, poisoned, stopped
+from . import isolated
+from .shift import Shift, drained, isolate, killed, poisoned, stopped
 
 LIMIT = 10.0
 """Seconds from its start in which a fresh worker has finished what a killed one left."""
+
+
+Scene = Callable[[Shift], tuple[bool, list[str]]]
 
 
 def kill(shift: Shift, *options: str) -> tuple[bool, list[str]]:
@@ -54,7 +59,18 @@ def drain(shift: Shift) -> tuple[bool, list[str]]:
     return ok, [f"{found.released} of {found.jobs}", str(found.charged), f"{found.seconds:.1f}"]
 
 
-Scene = Callable[[Shift], tuple[bool, list[str]]]
+def in_process(command: Command[..., object], reason: str, attempts: int) -> Scene:
+    """Return the scene of one poison in a process."""
+
+    def play(shift: Shift) -> tuple[bool, list[str]]:
+        found = isolate(shift, command)
+        ok = found[:-1] == (59, reason, attempts, 1, 0, 0)
+        cells = [f"{found.finished} of 59", found.reason, found.attempts, found.workers - 1, found.charged, found.left]
+        return ok, [*map(str, cells), f"{found.seconds:.1f}"]
+
+    return play
+
+
 TABLES: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, Scene], ...]], ...] = (
     (
         "200 jobs of 20 ms, all workers SIGKILLed in the middle, a fresh one started at once",
@@ -65,6 +81,19 @@ TABLES: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, Scene], ...]], ...] =
         "60 jobs, of which one kills whoever runs it; a worker is started whenever one has died",
         ("finished", "kills", "the poison", "charged, not begun", "seconds"),
         (("", poison),),
+    ),
+    (
+        "60 jobs of 20 ms in 2 processes, of which one is poison; the worker is never restarted",
+        ("finished", "the poison", "its attempts", "dead workers", "charged to others", "processes left", "seconds"),
+        (
+            ("segmentation fault", in_process(isolated.segfault, "crashed_process", 3)),
+            ("os._exit(0)", in_process(isolated.leave, "crashed_process", 3)),
+            ("SIGKILL, as when memory runs out", in_process(isolated.kill, "crashed_process", 3)),
+            ("above its memory limit", in_process(isolated.eat_memory, "attempts", 2)),
+            ("endless loop", in_process(isolated.loop, "attempts", 2)),
+            ("forks again and again", in_process(isolated.fork_often, "attempts", 2)),
+            ("ignores SIGTERM", in_process(isolated.ignore_sigterm, "attempts", 2)),
+        ),
     ),
     (
         "200 jobs of 20 ms, their worker SIGSTOPped past its leases, another finishes, SIGCONT",

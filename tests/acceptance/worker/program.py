@@ -1,7 +1,8 @@
 """A worker process that does what the kinds of its jobs say, and notes each beginning and end in a diary.
 
 main([url, diary, name, option …]): `lease=2`, `drain=1`, `threads=4`, `elsewhere` (as if on another machine: nobody can see
-that its process is gone), `until=idle` (ends when nothing is left), `long=60` (seconds that long jobs take).
+that its process is gone), `until=idle` (ends when nothing is left), `long=60` (seconds that long jobs take), `isolated` (also
+jobs in processes), `processes=2`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from redrive.worker.job_type import JobType
 from redrive.worker.worker import Worker, run_until_signal
 from tests.acceptance.crash.diary import Diary
 
+from . import isolated
+
 SETTINGS = RetrySettings(policy=RetryPolicy(max_attempts=5, backoff_base=0.05, backoff_max=0.2, jitter=0.0), attempt_timeout=None)
 PARKING = Parking(first=0.2, longest=0.4)
 WORK = 0.02
@@ -46,7 +49,7 @@ def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[JobType]:
 
     def work(lease: Lease) -> bytes:
         begin(lease)
-        if lease.key == "poison":
+        if lease.key.endswith("poison"):
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(WORK)
         end(lease)
@@ -96,7 +99,14 @@ def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[JobType]:
             raise ConnectionError(f"no answer for {lease.key}")
         end(lease)
 
+    def ordered(lease: Lease) -> bytes:
+        if lease.key.endswith("bad"):
+            begin(lease)
+            raise ValueError(f"{lease.key} is not valid")
+        return work(lease)
+
     return [
+        JobType("ordered", ordered, "thread", SETTINGS, is_sequenced=True, parks_on_outage=False),
         JobType("down", down, "thread", SETTINGS),
         JobType("work", work, "thread", SETTINGS),
         JobType("brief", brief, "thread", SETTINGS),
@@ -131,6 +141,9 @@ def main(arguments: Sequence[str]) -> int:
     diary = Diary(Path(path))
     with open_ledger(url) as ledger:
         own = kinds(diary, name, float(options.get("long", LONG)))
+        if "isolated" in options:
+            own += isolated.app.kinds()
+            given["processes"] = int(options.get("processes", 2))
         worker = Worker(ledger, own, name=name, threads=threads, parking=PARKING, **given)
         if "until" in options:
             threading.Thread(target=ended, args=(ledger, worker), daemon=True).start()

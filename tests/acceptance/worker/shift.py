@@ -10,12 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from redrive.commands.command import Command
 from redrive.ledger import NewJob, open_ledger
 from tests.acceptance.crash.diary import read
 from tests.acceptance.crash.oracle import fresh, rows
 from tests.acceptance.crash.still import still
 from tests.zygote import Zygote
 
+from . import isolated
 from .program import FREE
 
 PROGRAM = "tests.acceptance.worker.program"
@@ -162,6 +164,49 @@ def poisoned(shift: Shift, *options: str, healthy: int = 59) -> Poisoned:
     charged = sum(many > begun[key] for key, many in lost)
     shift.balanced()
     return Poisoned(healthy + 1, shift.states()[DONE], kills, ", ".join(row[0] for row in found), charged, seconds)
+
+
+class Isolated(NamedTuple):
+    """What became of jobs in processes among which one is poison."""
+
+    finished: int
+    reason: str
+    attempts: int
+    workers: int
+    """Workers that were needed."""
+    charged: int
+    """Attempts and crashes of healthy jobs beyond their one."""
+    left: int
+    """Processes of the poison that outlive the worker."""
+    seconds: float
+
+
+def isolate(shift: Shift, command: Command[..., object], *, healthy: int = 59) -> Isolated:
+    """One of the jobs in processes is poison. Its worker runs until all have ended."""
+    diary = shift.diary.with_name("isolated")
+    jobs = [isolated.work.bind(str(diary), number).job for number in range(healthy)]
+    jobs.insert(healthy // 3, command.bind(str(diary)).job)
+    with open_ledger(shift.url) as ledger:
+        ledger.submit_many(jobs)
+    began = time.monotonic()
+    assert shift.wait(shift.hire("isolated", "until=idle")) == 0, shift.story()
+    seconds = time.monotonic() - began
+    ((reason, attempts),) = rows(shift.url, "SELECT reason, attempts FROM redrive_dead")
+    charged = rows(
+        shift.url, "SELECT coalesce(sum(attempts - 1 + crashes), 0) FROM redrive_job WHERE kind = 'isolated.work' AND state = 2"
+    )[0][0]
+    pids = {int(line[1]) for line in read(diary) if line[0] != "work"}
+    shift.balanced()
+    left = sum(not has_ended(pid) for pid in pids)
+    return Isolated(shift.states()[DONE], reason, attempts, shift.hired, int(charged), left, seconds)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is gone, or a zombie that its parent has not reaped."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 class Stopped(NamedTuple):

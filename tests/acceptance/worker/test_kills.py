@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from .shift import Shift, drained, killed, poisoned, stopped
+from . import isolated
+from .shift import Shift, drained, isolate, killed, poisoned, stopped
 
 
 @pytest.mark.req("W-5", "L-3")
@@ -28,6 +31,16 @@ def test_poison_ends_as_a_dead_letter_and_takes_nobody_along(shift: Shift) -> No
     found = poisoned(shift)
     assert (found.finished, found.kills, found.reason) == (59, 3, "crashed_worker")
     assert found.charged == 0
+
+
+@pytest.mark.req("Q-9")
+@pytest.mark.parametrize(
+    ("command", "reason", "attempts"),
+    [(isolated.segfault, "crashed_process", 3), (isolated.fork_often, "attempts", 2), (isolated.eat_memory, "attempts", 2)],
+)
+def test_poison_in_a_process_costs_one_job_and_no_worker(shift: Shift, command: Any, reason: str, attempts: int) -> None:
+    found = isolate(shift, command)
+    assert found[:-1] == (59, reason, attempts, 1, 0, 0)
 
 
 @pytest.mark.req("L-3", "L-4")

@@ -1,4 +1,4 @@
-"""Scheduled commands on SQLite and Postgres: each run happens once, and none early."""
+"""Scheduled commands on SQLite, Postgres and Temporal: each run happens once, and none early."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from redrive import App
 from redrive.commands.registry import CommandScheduleTask
 from redrive.core.key import Key
+from tests.conformance.commands.conftest import OpenApp
 
 UTC = timezone.utc
 
@@ -79,8 +80,8 @@ def test_missed_runs_happen_once_and_none_early(app: App) -> None:
     assert coming.due_at > app.ledger.now()
 
 
-def test_a_changed_schedule_does_not_run_by_the_old_one(app: App, url: str) -> None:
-    with App(url) as before:
+def test_a_changed_schedule_does_not_run_by_the_old_one(app: App, open_app: OpenApp) -> None:
+    with open_app() as before:
 
         @before.command("report", cron="0 2 * * *")
         def old() -> None: ...

@@ -28,6 +28,15 @@ class ModelJob:
     """Of a dead letter: pending, replaying, replayed, discarded; of the key, not of the job."""
     replays: int = 0
     ended: float = 0.0
+    tenant: str | None = None
+    sequence: str | None = None
+    order: int = 0
+    """Place in its sequence: the order of submission."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended, and holds back the jobs after it in its sequence."""
+        return self.state in ("ready", "leased", "held")
 
 
 @dataclass
@@ -40,12 +49,33 @@ class Model:
     dropped: int = 0
     late: int = 0
 
-    def submit(self, key: str, delay: float, max_attempts: int | None) -> bool:
+    def submit(
+        self, key: str, delay: float, max_attempts: int | None, tenant: str | None = None, sequence: str | None = None
+    ) -> bool:
         if key in self.jobs:
             return False
-        self.jobs[key] = ModelJob(key, self.now + delay, max_attempts=max_attempts)
-        self.submitted += 1
+        self._add(ModelJob(key, self.now + delay, max_attempts=max_attempts, tenant=tenant, sequence=sequence))
         return True
+
+    def _add(self, job: ModelJob) -> None:
+        self.submitted += 1
+        job.order = self.submitted
+        if job.sequence is not None and any(each.is_open for each in self._sequence(job.sequence)):
+            job.state = "held"
+        self.jobs[job.key] = job
+
+    def _sequence(self, name: str | None) -> list[ModelJob]:
+        jobs = [job for job in self.jobs.values() if name is not None and job.sequence == name]
+        return sorted(jobs, key=lambda job: job.order)
+
+    def _release_after(self, job: ModelJob) -> None:
+        """A job has ended: the next one of its sequence is ready."""
+        waiting = [each for each in self._sequence(job.sequence) if each.is_open]
+        if waiting and waiting[0].state == "held":
+            waiting[0].state = "ready"
+
+    def due_tenants(self) -> set[str]:
+        return {tenant for key in self.due(alone=False) if (tenant := self.jobs[key].tenant) is not None}
 
     def due(self, *, alone: bool) -> set[str]:
         return {key for key, job in self.jobs.items() if job.state == "ready" and job.due <= self.now and job.alone is alone}
@@ -82,6 +112,8 @@ class Model:
             job.attempts -= int(not settlement.charged and job.started)
         else:
             job.state, job.letter = "dead", "pending"
+        if not job.is_open:
+            self._release_after(job)
         return True
 
     def reap(self) -> set[str]:
@@ -94,6 +126,7 @@ class Model:
                 job.alone = job.crashes >= 2
                 if job.crashes >= MAX_CRASHES or (job.max_attempts is not None and job.attempts >= job.max_attempts):
                     job.state, job.letter = "dead", "pending"
+                    self._release_after(job)
             job.started = False
         return lost
 
@@ -101,10 +134,9 @@ class Model:
         job = self.jobs[key]
         if job.letter != "pending":
             return False
-        self.jobs[key] = replace(
-            ModelJob(key, self.now, max_attempts=job.max_attempts), letter="replaying", replays=job.replays + 1
-        )
-        self.submitted += 1
+        job.state = "dropped"
+        new = ModelJob(key, self.now, max_attempts=job.max_attempts, tenant=job.tenant, sequence=job.sequence)
+        self._add(replace(new, letter="replaying", replays=job.replays + 1))
         self.dropped += 1
         return True
 
@@ -128,7 +160,7 @@ class Model:
 
         return Tally(
             self.submitted,
-            count("ready"),
+            count("ready") + count("held"),
             count("leased"),
             count("done"),
             count("dead"),

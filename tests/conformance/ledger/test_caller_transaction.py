@@ -107,7 +107,7 @@ def test_a_late_settle_in_a_transaction_rolls_the_effect_back(ledger: Ledger) ->
         ledger.settle(second.dead("x"), tx=tx)
         _ = 1 / 0
     assert ledger.find(KIND, "effect") is None
-    assert tally(ledger) == (2, 0, 1, 1, 0, 0, 0, 1)
+    assert tally(ledger) == (2, 0, 1, 1, 0, 0, 0, 1, 0)
     ledger.settle(second.done())
 
 

@@ -57,6 +57,51 @@ def test_submissions_during_a_commit_are_one_batch() -> None:
     assert len(write.batches) == 2
 
 
+def test_tasks_that_submit_during_a_commit_are_one_batch() -> None:
+    write = Slow()
+    group_commit = GroupCommit(write)
+
+    async def submit_all(leaders: ThreadPoolExecutor) -> list[str]:
+        first = group_commit.submit_from_loop(new("first"), leaders)
+        await asyncio.to_thread(until, lambda: write.batches)
+        others = [group_commit.submit_from_loop(new(f"k{at}"), leaders) for at in range(100)]
+        write.gate.set()
+        return [(await done).result()[0].key for done in (first, *others)]
+
+    with ThreadPoolExecutor(1) as leaders:
+        keys = asyncio.run(submit_all(leaders))
+    assert keys == ["first", *(f"k{at}" for at in range(100))]
+    assert write.batches == [["first"], keys[1:]]
+
+
+def test_a_task_that_is_woken_twice_leads_once() -> None:
+    write = Slow()
+    write.gate.set()
+    group_commit = GroupCommit(write)
+
+    class Leaders(ThreadPoolExecutor):
+        leads = 0
+
+        def submit(self, *args: Any, **kwargs: Any) -> Any:
+            self.leads += 1
+            return super().submit(*args, **kwargs)
+
+    async def submit(leaders: Leaders) -> None:
+        group_commit._is_writing = True
+        done = group_commit.submit_from_loop(new("x"), leaders)
+        group_commit._is_writing = False
+        with group_commit._lock:
+            (waiting,) = group_commit._queue
+        waiting.wake()
+        waiting.wake()
+        assert (await done).result()[0].key == "x"
+
+    with Leaders(1) as leaders:
+        asyncio.run(submit(leaders))
+        assert leaders.leads == 1
+    assert write.batches == [["x"]]
+
+
 def test_an_invalid_job_does_not_fail_the_other_submitters() -> None:
     write = Slow()
     group_commit = GroupCommit(write)
@@ -78,7 +123,7 @@ def test_a_closed_event_loop_does_not_block_the_other_submitters() -> None:
     write = Slow()
     write.gate.set()
     group_commit = GroupCommit(write)
-    gone = Submission(new("x"), lambda: None)
+    gone: Submission[NewJob, Submitted] = Submission(new("x"), lambda: None)
     group_commit.join(gone)
     assert gone.is_leader
     group_commit.lead(gone)

@@ -21,6 +21,9 @@ from tests.conformance.ledger.world import KIND, pass_time, session, tally
 
 FULL = os.environ.get("REDRIVE_FULL") == "1"
 KEYS = [f"k{number}" for number in range(6)]
+TENANTS = {"k0": "a", "k1": "b", "k2": "a", "k3": "b", "k5": "c"}
+SEQUENCES = {"k0": "s", "k1": "s", "k2": "s", "k3": "t", "k4": "t"}
+"""By the first part of a key."""
 OUTCOMES = ("done", "again", "free", "dead", "blocked")
 # No sum of the waits below: nothing happens exactly at a limit, where a microsecond decides.
 LEASE = 155.0
@@ -45,15 +48,22 @@ class Acts:
         self.leases: list[Lease] = []
 
     def submit(self, keys: list[str], delay: float, max_attempts: int | None) -> Any:
-        jobs = [NewJob(KIND, key, b"p", delay=delay, max_attempts=max_attempts) for key in keys]
+        places = [(TENANTS.get(key.split("-")[0]), SEQUENCES.get(key.split("-")[0])) for key in keys]
+        jobs = [
+            NewJob(KIND, key, b"p", delay=delay, max_attempts=max_attempts, tenant=tenant, sequence=sequence)
+            for key, (tenant, sequence) in zip(keys, places, strict=True)
+        ]
         found = [one.created for one in self.ledger.submit_many(jobs)]
-        assert found == [self.model.submit(key, delay, max_attempts) for key in keys]
+        assert found == [self.model.submit(key, delay, max_attempts, *place) for key, place in zip(keys, places, strict=True)]
         return found
 
-    def claim(self, most: int, start: bool, alone: bool) -> Any:
-        due = self.model.due(alone=alone)
-        leases = self.ledger.claim({KIND: most}, worker="w", lease=LEASE, start=start, alone=alone)
+    def claim(self, most: int, start: bool, alone: bool, fair: bool = False) -> Any:
+        due, tenants = self.model.due(alone=alone), self.model.due_tenants()
+        fair = fair and not alone
+        leases = self.ledger.claim({KIND: most}, worker="w", lease=LEASE, start=start, alone=alone, fair=fair)
         claimed = {lease.key for lease in leases}
+        if fair and most >= len(tenants):
+            assert tenants <= {self.model.jobs[key].tenant for key in claimed}, "each tenant gets a job"
         assert claimed <= due
         assert len(leases) == len(claimed) == min(len(due), min(most, 1) if alone else most)
         for lease in leases:
@@ -170,9 +180,9 @@ class Machine(RuleBasedStateMachine):
     def submit(self, keys: list[str], delay: float, most: int | None) -> None:
         self.acts.submit(keys, delay, most)
 
-    @rule(most=st.integers(0, 4), start=st.booleans(), alone=st.booleans())
-    def claim(self, most: int, start: bool, alone: bool) -> None:
-        self.acts.claim(most, start, alone)
+    @rule(most=st.integers(0, 4), start=st.booleans(), alone=st.booleans(), fair=st.booleans())
+    def claim(self, most: int, start: bool, alone: bool, fair: bool) -> None:
+        self.acts.claim(most, start, alone, fair)
 
     @precondition(lambda self: self.acts.leases)
     @rule(at=at)
@@ -217,7 +227,7 @@ class Machine(RuleBasedStateMachine):
             self.acts.check()
 
 
-@pytest.mark.req("L-8", "L-2", "L-4")
+@pytest.mark.req("L-8", "L-2", "L-4", "Q-6", "Q-7")
 def test_any_order_of_operations_agrees_with_the_model(ledger: Ledger, request: pytest.FixtureRequest) -> None:
     machine = type("Machine", (Machine,), {"ledger": ledger})
     examples = (6 if "postgres" in request.node.name else 15) * (20 if FULL else 1)
@@ -250,7 +260,8 @@ def trace(ledger: Ledger, seed: int, length: int) -> Iterator[Any]:
             )
         elif verb == "claim":
             # All that is due, so that ties in time leave nothing to chance.
-            yield verb, acts.claim(1000, dice.random() < 0.7, False), acts.claim(1, True, True)
+            start, fair = dice.random() < 0.7, dice.random() < 0.5
+            yield verb, acts.claim(1000, start, False, fair), acts.claim(1, True, True)
         elif verb == "letters":
             yield verb, acts.letters(dice.choice(["replay", "discard"]), [f"{key}-{step // 40}" for key in KEYS])
         elif verb == "reap":
@@ -273,7 +284,7 @@ def trace(ledger: Ledger, seed: int, length: int) -> Iterator[Any]:
             yield acts.check()
 
 
-@pytest.mark.req("L-1")
+@pytest.mark.req("L-1", "Q-6", "Q-7")
 @pytest.mark.parametrize("seed", range(4))
 def test_both_databases_agree_on_the_same_operations(on_postgres: Ledger, seed: int) -> None:
     with open_ledger("sqlite://") as on_sqlite:

@@ -204,5 +204,5 @@ def test_outcomes_of_every_kind_in_one_batch(ledger: Ledger) -> None:
             leases["e"].release(), leases["f"].done(b"r"),
         ]
     )  # fmt: skip
-    assert tally(ledger) == (6, 2, 0, 2, 2, 0, 0, 0)
+    assert tally(ledger) == (6, 2, 0, 2, 2, 0, 0, 0, 0)
     assert keys(claim(ledger)) == {"e"}

@@ -36,6 +36,28 @@ def job_of(error: BaseException) -> int:
     return int(ended.job_id or 0)
 
 
+@pytest.mark.req("Q-2")
+def test_a_call_is_not_spilled_to_a_job_that_is_asked_to_stop(ledger: Ledger, redrive_journal: Ring) -> None:
+    app = App(ledger)
+
+    @retry(**QUICK, spill=app.spill("crm.sync", key="crm:{user}:1:sync:v1"))  # type: ignore[call-overload, untyped-decorator]
+    def sync(user: str) -> None:
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError) as caught:
+        sync("ann")
+    (lease,) = ledger.claim({"crm.sync": 1}, worker="w")
+    assert ledger.control.cancel([lease.job_id], actor="ann", because="wrong").done == {lease.job_id: "stopping"}
+    with pytest.raises(ConnectionResetError) as refused:
+        sync("ann")
+    assert job_of(caught.value) == lease.job_id
+    assert job_of(refused.value) == 0
+    assert f"crm.sync job {lease.job_id} with the job key" in refused.value.__notes__[-1]
+    assert "was asked to stop; submit the work again when that job has ended" in refused.value.__notes__[-1]
+    kinds = [record.kind for record in redrive_journal.records]
+    assert (kinds.count("spilled"), kinds.count("spill_failed")) == (1, 1)
+
+
 def test_a_spilled_call_keeps_arguments_history_ids_and_key(ledger: Ledger) -> None:
     app = App(ledger)
 

@@ -1,8 +1,7 @@
-"""Drills: stopped workers, invalid credentials, deleted groups and streams, a loading server."""
+"""Drills on every engine: stopped workers, invalid credentials, deleted consumers and streams. A Redis that loads."""
 
 from __future__ import annotations
 
-import secrets
 import socket
 import threading
 import urllib.error
@@ -21,7 +20,9 @@ from redrive.ledger import Ledger
 from redrive.messages import RedisStream
 from redrive.ops import DeadLetterFilter, Operator
 from redrive.testing import FaultServer
-from tests.conformance.messages.test_redis_stream import Shop, paid, pending
+from tests.conformance.messages.brokers import Broker
+from tests.conformance.messages.shop import Shop, work
+from tests.conformance.messages.test_redis_stream import paid
 
 NAMES = tuple(f"p-{n}" for n in range(6))
 
@@ -38,25 +39,23 @@ def heard() -> Iterator[list[Any]]:
 
 
 @pytest.mark.req("M-7")
-def test_the_worker_is_stopped_and_started_again(ledger: Ledger, redis_url: str, client: redis.Redis, stream: str) -> None:
-    shop = Shop(ledger, redis_url, stream, batch=5)
+def test_the_worker_is_stopped_and_started_again(ledger: Ledger, broker: Broker) -> None:
+    shop = Shop(ledger, broker.source(batch=5))
     names = [f"p-{n:02}" for n in range(60)]
-    paid(client, stream, *names)
+    broker.send(*names)
     shop.work(lambda: len(shop.seen) >= 10)
-    assert pending(client, stream) == 0, "what was read is stored before it stops"
+    assert broker.pending() == 0, "what was read is stored before it stops"
     shop.work(lambda: len(shop.seen) >= 60)
     assert Counter(event.id for event in shop.seen) == Counter(names)
-    assert pending(client, stream) == 0
+    assert broker.pending() == 0
     assert ledger.imbalance() == []
 
 
 @pytest.mark.req("M-7", "M-4")
-def test_dead_letters_of_an_invalid_credential_are_replayed(
-    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
-) -> None:
+def test_dead_letters_of_an_invalid_credential_are_replayed(ledger: Ledger, broker: Broker) -> None:
     booked: list[str] = []
     with FaultServer(401) as server:
-        app = App(ledger, sources=[RedisStream(redis_url, stream, group="shop")])
+        app = App(ledger, sources=[broker.source()])
 
         @app.on("paid", name="crm")
         def crm(event: Event[Any]) -> None:
@@ -67,68 +66,52 @@ def test_dead_letters_of_an_invalid_credential_are_replayed(
                 raise
             booked.append(event.id)
 
-        shop = Shop.__new__(Shop)
-        shop.app, shop.seen = app, []
-        paid(client, stream, *NAMES)
-        shop.work(lambda: len(ledger.dead_letters()) == len(NAMES))
+        broker.send(*NAMES)
+        work(app, lambda: len(ledger.dead_letters()) == len(NAMES))
         assert server.count == len(NAMES), "nobody tries a wrong credential again by himself"
         assert {letter.reason for letter in ledger.dead_letters()} == {"not_retryable"}
         server.script(200)
         ann = Operator(app, actor="ann")
         ann.apply(ann.dead_letters.replay(DeadLetterFilter(kind="crm")), because="the credential was mended")
-        shop.work(lambda: len(booked) == len(NAMES))
+        work(app, lambda: len(booked) == len(NAMES))
     assert sorted(booked) == sorted(NAMES)
     assert {letter.status for letter in ledger.dead_letters()} == {"replayed"}
 
 
 @pytest.mark.req("M-7")
-def test_reading_continues_after_a_redis_credential_is_restored(
-    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
-) -> None:
-    user, word = f"shop{secrets.token_hex(4)}", f"Word-{secrets.token_hex(8)}"
+def test_reading_continues_after_a_credential_of_the_broker_is_restored(ledger: Ledger, broker: Broker) -> None:
+    with broker.login() as login, heard() as records:
+        shop = Shop(ledger, login.source)
+        done: list[str] = []
 
-    def allowed() -> None:
-        client.acl_setuser(user, enabled=True, passwords=[f"+{word}"], categories=["+@all"], keys=["*"])
+        def reached() -> bool:
+            if not done and len(shop.seen) == 1:
+                done.append("revoked")
+                login.revoke()
+            if len(done) == 1 and any(one.kind == "chore_failed" for one in records):
+                done.append("restored")
+                login.restore()
+                login.send("p-2")
+            return len(shop.seen) == 2
 
-    allowed()
-    at = urlsplit(redis_url)
-    shop = Shop(ledger, f"redis://{user}:{word}@{at.hostname}:{at.port}/0", stream)
-    try:
-        with heard() as records:
-            shown: list[str] = []
-
-            def reached() -> bool:
-                if not shown and len(shop.seen) == 1:
-                    shown.append("taken away")
-                    client.acl_deluser(user)
-                if len(shown) == 1 and any(one.kind == "chore_failed" for one in records):
-                    shown.append("given back")
-                    allowed()
-                    paid(client, stream, "p-2")
-                return len(shop.seen) == 2
-
-            paid(client, stream, "p-1")
-            shop.work(reached)
+        login.send("p-1")
+        shop.work(reached)
         assert [event.id for event in shop.seen] == ["p-1", "p-2"]
-        assert word not in str([one.fields for one in records])
-    finally:
-        client.acl_deluser(user)
+        assert login.password not in str([one.fields for one in records])
 
 
 @pytest.mark.req("M-7")
-@pytest.mark.parametrize("how", ["group", "stream"])
-def test_a_deleted_group_or_stream_is_created_again(
-    ledger: Ledger, redis_url: str, client: redis.Redis, stream: str, how: str
-) -> None:
-    shop = Shop(ledger, redis_url, stream)
-    paid(client, stream, "p-1")
+@pytest.mark.parametrize("part", ["consumer", "stream"])
+def test_reading_continues_after_a_consumer_or_a_stream_is_deleted(ledger: Ledger, broker: Broker, part: str) -> None:
+    shop = Shop(ledger, broker.source())
+    broker.send("p-1")
     deleted: list[str] = []
 
     def reached() -> bool:
         if len(shop.seen) == 1 and not deleted:
-            deleted.append(how)
-            client.xgroup_destroy(stream, "shop") if how == "group" else client.delete(stream)
-            paid(client, stream, "p-2")
+            deleted.append(part)
+            broker.delete(part)
+            broker.send("p-2")
         return len(shop.seen) == 2
 
     shop.work(reached)
@@ -185,7 +168,7 @@ def _pipe(source: socket.socket, target: socket.socket) -> None:
 @pytest.mark.req("M-7")
 def test_the_reader_waits_for_a_loading_server(ledger: Ledger, redis_url: str, client: redis.Redis, stream: str) -> None:
     loading = Loading(redis_url, times=3)
-    shop = Shop(ledger, loading.url, stream)
+    shop = Shop(ledger, RedisStream(loading.url, stream, group="shop"))
     paid(client, stream, *NAMES)
     with heard() as records:
         shop.work(lambda: len(shop.seen) == len(NAMES))

@@ -73,6 +73,34 @@ def test_each_handler_has_its_own_job(app: App) -> None:
     assert {name: tally.done for name, tally in app.ledger.counts().items()} == {"qscore": 1, "index": 1}
 
 
+@pytest.mark.req("Q-1")
+def test_jobs_of_handlers_are_found_by_the_ids_of_their_event(app: App) -> None:
+    @app.on("paid", name="mail")
+    def mail(event: Event[Any]) -> None: ...
+
+    @app.on("paid", name="index")
+    def index(event: Event[Any]) -> None:
+        raise Stop("no such order")
+
+    def found(words: str) -> list[str]:
+        return sorted(job.key for job in ann.jobs.search(words).jobs)
+
+    ann = Operator(app, actor="ann")
+    plain = [Event("paid", 1, id=f"e-{number}", source="web") for number in range(3)]
+    for event in plain:
+        assert app.receive(event)
+    with correlate(request_id="r-9"):
+        assert app.receive(Event("paid", 1, id="e-9", source="web", headers={"user_id": "bob", "traceparent": "00-ab-cd-01"}))
+    with app.ledger.reading() as connection:
+        assert connection.execute(text("SELECT count(*) FROM redrive_tag")).scalar() == 6, "plain events have none"
+    both = ["event:web:e-9:index:v1", "event:web:e-9:mail:v1"]
+    assert found("user:bob") == found("correlation:r-9") == found("ab") == found("user:bob state:queued") == both
+    assert found("event:web:e-9") == both
+    work(app)
+    (letter,) = ann.jobs.search("user:bob state:dead").letters
+    assert letter.key == "event:web:e-9:index:v1"
+
+
 @pytest.mark.req("M-2")
 def test_a_duplicate_event_changes_nothing(app: App) -> None:
     seen: list[str] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -17,38 +17,20 @@ from redrive.core.clock import SYSTEM
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
 from redrive.messages import RedisStream
+from redrive.messages.dead_letter_publisher import DeadLetterPublisher
 from redrive.messages.redis.consumer_group import ConsumerGroup
-from redrive.messages.redis.entry import EntryFields
-from redrive.messages.redis.reader import StreamReader
-from redrive.messages.redis.stream import DeadLetterPublisher
+from redrive.messages.redis.stream import EntryFields
 from redrive.ops import DeadLetterFilter, Operator
+from tests.conformance.messages.shop import Shop as SourceShop
 
 NOW = SYSTEM.now()
 
 
-class Shop:
-    """An app that reads one stream, and the events that its handler got."""
+class Shop(SourceShop):
+    """An app that reads one Redis stream."""
 
     def __init__(self, ledger: Ledger, redis_url: str, stream: str, **options: Any) -> None:
-        self.source = RedisStream(redis_url, stream, group="shop", **options)
-        self.app = App(ledger, sources=[self.source])
-        self.seen: list[Event[Any]] = []
-        self.app.on("paid", name="book")(self.book)
-
-    def book(self, event: Event[Any]) -> None:
-        self.seen.append(event)
-
-    def reading(self, **options: Any) -> StreamReader:
-        first = self.source.chores(self.app.registrations.inbox)[0]
-        assert isinstance(first, StreamReader)
-        return first
-
-    def work(self, until: Callable[[], bool], seconds: float = 15.0) -> None:
-        with self.app.worker(threads=2):
-            end = time.monotonic() + seconds
-            while not until():
-                assert time.monotonic() < end, (self.app.ledger.counts(), self.seen)
-                time.sleep(0.01)
+        super().__init__(ledger, RedisStream(redis_url, stream, group="shop", **options))
 
 
 @pytest.fixture
@@ -125,7 +107,7 @@ def test_entries_of_a_dead_consumer_are_claimed_on_a_quiet_stream(
 ) -> None:
     paid(client, stream, *(f"p-{n}" for n in range(25)))
     dead = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "dead")
-    assert len(dead.read(100, 0.01)) == 25
+    assert len(dead.read_new(100, 0.01)) == 25
     time.sleep(0.02)
     shop = Shop(ledger, redis_url, stream, batch=10, idle=0.01)
     reading = shop.reading()
@@ -138,7 +120,7 @@ def test_entries_of_a_dead_consumer_are_claimed_on_a_quiet_stream(
 @pytest.mark.req("M-6")
 def test_claim_idle_continues_at_its_cursor(redis_url: str, client: redis.Redis, stream: str) -> None:
     paid(client, stream, *(f"p-{n}" for n in range(30)))
-    ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "dead").read(100, 0.01)
+    ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "dead").read_new(100, 0.01)
     time.sleep(0.02)
     heir = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "heir")
     seen: list[str] = []
@@ -152,7 +134,7 @@ def test_an_entry_that_was_trimmed_while_pending_is_a_dead_letter(
     ledger: Ledger, redis_url: str, client: redis.Redis, stream: str
 ) -> None:
     paid(client, stream, "p-1", "p-2")
-    ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "dead").read(100, 0.01)
+    ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "dead").read_new(100, 0.01)
     client.xtrim(stream, maxlen=0, approximate=False)
     time.sleep(0.02)
     shop = Shop(ledger, redis_url, stream, idle=0.01)
@@ -223,8 +205,7 @@ def test_a_missing_group_or_stream_is_created(shop: Shop, client: redis.Redis, s
 def test_stored_dead_letters_are_published_to_a_stream(shop: Shop, ledger: Ledger, client: redis.Redis, stream: str) -> None:
     client.xadd(stream, {"x": "1"})
     shop.work(lambda: len(ledger.dead_letters()) == 1)
-    tell = shop.source.chores(shop.app.registrations.inbox)[1]
-    assert isinstance(tell, DeadLetterPublisher)
+    tell = DeadLetterPublisher(shop.app.registrations.inbox, shop.source)
     tell.do(NOW)
     tell.do(NOW)
     told: Any = client.xrange(f"{stream}.dead")
@@ -238,11 +219,11 @@ def test_trim_keeps_entries_that_another_group_needs(redis_url: str, client: red
     paid(client, stream, *(f"p-{n}" for n in range(300)))
     ours = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "ours", "c")
     theirs = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "theirs", "c")
-    ours.acknowledge([entry.id for entry in ours.read(300, 0.01)])
+    ours.ack(ours.read_new(300, 0.01))
     theirs.create()
     assert ours.trim() == 0, "the other group has read nothing yet"
     read = theirs.read(300, 0.01)
-    theirs.acknowledge([entry.id for entry in read[:250]])
+    theirs.ack(read[:250])
     ours.trim()
     left: Any = client.xrange(stream)
     assert 50 <= len(left) < 300
@@ -257,8 +238,8 @@ def test_trim_keeps_entries_that_another_group_needs(redis_url: str, client: red
 def test_idle_consumers_without_pending_entries_are_removed(redis_url: str, client: redis.Redis, stream: str) -> None:
     paid(client, stream, "p-1", "p-2")
     gone, holds = (ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", name) for name in ("gone", "holds"))
-    gone.acknowledge([entry.id for entry in gone.read(1, 0.01)])
-    holds.read(1, 0.01)
+    gone.ack(gone.read_new(1, 0.01))
+    holds.read_new(1, 0.01)
     time.sleep(0.05)
     ours = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "ours")
     ours.read(1, 0.001)
@@ -267,7 +248,7 @@ def test_idle_consumers_without_pending_entries_are_removed(redis_url: str, clie
 
 
 def test_reading_pauses_during_a_backlog(shop: Shop, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("redrive.messages.redis.reader.BACKLOG_LIMIT", 2)
+    monkeypatch.setattr("redrive.messages.reader.BACKLOG_LIMIT", 2)
     reading = shop.reading()
     paid(client, stream, "p-1", "p-2")
     reading.do(NOW)

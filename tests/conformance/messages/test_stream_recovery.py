@@ -13,9 +13,10 @@ from redrive import Event
 from redrive.ledger import Ledger
 from redrive.ledger.jobs import parking
 from redrive.ledger.model import NewJob
+from redrive.messages.decoding import is_suspected_poison
 from redrive.messages.inbox import Inbox
 from redrive.messages.redis.consumer_group import ConsumerGroup
-from redrive.messages.redis.entry import StreamEntry
+from redrive.messages.source import Message
 from redrive.ops import DeadLetterFilter, Operator
 from tests.conformance.messages.test_drills import heard
 from tests.conformance.messages.test_redis_stream import NOW, Shop, paid, pending, shop
@@ -29,8 +30,8 @@ def group(redis_url: str, stream: str, consumer: str) -> ConsumerGroup:
 
 def test_both_protocol_versions_read_the_same_entries(redis_url: str, client: redis.Redis, stream: str) -> None:
     paid(client, stream, "p-1", "p-2")
-    second, third = (group(f"{redis_url}?protocol={version}", stream, "ours").read(1, 0.01) for version in (2, 3))
-    assert [entry.fields and entry.fields[b"id"] for entry in (*second, *third)] == [b"p-1", b"p-2"]
+    second, third = (group(f"{redis_url}?protocol={version}", stream, "ours").read_new(1, 0.01) for version in (2, 3))
+    assert [entry.headers["id"] for entry in (*second, *third)] == ["p-1", "p-2"]
 
 
 @pytest.mark.req("M-1")
@@ -44,7 +45,7 @@ def test_a_failed_acknowledgement_is_repeated_in_the_next_round(
         def lost(*_: object) -> None:
             raise redis.ConnectionError("reset by peer")
 
-        patch.setattr(ConsumerGroup, "acknowledge", lost)
+        patch.setattr(ConsumerGroup, "ack", lost)
         with pytest.raises(redis.ConnectionError):
             reading.do(NOW)
     assert pending(client, stream) == 1
@@ -59,12 +60,12 @@ def test_a_failed_acknowledgement_is_repeated_in_the_next_round(
 def test_a_trimmed_entry_stays_pending_until_it_is_stored(redis_url: str, client: redis.Redis, stream: str) -> None:
     paid(client, stream, "p-1", "p-2", "p-3")
     dead, heir = (group(redis_url, stream, name) for name in ("dead", "heir"))
-    first, second, third = dead.read(100, 0.01)
+    first, second, third = dead.read_new(100, 0.01)
     client.xdel(stream, first.id, second.id)
     taken = heir.claim_from_dead_consumers(10, lambda name: name == "dead")
-    assert taken == [third, StreamEntry(first.id, None), StreamEntry(second.id, None)]
+    assert taken == [third._replace(deliveries=2), Message(first.id, None), Message(second.id, None)]
     assert pending(client, stream) == 3
-    heir.acknowledge([entry.id for entry in taken])
+    heir.ack(taken)
     assert pending(client, stream) == 0
 
 
@@ -74,12 +75,12 @@ def test_an_entry_acknowledged_by_another_consumer_is_not_lost(
 ) -> None:
     paid(client, stream, "p-1")
     slow, heir = (group(redis_url, stream, name) for name in ("slow", "heir"))
-    (entry,) = slow.read(100, 0.01)
+    (entry,) = slow.read_new(100, 0.01)
     listed = heir.client.xpending_range
 
     def then_acknowledged(*given: Any, **more: Any) -> Any:
         found = listed(*given, **more)
-        slow.acknowledge([entry.id])
+        slow.ack([entry])
         client.xdel(stream, entry.id)
         return found
 
@@ -94,8 +95,8 @@ def test_a_suspected_poison_message_is_decoded_by_its_own_job(
     paid(client, stream, "p-1")
     for name, before in (("first", ""), ("second", "first")):
         one = group(redis_url, stream, name)
-        found = one.claim_from_dead_consumers(10, before.__eq__) if before else one.read(10, 0.01)
-        assert [entry.is_suspected_poison for entry in found] == [False]
+        found = one.claim_from_dead_consumers(10, before.__eq__) if before else one.read_new(10, 0.01)
+        assert [is_suspected_poison(entry) for entry in found] == [False]
     time.sleep(0.02)
     shop = Shop(ledger, redis_url, stream, idle=0.01)
     shop.reading().do(NOW)
@@ -166,7 +167,7 @@ def test_entries_are_kept_while_the_ledger_is_unavailable(
 def test_retries_of_one_handler_do_not_stop_reading(
     shop: Shop, client: redis.Redis, stream: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("redrive.messages.redis.reader.BACKLOG_LIMIT", 2)
+    monkeypatch.setattr("redrive.messages.reader.BACKLOG_LIMIT", 2)
     ledger = shop.app.ledger
     delay = 3600.0 if why == "retries" else 0.0
     ledger.submit_many([NewJob("book", f"event:s:{n}:book:v1", b"{}", delay=delay) for n in range(5)])
@@ -186,14 +187,15 @@ def test_the_reader_reconnects_after_a_failed_round(
 ) -> None:
     reading = shop.reading()
     reading.do(NOW)
-    mine = reading.group.client
+    assert isinstance(reading.consumer, ConsumerGroup)
+    mine = reading.consumer.client
     before = mine.client_id()
     with monkeypatch.context() as patch:
 
         def demoted(*_: object) -> None:
             raise redis.exceptions.ReadOnlyError("You can't write against a read only replica.")
 
-        patch.setattr(ConsumerGroup, "read", demoted)
+        patch.setattr(ConsumerGroup, "read_new", demoted)
         with pytest.raises(redis.exceptions.ReadOnlyError):
             reading.do(NOW)
     assert mine.client_id() != before
@@ -207,7 +209,7 @@ def test_a_worker_stops_while_redis_is_unavailable(
     def away(*_: object) -> None:
         raise redis.ConnectionError("refused")
 
-    monkeypatch.setattr(ConsumerGroup, "acknowledge", away)
+    monkeypatch.setattr(ConsumerGroup, "ack", away)
     paid(client, stream, "p-1")
     with heard() as records:
         shop.work(lambda: len(shop.seen) == 1)

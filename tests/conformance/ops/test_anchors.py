@@ -14,7 +14,7 @@ from redrive import App, journal
 from redrive.ledger import Ledger, audit
 from redrive.ledger.db.tables import audit as entries
 from redrive.ops.health.doctor import diagnose
-from redrive.ops.metrics.collect import LedgerGauges
+from redrive.ops.metrics import LedgerGauges
 from redrive.worker.maintenance import AuditAnchorTask
 
 SOON = 60

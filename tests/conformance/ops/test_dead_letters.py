@@ -14,9 +14,9 @@ import pytest
 from redrive.core.context import IDS
 from redrive.errors import Drift, NotAllowed
 from redrive.ledger import Ledger
+from redrive.ledger import sweep as sweep_model
 from redrive.ledger.failpoint import VARIABLE
-from redrive.ledger.jobs import sweeps as stored
-from redrive.ledger.jobs.sweeps import MAX_STEP_ITEMS
+from redrive.ledger.sweep import MAX_STEP_ITEMS
 from redrive.ops import DeadLetterFilter
 from redrive.ops.operator import Operator
 from redrive.ops.render import document
@@ -173,7 +173,7 @@ def test_what_moved_on_since_the_plan_is_left_alone(ledger: Ledger, ann: Operato
 
 
 def test_many_are_done_in_whole_steps(ledger: Ledger, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stored, "MAX_STEP_ITEMS", 2)
+    monkeypatch.setattr(sweep_model, "MAX_STEP_ITEMS", 2)
     numbers = die(ledger, "a", "b", "c", "d", "e")
     begun = ann.begin(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="all")
     steps = [list(step.done) for step in ann.carry_out(begun.id)]
@@ -185,9 +185,9 @@ def test_many_are_done_in_whole_steps(ledger: Ledger, ann: Operator, monkeypatch
 PROGRAM = """
 import sys
 from redrive.ledger import open_ledger
-from redrive.ledger.jobs import sweeps
+from redrive.ledger import sweep
 from redrive.ops.operator import Operator
-sweeps.MAX_STEP_ITEMS = 2
+sweep.MAX_STEP_ITEMS = 2
 url, act = sys.argv[1:]
 with open_ledger(url) as ledger:
     bob = Operator(ledger, actor="bob")
@@ -368,3 +368,29 @@ def test_lists_have_pages_and_groups_are_by_cause(ledger: Ledger, ann: Operator)
     found = [(group.kind, group.signature, group.count, group.letter_id) for group in ann.dead_letters.groups()]
     assert found == [("crm.sync", "TimeoutError", 3, timeouts[-1]), ("mail.send", "permanent", 1, rejected[0])]
     assert {one.kind for one in ann.jobs.find(state="dlq", limit=3)} == {"crm.sync", "mail.send"}
+
+
+@pytest.mark.req("Q-12")
+def test_groups_cover_all_dead_letters(ledger: Ledger, ann: Operator) -> None:
+    old = die(ledger, *(f"old-{each}" for each in range(30)), signature="KeyError", error="KeyError: 7")
+    unsigned = die(ledger, "x", "y", signature=None, reason="permanent")
+    new = die(ledger, *(f"{each}" for each in range(1100)))
+    mail = die(ledger, "z", kind="mail.send", signature="KeyError")
+
+    def found(*which: DeadLetterFilter, **options: Any) -> list[tuple[str, str, int, int]]:
+        groups = ann.dead_letters.groups(*which, **options)
+        return [(group.kind, group.signature, group.count, group.letter_id) for group in groups]
+
+    crm = [
+        ("crm.sync", "TimeoutError", 1100, new[-1]),
+        ("crm.sync", "KeyError", 30, old[-1]),
+        ("crm.sync", "permanent", 2, unsigned[-1]),
+    ]
+    assert found() == [*crm, ("mail.send", "KeyError", 1, mail[0])]
+    assert found(DeadLetterFilter(kind="crm.sync")) == crm
+    assert found(DeadLetterFilter(error="KeyError: 7")) == [crm[1]]
+    assert found(DeadLetterFilter(kind="crm.sync", since=ledger.now() - timedelta(hours=1))) == crm
+    assert found(status=None) == found()
+    ledger.discard(old[:10], actor="ann", because="old")
+    assert found(DeadLetterFilter(kind="crm.sync"))[1] == ("crm.sync", "KeyError", 20, old[-1])
+    assert found(status="discarded") == [("crm.sync", "KeyError", 10, old[9])]

@@ -14,8 +14,9 @@ from sqlalchemy import Table, insert, select
 
 from redrive import App, Event, Stop, correlate, retry
 from redrive.ledger import Ledger
+from redrive.ledger.db import job_tables
 from redrive.ledger.db import partition_tables as parts
-from redrive.ledger.db.tables import METADATA, audit, hidden_name, kind, worker
+from redrive.ledger.db.tables import METADATA, audit, hidden_name, job, kind, worker
 from redrive.ops import Operator
 
 NOW = datetime(2026, 1, 31, 12, 42, 1, tzinfo=timezone.utc)
@@ -107,6 +108,14 @@ def fill(ledger: Ledger) -> None:
             connection.execute(insert(table).values(**values))
 
         add(hidden_name, name="42")
+        bob = connection.execute(select(job.c.id).where(job.c.key == "shop:bob:bad:mail:v1")).scalar_one()
+        add(job_tables.step, job_id=bob, act="step", name="42", error="42 is away", attempts=1, started_at=NOW)
+        add(job_tables.signal, job_id=bob, name="42", payload=b"42", created_at=NOW)
+        add(job_tables.progress, job_id=bob, fence=1, part=0.42, note="1 of 42", updated_at=NOW)
+        add(job_tables.pause, scope="job type", name="42", paused_at=NOW, actor="redrive", because="42 is away")
+        add(job_tables.limit, kind="42", concurrency=42, rate=1.0, actor="redrive", because="42 is slow", updated_at=NOW)
+        add(job_tables.tenant, kind="42", tenant="bob", tokens=42.0, filled_at=NOW)
+        add(job_tables.sequence_mark, kind="42", sequence="42")
         add(kind, kind="42", reason="42 failed", updated_at=NOW)
         info = {"kinds": ["42", "mail"], "threads": 42, "lease": 1, "process": "a 42 1", "failing": {"42": "1 of 42"}}
         add(worker, name="42", info=json.dumps(info), started_at=NOW, seen_at=NOW)
@@ -184,7 +193,9 @@ def kept(user: str, rows: dict[str, list[dict[str, Any]]]) -> dict[str, list[dic
     return left
 
 
-EMPTIED = {"redrive_attempt", "redrive_tally", "redrive_tally_delta", "redrive_failure", "redrive_failure_delta"}
+EMPTIED = {
+    *("redrive_attempt", "redrive_tag", "redrive_tally", "redrive_tally_delta", "redrive_failure", "redrive_failure_delta"),
+}
 """Tables whose rows count or belong to the user's own jobs, which are erased."""
 
 
@@ -242,6 +253,10 @@ def test_a_common_name_is_taken_out_of_texts_and_own_rows(app: App) -> None:
     (info,) = [json.loads(row["info"]) for row in rows["redrive_worker"] if row["name"] == "42"]
     assert (info["threads"], info["kinds"]) == (42, ["42", "mail"])
     assert info["failing"]["42"].startswith("1 of erased-")
+    texts = {("redrive_step", "error"), ("redrive_progress", "note"), ("redrive_pause", "because"), ("redrive_limit", "because")}
+    for table, column in texts:
+        assert all(re.search(r"\berased-[0-9a-f]+", row[column]) for row in rows[table]), (table, column)
+    assert {row["tenant"] for row in rows["redrive_tenant"]} == {"bob"}
 
 
 def test_a_backfill_that_has_not_ended_keeps_its_customers(app: App) -> None:

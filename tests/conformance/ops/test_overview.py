@@ -15,6 +15,7 @@ from redrive.ops import DeadLetterFilter
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import die
+from tests.conformance.partitions.world import World
 
 
 @pytest.mark.req("O-4")
@@ -185,3 +186,33 @@ def test_the_change_token_changes_with_the_ledger(ledger: Ledger, ann: Operator)
     ledger.maintenance.heartbeat("w1", {})
     seen.append(ann.overview.change_token())
     assert len(set(seen)) == 4
+
+
+@pytest.mark.req("Q-12")
+def test_the_overview_counts_partitions_as_work(ledger: Ledger, ann: Operator) -> None:
+    world = World(ledger)
+    world.backfill(3, 4)
+    leases = world.claim(5)
+    report = ann.overview.summary()
+    (line,) = report.datasets
+    assert (line.running, report.extracting) == (5, 5)
+    assert line.queued == report.queued_partitions
+    world.reject(*leases[:2])
+    (line,) = ann.overview.summary().datasets
+    assert (line.queued >= 2, line.running) == (True, 3)
+
+
+def test_it_runs_few_queries(ledger: Ledger, ann: Operator) -> None:
+    """The page of the console adds one, and may run ten."""
+    ledger.submit(NewJob("mail", "a"))
+    statements: list[str] = []
+
+    def hear(_connection: object, _cursor: object, statement: str, *_more: object) -> None:
+        statements.append(statement)
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", hear)
+    try:
+        ann.overview.summary()
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", hear)
+    assert len(statements) <= 9, statements

@@ -313,7 +313,7 @@ def test_partitions_and_sources_are_put_aside(mixed: World, ann: Operator) -> No
     ann.sources.pause("crm", because="the CRM moves house")
     assert [(one.source, one.paused, one.actor) for one in ann.sources.find()] == [("crm", True, "ann")]
     (finding,) = [one for one in ann.health.check().findings if one.name == "source paused"]
-    assert (finding.severity, finding.mend) == ("warning", 'redrive state unpause crm --whole-source --because "..."')
+    assert (finding.severity, finding.mend) == ("warning", 'redrive resume source crm --because "..."')
     mixed.pass_time(3600)
     assert mixed.claim() == []
     said = desk.explain(mixed.key("bad-2"))
@@ -455,3 +455,25 @@ def test_a_plan_over_several_datasets(ledger: Ledger, ann: Operator) -> None:
     assert (plan.count, plan.kinds) == (6, {"crm/orders": 3, "crm/customers": 3})
     done = ann.apply(plan, **WHY)
     assert (done.sweep.made, done.sweep.skipped) == (6, 0)
+
+
+@pytest.mark.req("Q-12")
+def test_customers_by_day_come_in_pages(ledger: Ledger, world: World, ann: Operator) -> None:
+    names = [f"c{number:02}" for number in range(12)]
+    world.backfill(names, 5)
+    leases = world.claim()
+    bad = [lease for lease in leases if lease.partition.customer_id == "c03"]
+    world.reject(*bad)
+    world.accept(*(lease for lease in leases if lease not in bad and lease.partition.logical_date != DAY))
+    world.backfill(["late"], 1)
+    until = DAY + timedelta(days=6)
+    first = ann.partitions.customers("crm", "orders", DAY, until, limit=5)
+    assert [row.customer for row in first.rows] == names[:5]
+    assert (first.next_after, first.since, first.until) == ("c04", DAY, until)
+    assert set(first.rows[3].days.values()) == {"failed"}
+    assert first.rows[0].days == {DAY: "pending"} | {DAY + timedelta(days=day): "success" for day in range(1, 5)}
+    second = ann.partitions.customers("crm", "orders", DAY, until, after="c04", limit=50)
+    assert ([row.customer for row in second.rows][:7], second.next_after) == (names[5:], None)
+    assert ann.partitions.customers("crm", "orders", DAY + timedelta(days=50), DAY + timedelta(days=60)).rows == ()
+    with pytest.raises(ValueError, match="more than 100 days"):
+        ann.partitions.customers("crm", "orders", DAY, DAY + timedelta(days=100))

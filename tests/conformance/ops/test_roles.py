@@ -15,7 +15,7 @@ from redrive import App, Event, Stop
 from redrive.console import asgi
 from redrive.ledger import open_ledger
 from redrive.ops import DeadLetterFilter, Operator
-from redrive.ops.metrics.collect import LedgerGauges
+from redrive.ops.metrics import LedgerGauges
 
 SQL = Path(__file__).parents[3] / "deploy" / "postgres" / "roles.sql"
 ROLES = ("redrive_worker", "redrive_console", "redrive_submitter")

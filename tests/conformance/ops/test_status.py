@@ -31,7 +31,8 @@ def test_jobs_are_counted_by_kind_and_shown_state(ledger: Ledger, ann: Operator)
     found = ann.status()
     mail, sms = found.kinds
     assert mail.states == {
-        "queued": 3, "retry_wait": 1, "replaying": 1, "running": 1, "blocked": 1, "dlq": 1, "done": 1, "discarded": 2,
+        "queued": 3, "retry_wait": 1, "waiting": 0, "replaying": 1, "running": 1, "blocked": 1, "dlq": 1, "done": 1,
+        "cancelled": 0, "discarded": 2,
     }  # fmt: skip
     assert (mail.name, mail.submitted, sum(mail.states.values()), mail.due) == ("mail", 11, 11, 4)
     assert mail.oldest_due is not None
@@ -41,6 +42,22 @@ def test_jobs_are_counted_by_kind_and_shown_state(ledger: Ledger, ann: Operator)
     assert timedelta(seconds=550) < sms.next_due - found.now < timedelta(seconds=601)
     assert (found.schema, [worker.name for worker in found.workers], found.workers[0].info) == (HEAD, ["w1"], {"app": "shop"})
     assert found.sentence == "12 submitted = 1 done + 6 queued + 1 running + 2 dead + 2 discarded or replayed"
+
+
+@pytest.mark.req("Q-2", "Q-8")
+def test_cancelled_and_waiting_jobs_are_counted(ledger: Ledger, ann: Operator) -> None:
+    ids = [each.id for each in ledger.submit_many([NewJob("mail", f"{each}") for each in range(5)])]
+    first, second, *_ = ledger.claim({"mail": 3}, worker="w1")
+    ledger.settle([first.suspended(600, waits_for=""), second.suspended(600, waits_for="paid")])
+    ledger.control.cancel(ids[-2:], actor="ann", because="not needed")
+    (mail,) = ann.status().kinds
+    assert {state: count for state, count in mail.states.items() if count} == {"waiting": 2, "running": 1, "cancelled": 2}
+    assert ann.status().sentence == (
+        "5 submitted = 0 done + 2 queued + 1 running + 0 dead + 0 discarded or replayed + 2 cancelled"
+    )
+    (line,) = ann.overview.summary().kinds
+    assert (line.waiting, line.suspended, line.retry_wait, line.first_attempts, line.cancelled) == (2, 2, 0, 0, 2)
+    assert ann.overview.summary().sentence == ann.status().sentence
 
 
 def test_an_empty_ledger_and_what_was_pruned(ledger: Ledger, ann: Operator) -> None:

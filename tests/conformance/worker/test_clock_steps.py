@@ -41,7 +41,7 @@ class Time:
 
 
 def maintenance(ledger: Ledger, name: str) -> Maintenance:
-    events = MaintenanceEvents(lambda: {"lease": LEASE}, lambda leases: None, lambda jobs: None, lambda parked: None)
+    events = MaintenanceEvents(lambda: {"lease": LEASE}, *([lambda _: None] * 4))
     return Maintenance(ledger, InFlight(), events, name=name, lease_seconds=LEASE, retention_seconds=DAY)
 
 

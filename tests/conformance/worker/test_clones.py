@@ -11,7 +11,7 @@ from redrive.ledger import Ledger, NewJob
 from redrive.ledger.db.clock import now_on
 from redrive.ledger.db.tables import worker as workers
 from redrive.ledger.jobs.workers import RETENTION
-from redrive.worker.process import process_identity
+from redrive.worker.processes.identity import process_identity
 from redrive.worker.worker import Worker
 
 from .world import ended, kind, until

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from redrive import Again, Blocked, Stop
+from redrive import Again, Blocked, Stop, current
 from redrive.ledger import Lease, Ledger, NewJob
 from redrive.worker.job_type import Undecodable, Unstorable
 from redrive.worker.worker import Worker
@@ -61,6 +61,23 @@ def test_a_job_whose_last_attempt_was_lost_is_logged_and_counted(ledger: Ledger)
     fields = {name: record.fields[name] for name in ("operation", "job_id", "attempt", "reason", "dlq_id")}
     wanted = {"operation": "mail", "job_id": str(job_id), "attempt": 1, "reason": "attempts", "dlq_id": str(letter.id)}
     assert fields == wanted
+
+
+@pytest.mark.req("J-1", "Q-8")
+def test_an_attempt_that_lost_its_lease_is_not_logged_as_a_dead_letter(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+    def work(lease: Lease) -> None:
+        if lease.fence == 1:
+            ledger.settle(lease.again())  # as if another worker had taken the job
+        current().step("charge", int)
+
+    caplog.set_level("INFO", "redrive")
+    with heard() as records, Worker(ledger, [kind("mail", work)]) as worker:
+        (job,) = ended(ledger, *submit(ledger, "mail"))
+        until(lambda: "late" in [record.kind for record in records])
+    assert (job.state, ledger.dead_letters(), worker.status.dead) == ("done", [], 0)
+    assert not {"giveup", "retry"} & {record.kind for record in records}
+    assert f"mail job {job.id}: this attempt lost its lease, and another worker has the job now" in caplog.text
+    assert "giving up" not in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def demote(ledger: Ledger) -> None:
     sessions = [(pool, pool.acquire()) for pool in pools for _ in range(1 if pool is ledger.connections.group_commit else 3)]
     for pool, session in sessions:
         session.raw.execute("SET default_transaction_read_only = on")
-        session._opened_read_only = True  # Postgres 13 does not report the change: only the next write shows it
+        session.expects_writes = False  # Postgres 13 does not report the change: only the next write shows it
         pool.release(session)
 
 

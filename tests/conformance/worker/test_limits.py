@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.core.outage import Parking
+from redrive.core.token_bucket import BURST_SECONDS, refill_tokens
 from redrive.ledger import Lease, Ledger, open_ledger
-from redrive.ledger.jobs.limits import BURST_SECONDS, Limit, claim, refill_tokens
+from redrive.ledger.jobs.limits import Limit, claim
 from redrive.ledger.store.protocol import ClaimOptions
 from redrive.worker import claimer, dispatcher
 from redrive.worker.status import WorkerOptions

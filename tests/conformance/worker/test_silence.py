@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from redrive.errors import LedgerUnavailable
 from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.db import schema
-from redrive.ledger.db.postgres import TIMEOUTS, connect
+from redrive.ledger.db.postgres import TIMEOUTS, Servers, connect
 from redrive.ledger.db.silence_watch import Watch
 from redrive.ledger.jobs.erase import UserData
 from redrive.ops import Operator
@@ -208,7 +208,7 @@ def test_a_worker_ends_within_its_drain_while_the_server_is_down(postgres_ledger
 
 
 def test_timeouts_are_set_unless_the_address_sets_them(postgres_ledger: str) -> None:
-    with connect(postgres_ledger) as connection:
+    with connect(Servers(postgres_ledger)) as connection:
         given = conninfo_to_dict(connection.info.dsn)
         assert {name: int(str(given[name])) for name in TIMEOUTS} == TIMEOUTS
         sock = socket.socket(fileno=connection.fileno())
@@ -217,7 +217,7 @@ def test_timeouts_are_set_unless_the_address_sets_them(postgres_ledger: str) -> 
         finally:
             sock.detach()
     own = "connect_timeout=3&tcp_user_timeout=9000&options=-c%20statement_timeout%3D7s"
-    with connect(f"{postgres_ledger}?{own}") as connection:
+    with connect(Servers(f"{postgres_ledger}?{own}")) as connection:
         given = conninfo_to_dict(connection.info.dsn)
         assert (str(given["connect_timeout"]), str(given["tcp_user_timeout"])) == ("3", "9000")
         assert connection.execute("SHOW statement_timeout").fetchone() == ("7s",)

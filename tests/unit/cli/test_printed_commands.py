@@ -48,6 +48,7 @@ def test_a_command_that_cannot_be_typed_is_found(command: str, why: str) -> None
 SHOWN = [
     "overview",
     "doctor",
+    "activity",
     "failures",
     "failures HTTPStatusError --kind crm.sync",
     "journal tail",

@@ -34,7 +34,8 @@ READS = [
     "/api/status", "/api/doctor", "/api/pulse", "/api/jobs", "/api/jobs/1", "/api/dead?status=all", "/api/dead/groups",
     "/api/dead/2", "/api/dead/plan?act=replay&kind=crm.sync", "/api/sweeps", "/api/sweeps/1", "/api/events",
     "/api/events/one?id=ev-1", "/api/keys", "/api/keys/one?key=billing:ann:o-1:charge:v1", "/api/audit", "/api/audit/verify",
-    "/api/layers",
+    "/api/layers", "/api/search?q=type:crm.sync", "/api/jobs?q=user:ann&state=dlq",
+    "/api/activity", "/api/activity?since=1h&kind=crm.sync",
 ]  # fmt: skip
 
 
@@ -69,6 +70,24 @@ def test_an_action_needs_a_selection_a_reason_and_a_maximum(api: TestClient, app
     report = api.get(f"/api/sweeps/{done['id']}").json()
     assert [one["outcome"] for one in report["outcomes"]] == ["replaying"] * 3
     assert api.post(f"/api/sweeps/{done['id']}/pause", json={"because": "too late"}).status_code == 409
+
+
+@pytest.mark.req("Q-1")
+def test_a_search_finds_jobs_and_dead_letters(api: TestClient) -> None:
+    result = api.get("/api/search?q=type:crm.sync state:dead").json()
+    assert {job["kind"] for job in result["jobs"]} == {letter["kind"] for letter in result["letters"]} == {"crm.sync"}
+    (first,) = api.get("/api/search?q=id:1").json()["jobs"]
+    assert first["id"] == 1
+    wrong = api.get("/api/search?q=colour:red")
+    assert wrong.status_code == 422
+    assert "unknown word 'colour'" in wrong.json()["detail"]
+    page = api.get("/search?q=type:crm.sync").text
+    assert 'href="/jobs/' in page
+    assert 'href="/dead/' in page
+    assert "redrive find type:crm.sync" in page
+    assert "unknown word &#39;colour&#39;" in api.get("/search?q=colour:red").text.lower()
+    assert "Names: id, key, user" in api.get("/search").text
+    assert 'action="/search"' in api.get("/jobs").text
 
 
 def test_batches_and_partitions_refuse_an_empty_selection(api: TestClient) -> None:
@@ -133,3 +152,21 @@ def test_openapi_describes_every_route(api: TestClient) -> None:
 def test_the_calendar_accepts_any_date(api: TestClient, query: str) -> None:
     answer = api.get(f"/api/partitions/calendar?{query}")
     assert answer.status_code in (200, 422), answer.text
+
+
+@pytest.mark.req("Q-8")
+def test_a_signal_needs_a_reason_and_is_recorded(api: TestClient, app: App) -> None:
+    from redrive.ledger import NewJob
+
+    job = app.ledger.submit(NewJob("orders.place", "shop:ann:signal:place:v1"))
+    path = f"/api/jobs/{job.id}/signal"
+    assert api.post(path, json={"name": "approved"}).status_code == 422
+    sent = api.post(path, json={"name": "approved", "payload": {"by": "bob"}, "because": "by phone"})
+    assert sent.json() == {"job_id": str(job.id), "stored": True, "is_dead": False}
+    assert api.post("/api/jobs/9999/signal", json={"name": "approved", "because": "by phone"}).status_code == 409
+    (line,) = api.get(f"/api/jobs/{job.id}").json()["steps"]
+    assert (line["act"], line["name"], line["result"]) == ("signal", "approved", {"by": "bob"})
+    assert (line["state"], line["ended_at"]) == ("unread", None)
+    assert "approved" in api.get(f"/jobs/{job.id}").text
+    newest = api.get("/api/audit?limit=1").json()[0]
+    assert (newest["actor"], newest["action"]) == ("bot", "job.signal")

@@ -6,7 +6,7 @@ import pytest
 
 from redrive import App
 from redrive.ledger import NewJob
-from redrive.ledger.jobs.sweeps import Sweep
+from redrive.ledger.sweep import Sweep
 from redrive.ops import Operator
 from tests.conformance.partitions.world import World
 

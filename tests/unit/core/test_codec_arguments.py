@@ -106,8 +106,10 @@ def anything(value: Any) -> None: ...
 
 def test_values_that_json_cannot_hold_are_refused_with_the_fix() -> None:
     arguments = Arguments(anything)
-    with pytest.raises(TypeError, match="^anything: the argument 'value': object cannot be stored as JSON; pass text, "):
+    with pytest.raises(TypeError, match="^anything: the argument 'value': object cannot be stored as JSON; use text, "):
         arguments.dump((object(),), {})
+    with pytest.raises(TypeError, match="a dict cannot be stored as JSON: the key 1 is not text"):
+        arguments.dump(({1: "a"},), {})
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(TypeError, match="^anything: the argument 'value': nested too deeply, or contains itself"):

@@ -77,11 +77,11 @@ def test_a_rule_may_refuse_a_rejected_result() -> None:
 
 
 def test_kinds_of_errors_are_remembered_up_to_a_bound() -> None:
-    judge, known, *_ = error_rules(Exception)
+    rules = error_rules(Exception)
     for number in range(MAX_KNOWN_TYPES + 50):
         kind: type[Exception] = type(f"Error{number}", (Exception,), {})
-        assert judge(kind()).retryable
-    assert 0 < len(known) <= MAX_KNOWN_TYPES
+        assert rules.classify(kind()).retryable
+    assert 0 < len(rules.known_faults) <= MAX_KNOWN_TYPES
 
 
 def test_a_foreign_layer_that_gave_up_is_remembered_by_nobody() -> None:

@@ -16,7 +16,12 @@ from redrive.ledger import failpoint
 
 TRANSACTIONS = ("transaction", "single_statement", "serialized_snapshot")
 """Methods of a session that reach crash points."""
-SOURCES = sorted(Path(redrive.ledger.__file__).parent.rglob("*.py"))
+PACKAGE = Path(redrive.ledger.__file__).parents[1]
+SOURCES = (
+    *sorted((PACKAGE / "ledger").rglob("*.py")),
+    *(PACKAGE / path for path in ("commands/signals.py", "ops/timeline.py", "worker/steps.py")),
+)
+"""The ledger, and the modules that write steps and signals."""
 
 
 def test_the_list_has_every_point_of_the_code() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
+from redrive.ledger.sweep import Sweep
 from redrive.ops.overview.trend import trend
-from redrive.ops.sweeps import Sweep, describe_progress, time_left
+from redrive.ops.sweeps import describe_progress, time_left
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 START = NOW - timedelta(seconds=100)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
+from math import nan
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from redrive import App, Event, RetryPolicy, backoff, retry
+from redrive import App, Event, RetryPolicy, backoff, current, retry
 from redrive.engine.retry import RetryLike
 from redrive.engine.settings import RetrySettings
+from redrive.testing import sandbox
 from redrive.worker.job_type import durable_settings
 
 STEPS = [5, 30, 120, 600, 600]
@@ -50,6 +55,67 @@ def test_an_attempt_has_a_time_limit_only_if_it_was_passed() -> None:
     assert durable_settings("crm.sync", retry()).attempt_timeout is None
     assert durable_settings("crm.sync", retry(attempt_timeout=10)).attempt_timeout == 10
     assert durable_settings("crm.sync", retry(attempt_timeout=10).using(max_attempts=2)).attempt_timeout == 10
+
+
+SECONDS = "sleep: pass seconds, a timedelta, or units such as hours=1, not "
+BAD_CALLS: dict[str, tuple[Callable[[App], object], str]] = {
+    "sleep text": (lambda app: current().sleep("1h"), f"TypeError: {SECONDS}str: '1h'"),  # type: ignore[arg-type]
+    "sleep bool": (lambda app: current().sleep(True), f"TypeError: {SECONDS}bool: True"),
+    "unit text": (lambda app: current().sleep(hours="1"), "TypeError: sleep: hours must be a number, not str: '1'"),  # type: ignore[arg-type]
+    "unit nan": (lambda app: current().sleep(seconds=nan), "ValueError: sleep: seconds must be a finite number, not nan"),
+    "sleep nothing": (lambda app: current().sleep(), "ValueError: sleep: the time must be above 0, not 0 s"),
+    "sleep negative": (lambda app: current().sleep(-1), "ValueError: sleep: the time must be above 0, not -1 s"),
+    "sleep long": (lambda app: current().sleep(days=1e12), "ValueError: sleep: the time must be less than a century"),
+    "sleep name": (lambda app: current().sleep(1, name=5), "TypeError: the name of a sleep must be text, not int: 5"),  # type: ignore[arg-type]
+    "wait text": (
+        lambda app: current().wait_for("paid", timeout="1h"),  # type: ignore[arg-type]
+        "TypeError: signal 'paid': timeout must be seconds or a timedelta, not str: '1h'",
+    ),
+    "wait name": (lambda app: current().wait_for("", timeout=1), "ValueError: the name of a signal must be printable"),
+    "step name": (lambda app: current().step(int, "a"), "TypeError: the name of a step must be text, not type"),  # type: ignore[call-overload]
+    "step call": (lambda app: current().step("a", 0), "TypeError: step 'a': pass a function, not int: 0"),  # type: ignore[call-overload]
+    "progress": (lambda app: current().progress(part=40), "ValueError: progress must be from 0 to 1: 40; pass done / total"),
+    "signal name": (lambda app: app.signal(KEY, name=5), "TypeError: the name of a signal must be text, not int: 5"),  # type: ignore[arg-type]
+    "signal kind": (lambda app: app.signal(KEY, "paid", kind=5), "TypeError: signal 'paid': kind must be text, not int: 5"),  # type: ignore[arg-type]
+    "signal key": (lambda app: app.signal(5, name="paid"), "TypeError: a key must be a Key or its text, not int: 5"),  # type: ignore[arg-type]
+}
+KEY = "shop:ann:o-1:order:v1"
+
+
+@pytest.mark.req("Q-8", "Q-10")
+def test_bad_arguments_of_durable_calls_are_named(tmp_path: Path) -> None:
+    problems: dict[str, str] = {}
+    app = App(f"sqlite:///{tmp_path / 'ledger.db'}")
+
+    @app.command("order")
+    def order() -> None:
+        for name, (call, _) in BAD_CALLS.items():
+            with pytest.raises((TypeError, ValueError)) as caught:
+                call(app)
+            problems[name] = f"{type(caught.value).__name__}: {caught.value}"
+
+    with sandbox(app) as box:
+        order.submit()
+        box.drain()
+        assert [job.state for job in box.done] == ["done"]
+    wrong = {name: problems[name] for name, (_, text) in BAD_CALLS.items() if not problems[name].startswith(text)}
+    assert not wrong
+
+
+def test_a_sleep_takes_seconds_a_timedelta_and_units(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path / 'ledger.db'}")
+
+    @app.command("order")
+    def order() -> None:
+        current().sleep(60)
+        current().sleep(timedelta(hours=1), minutes=30)
+
+    with sandbox(app) as box:
+        start = box.clock.now()
+        order.submit()
+        box.drain()
+        assert len(box.done) == 1
+        assert (box.clock.now() - start).total_seconds() == pytest.approx(60 + 5400, abs=1)
 
 
 WHOLE = RetryPolicy(max_attempts=6, jitter=0)

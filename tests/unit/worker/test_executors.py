@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from redrive.engine.settings import RetrySettings
-from redrive.worker.attempt import AttemptContext, AttemptResult
+from redrive.worker.attempt import AttemptContext, AttemptResult, CancelRequests
 from redrive.worker.executors import ThreadPool
 from redrive.worker.job_type import JobType
 
@@ -37,7 +37,8 @@ def test_results_are_reported_if_another_thread_took_the_last_job() -> None:
         if len(reported) == 3:
             is_complete.set()
 
-    attempts = AttemptContext(contextvars.copy_context(), lambda: datetime.now(timezone.utc))
+    now = lambda: datetime.now(timezone.utc)  # noqa: E731
+    attempts = AttemptContext(contextvars.copy_context(), now, None, CancelRequests())  # type: ignore[arg-type]  # no job uses the ledger
     pool = ThreadPool(None, attempts, 0, on_finished, "pool")  # type: ignore[arg-type]  # no job uses the ledger
     waiting = RacyQueue()
     pool._waiting = waiting

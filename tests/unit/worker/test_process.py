@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from redrive.worker import process
-from redrive.worker.process import is_gone, is_label_gone, process_identity, process_label
+from redrive.worker.processes import identity as process
+from redrive.worker.processes.identity import is_gone, is_label_gone, process_identity, process_label
 
 linux = pytest.mark.skipif(not Path("/proc/self/ns/pid").exists(), reason="only Linux identifies processes")
 
 
 def child() -> subprocess.Popen[str]:
     program = (
-        "from redrive.worker.process import process_identity; print(process_identity(), flush=True); import time; time.sleep(60)"
+        "from redrive.worker.processes.identity import process_identity; print(process_identity(), flush=True); "
+        "import time; time.sleep(60)"
     )
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
 

@@ -147,3 +147,31 @@ def test_the_list_uses_the_words_of_the_console() -> None:
     printed = run("list", "--state", "running").output
     assert " time " in printed.splitlines()[0]
     assert " started " in printed
+
+
+@pytest.mark.req("Q-8")
+def test_signal_is_sent_once_and_shown() -> None:
+    sent = run("signal", "10", "approved", "--payload", '{"by": "bob"}', "--because", "INC-42")
+    assert (sent.exit_code, sent.output) == (0, "Signal 'approved' sent to job 10.\n")
+    again = run("signal", "10", "approved", "--because", "INC-42")
+    assert again.exit_code == 1
+    assert "was sent to job 10 before; nothing was changed" in " ".join(again.output.split())
+    shown = run("show", "10")
+    assert "signal approved" in shown.output
+    assert '{"by": "bob"}' in shown.output
+    unknown = run("signal", "9999", "approved", "--because", "INC-42")
+    assert (unknown.exit_code, "not found; nothing was changed" in " ".join(unknown.output.split())) == (1, True)
+    assert run("signal", "10", "later", "--payload", "{", "--because", "INC-42").exit_code == 2
+
+
+@pytest.mark.req("Q-6")
+def test_tenants_are_counted_in_a_table(busy: Ledger) -> None:
+    busy.submit_many([NewJob("mail.send", f"t-{number}", tenant="ann") for number in range(2)])
+    lines = run("tenants", "mail.send").output.splitlines()
+    assert [line.split() for line in lines if line.strip().startswith(("tenant", "ann"))] == [
+        ["tenant", "queued", "running"],
+        ["ann", "2", "0"],
+    ]
+    assert "No queued or running job of" in run("tenants", LONG).output
+    report = json.loads(run("tenants", "mail.send", "--json").output)
+    assert report["tenants"] == [{"tenant": "ann", "queued": 2, "running": 0}]

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from redrive.demo.history import write_history
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from tests.conformance.partitions.world import World
@@ -16,7 +17,7 @@ from tests.unit.cli.conftest import LONG, SECRET
 from tests.unit.cli.lake import BAD
 
 EVERY = [
-    ("overview",), ("failures",), ("failures", "HTTPStatusError", "--kind", LONG), ("workers", "list", "--all"),
+    ("overview",), ("activity",), ("failures",), ("failures", "HTTPStatusError", "--kind", LONG), ("workers", "list", "--all"),
     ("schedules", "list"), ("journal", "tail", "-n", "100"),
 ]  # fmt: skip
 
@@ -59,6 +60,28 @@ def test_the_overview_lists_problems_first(busy: Ledger) -> None:
     found = json.loads(printed)
     assert (found["severity"], found["findings"][0]["kind"], found["kinds"][0]["name"]) == ("warning", "mail", "mail")
     assert found["says"] == "1 worker online; 2 jobs running"
+
+
+@pytest.mark.req("Q-12")
+def test_activity_is_shown_with_sparklines(busy: Ledger) -> None:
+    write_history(busy)
+    status, printed = call("activity", width=100)
+    assert status == 0, printed
+    assert re.search(r"All job types, between .* UTC, by 20 min", printed)
+    assert re.search(r"queue wait p95 +[0-9.]+ ms +▁", printed), printed
+    assert re.search(r"crm.sync +[\d,]+", printed)
+    assert "Failures by cause" in printed
+    found = json.loads(call("activity", "--kind", "crm.sync", "--since", "1h", "--json")[1])
+    assert (found["kind"], found["step"], found["kinds"]) == ("crm.sync", 60, [])
+    assert found["total"]["done"] == sum(point["done"] for point in found["points"]) > 0
+
+
+@pytest.mark.req("Q-12")
+def test_activity_refuses_an_invalid_range_and_names_a_similar_job_type(busy: Ledger) -> None:
+    assert busy.counts()
+    status, printed = call("activity", "--since", "400d")
+    assert (status, "activity is kept for 90 days" in printed) == (2, True)
+    assert "did you mean crm.sync?" in call("activity", "--kind", "crm.snyc")[1]
 
 
 @pytest.mark.req("O-4")

@@ -51,7 +51,7 @@ def test_the_written_settings_are_the_defaults(here: Path) -> None:
     assert settings({}).set_by.keys() == {"app", "ledger"}
     Path("redrive.toml").write_text(every)
     assert settings({}).worker == settings({"REDRIVE_CONFIG": "new/shop/redrive.toml"}).worker.__class__(
-        name="mill-1", anchors="anchors.jsonl"
+        name="mill-1", anchors="anchors.jsonl", processes=2, executor="dask://localhost:8786"
     )
 
 

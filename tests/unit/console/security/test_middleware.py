@@ -11,7 +11,7 @@ from starlette.websockets import WebSocketDisconnect
 from redrive import App
 from redrive.console import asgi
 from redrive.console.security.middleware import SESSION_COOKIE, parse_form
-from redrive.ops.actor import user
+from redrive.ops.context import user
 
 from ..browser import HERE, PASSWORD, TOKEN, VIEWER_PASSWORD, client, csrf, let_in, signed_in
 

@@ -41,6 +41,7 @@ def record(kind: str, **fields: Any) -> Record:
         (record("retry", wait=5, error=""), "crm.fetch: attempt 1 of 3 failed (OSError), again in 5 s"),
         (Record("worker_gone", AT, {"worker": "w1", "leases": 2}), "worker w1: lost; 2 of its jobs or partitions recovered"),
         (Record("worker_gone", AT, {"worker": "w1", "leases": None}), "worker w1: lost"),
+        (Record("ledger_back", AT, {"worker": "w1", "seconds": 19.24}), "worker w1: the ledger works again after 19.2 s"),
         (
             Record("chore_failed", AT, {"operation": "datasets", "error": "no file", "error_class": "OSError"}),
             "worker task datasets: failed (OSError: no file), will be retried",

@@ -82,7 +82,7 @@ def test_partitions_that_fail() -> None:
 def test_a_source_that_is_paused() -> None:
     (one,) = find_problems(replace(FACTS, paused=(PausedSource("crm eu", "by jane, until it is unpaused (moves)"),)))
     assert one.says == "Source crm eu: paused by jane, until it is unpaused (moves)"
-    assert one.mend == "redrive state unpause 'crm eu' --whole-source --because \"...\""
+    assert one.mend == "redrive resume source 'crm eu' --because \"...\""
 
 
 def test_late_is_told_apart_from_what_nobody_has_registered() -> None:
@@ -153,6 +153,6 @@ def test_a_source_that_is_paused_after_an_outage_is_as_severe_as_a_job_type() ->
     outage, decision = PausedSource("crm", "after an outage", POLICY), PausedSource("crm", "by ann", "ann")
     (problem,) = find_problems(replace(FACTS, paused=(outage,)))
     assert (problem.severity, problem.is_command) == ("critical", False)
-    assert problem.mend.startswith("restore the source; to start now, without a probe: `redrive state unpause crm")
+    assert problem.mend.startswith("restore the source; to start now, without a probe: `redrive resume parked crm")
     (problem,) = find_problems(replace(FACTS, paused=(decision,)))
     assert (problem.severity, problem.is_command) == ("warning", True)

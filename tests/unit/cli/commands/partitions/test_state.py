@@ -18,6 +18,7 @@ SHOWN = [
     ("state", "inspect"),
     ("state", "inspect", "crm/orders"),
     ("state", "inspect", "--calendar", "--since", "2026-02-01", "--until", "2026-04-01"),
+    ("state", "customers", "crm/orders", "--since", "2026-02-01", "--until", "2026-04-01"),
     ("state", "failures"),
     ("state", "failures", "--terminal"),
     ("state", "history", BAD),
@@ -64,7 +65,12 @@ def test_a_sweep_counts_its_own_failures() -> None:
 def test_the_overview_counts_partitions_by_dataset(lake: World) -> None:
     printed = call("overview")[1]
     assert "Nothing was submitted" not in printed
-    assert ["crm/orders", "3", "1", "1", "3", "1"] in [line.split() for line in printed.splitlines()]
+    rows = [line.split() for line in printed.splitlines()]
+    dataset = next(row for row in rows if row[:1] == ["crm/orders"])
+    assert dataset[-5:] == ["3", "1", "1", "3", "1"], "accepted, pending, newer run rejected, failed, gave up"
+    overview = json.loads(call("overview", "--json")[1])
+    counted = next(line for line in overview["datasets"] if line["query"] == "orders")
+    assert (counted["queued"], counted["running"]) == tuple(int(cell.replace("–", "0")) for cell in dataset[1:3])
     assert json.loads(call("overview", "--json")[1])["extracting"] == 1
     lake.control.pause_source("crm", actor="jane", because="moves house")
     status, printed = call("overview")
@@ -75,7 +81,7 @@ def test_the_overview_counts_partitions_by_dataset(lake: World) -> None:
     explained = call("state", "explain", BAD, width=140)[1]
     assert re.search(r"not running   Source crm is paused by jane until it is unpaused", explained)
     assert re.search(r"next attempt  due since .* ago, 20\d\d-.* UTC", explained)
-    assert 'redrive state unpause crm --whole-source --because "..."' in explained
+    assert 'redrive resume source crm --because "..."' in explained
     assert "redrive state retry" not in explained
 
 
@@ -257,9 +263,9 @@ def test_partitions_are_marked_cleared_paused_and_rolled_back(lake: World) -> No
     assert call("state", "pause", BAD, "--because", "looked at")[1] == "1 partition paused\n"
     assert "Not running  Paused" in call("state", "explain", BAD)[1].replace("not running", "Not running")
     assert call("state", "unpause", BAD, "--because", "looked at")[1] == "1 partition unpaused\n"
-    assert (
-        call("state", "pause", "crm", "--whole-source", "--because", "moves")[1] == "Source crm is paused until it is unpaused\n"
-    )
+    printed = call("state", "pause", "crm", "--whole-source", "--because", "moves")[1]
+    assert printed.startswith("Source crm is paused until it is unpaused\n")
+    assert 'redrive resume source crm --because "..."' in printed
     assert "Source crm: paused by" in call("state", "inspect")[1]
     assert call("doctor")[0] == 1
     whole = ("state", "unpause", "--source", "crm", "--whole-source", "--because", "moved")
@@ -278,6 +284,18 @@ def test_partitions_are_marked_cleared_paused_and_rolled_back(lake: World) -> No
         "partition.mark_terminal", "partition.clear_terminal", "partition.pause", "partition.unpause", "source.pause",
         "source.unpause",
     ]  # fmt: skip
+
+
+@pytest.mark.req("Q-4")
+def test_both_commands_resume_a_source_that_either_has_paused(lake: World) -> None:
+    assert call("pause", "source", "crm", "--because", "moves")[0] == 0
+    whole = ("state", "unpause", "crm", "--whole-source", "--because", "moved")
+    assert call(*whole, "--dry-run")[1] == "Would be unpaused: source crm\n"
+    assert call(*whole)[1] == "Source crm unpaused\n"
+    assert call("pause", "list")[1] == "Nothing is paused by hand.\n"
+    assert call("state", "pause", "crm", "--whole-source", "--because", "moves")[0] == 0
+    assert call("resume", "source", "crm", "--because", "moved")[:2] == (0, "Resumed: source crm\n")
+    assert call(*whole, "--dry-run")[1] == "Source crm was not paused\n"
 
 
 @pytest.mark.req("O-1")
@@ -300,6 +318,34 @@ def test_the_heat_map_is_readable_without_colours(lake: World) -> None:
     ]
     assert printed.splitlines()[:3] == ["            2026", "            Mar", "crm/orders  !○○■   50 %"]
     assert "No partitions from " in call("state", "inspect", "--calendar")[1]
+
+
+@pytest.mark.req("Q-12")
+@pytest.mark.usefixtures("lake")
+def test_customers_are_shown_by_day_and_by_pages() -> None:
+    days = ("--since", "2026-02-25", "--until", "2026-03-08")
+    grid = json.loads(call("state", "customers", "crm/orders", *days, "--json")[1])
+    statuses = {row["customer"]: row["days"] for row in grid["rows"]}
+    assert statuses["c0"] == {str(DAY): "success"}
+    printed = call("state", "customers", "crm/orders", *days, width=80)[1]
+    lines = {line.split("  ")[0].strip(): line for line in printed.splitlines()}
+    assert lines["c0"].endswith("····■ ·······      –")
+    assert any(line.rstrip().endswith("1") and "✗" in line for line in lines.values())
+    assert "✗ failed" in printed
+    assert "· not requested" in printed
+    first = call("state", "customers", "crm/orders", *days, "--limit", "1")[1]
+    name = grid["rows"][0]["customer"]
+    assert "redrive state customers crm/orders --since 2026-02-25 --until 2026-03-08 --after" in " ".join(first.split())
+    following = json.loads(call("state", "customers", "crm/orders", *days, "--after", name, "--json")[1])
+    assert [row["customer"] for row in following["rows"]] == sorted(statuses)[1:]
+    assert (
+        "No customers with partitions from"
+        in call("state", "customers", "crm/orders", "--since", "2020-01-01", "--until", "2020-01-05")[1]
+    )
+    for wrong in ("crm", "crm/c0/orders/2026-03-01", "*/orders"):
+        status, printed = call("state", "customers", wrong)
+        assert (status, "not a dataset; pass source/query, such as crm/orders" in printed) == (2, True), printed
+    assert "more than 100 days" in call("state", "customers", "crm/orders", "--since", "2025-01-01")[1]
 
 
 @pytest.mark.req("O-2")

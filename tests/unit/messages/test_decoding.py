@@ -1,10 +1,20 @@
-"""Decoding of entries, and the reasons for unreadable ones."""
+"""Decoding of messages, and the reasons for unreadable ones."""
 
 from __future__ import annotations
 
 import pytest
 
-from redrive.messages.redis.entry import Fields, StreamEntry, UnreadableEntry, decode_entry, dump_fields, load_fields
+from redrive.messages import RedisStream
+from redrive.messages.decoding import (
+    Fields,
+    UnreadableMessage,
+    decode_message,
+    dump_message,
+    load_message,
+    message_of_fields,
+)
+
+SHOP = RedisStream("redis://localhost", "shop", group="shop")
 
 
 @pytest.mark.req("M-6")
@@ -20,16 +30,17 @@ from redrive.messages.redis.entry import Fields, StreamEntry, UnreadableEntry, d
     ],
 )
 def test_the_invalid_field_is_named(fields: Fields, message: str) -> None:
-    with pytest.raises(UnreadableEntry, match=message):
-        decode_entry(StreamEntry("1-0", fields), "shop", None, 100)
+    with pytest.raises(UnreadableMessage, match=message):
+        decode_message(message_of_fields("1-0", fields), SHOP, 100)
 
 
 def test_dumped_fields_are_loaded_unchanged() -> None:
     fields = {b"type": b"paid", b"\xff": b"\x00\xfe"}
-    assert load_fields(dump_fields(fields)) == fields
+    message = message_of_fields("1-0", fields)
+    assert load_message("1-0", dump_message(message)) == message
 
 
 @pytest.mark.parametrize("payload", [b'{"x": 1}', b"[1]", b"no", b'[["a", {"base": "x"}]]', b"5"])
 def test_edited_fields_of_another_form_are_rejected(payload: bytes) -> None:
     with pytest.raises(ValueError, match="its fields must be written as"):
-        load_fields(payload)
+        load_message("1-0", payload)

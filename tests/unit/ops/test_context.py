@@ -7,7 +7,7 @@ import getpass
 import pytest
 
 from redrive.ledger import Ledger, open_ledger
-from redrive.ops.actor import user
+from redrive.ops.context import user
 from redrive.ops.operator import Operator
 
 

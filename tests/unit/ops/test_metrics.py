@@ -27,8 +27,7 @@ from redrive.journal.metrics import (
 )
 from redrive.journal.sinks.prometheus import PrometheusExporter, prometheus
 from redrive.ledger import NewJob
-from redrive.ops.metrics.collect import LedgerGauges, fold_labels, prometheus_endpoint
-from redrive.ops.metrics.server import MetricsServer
+from redrive.ops.metrics import LedgerGauges, MetricsServer, fold_labels, prometheus_endpoint
 from redrive.ops.project.user_code import Unreadable
 from redrive.testing import sandbox
 

@@ -1,4 +1,4 @@
-"""promtool is fetched with apt's files in a private folder; a failed round is repeated, and the last one explained."""
+"""Packages are fetched with apt's files in a private folder; a failed round is repeated, and the last one explained."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.promtool import ROUNDS, fetch
+from tests.servers.debian import ROUNDS, fetch
 
+PACKAGES, PART = ["prometheus"], "usr/bin/promtool"
 FAILING = """#!/bin/sh
 echo "$@" >> {log}
 test -d "$PWD/lists/partial" -a -d "$PWD/cache/archives/partial" || exit 3
@@ -23,7 +24,7 @@ def test_a_failed_fetch_is_repeated_and_leaves_nothing(tmp_path: Path) -> None:
     apt.write_text(FAILING.format(log=log))
     apt.chmod(0o755)
     waits: list[float] = []
-    problem = fetch(home, apt=str(apt), sleep=waits.append)
+    problem = fetch(home, PACKAGES, PART, apt=str(apt), sleep=waits.append)
     assert problem is not None
     assert "E: update cannot reach the mirror" in problem
     assert "E: downloadprometheus cannot reach the mirror" in problem
@@ -32,6 +33,6 @@ def test_a_failed_fetch_is_repeated_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_apt_is_told_so(tmp_path: Path) -> None:
-    problem = fetch(tmp_path / "promtool", apt="apt-get-that-is-not-installed")
+    problem = fetch(tmp_path / "promtool", PACKAGES, PART, apt="apt-get-that-is-not-installed")
     assert problem is not None
     assert "apt-get-that-is-not-installed and dpkg-deb are needed" in problem

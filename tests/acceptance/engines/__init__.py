@@ -1,0 +1,1 @@
+"""Long drills of the engines, and the short versions that the test run has."""

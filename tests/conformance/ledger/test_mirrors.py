@@ -1,0 +1,76 @@
+"""Jobs that another engine runs: their dead letters, and their rows while they wait for it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from redrive.ledger import Ledger, NewJob, mirrors
+from redrive.ledger.mirrors import RUN_HEADER, FailedRun
+
+KEY = "crm:ann:1:sync:v1"
+
+
+def failed(run: str = "run-1", *, reason: str = "stopped", attempts: int = 3) -> FailedRun:
+    job = NewJob("crm.sync", KEY, b"{}", headers={RUN_HEADER: run}, tags={"order": "7"}, max_attempts=5)
+    return FailedRun(job, attempts, None, "worker-1", "dead", reason, "Stop: no", "Stop")
+
+
+def record(ledger: Ledger, run: FailedRun) -> int | None:
+    return mirrors.record_failed(ledger.connections, run, ledger.max_payload)
+
+
+@pytest.mark.req("E-9")
+def test_a_failed_run_is_recorded_once_with_its_attempts(ledger: Ledger) -> None:
+    job_id = record(ledger, failed())
+    assert job_id is not None
+    assert record(ledger, failed()) is None
+    assert record(ledger, failed("run-2")) is None, "its dead letter is pending"
+    (letter,) = ledger.dead_letters()
+    assert (letter.kind, letter.key, letter.reason, letter.attempts, letter.job_id) == ("crm.sync", KEY, "stopped", 3, job_id)
+    (attempt,) = ledger.attempts(job_id)
+    assert (attempt.number, attempt.worker, attempt.error) == (3, "worker-1", "Stop: no")
+    assert mirrors.recorded_runs(ledger.connections, [("crm.sync", KEY), ("crm.sync", "other")]) == {("crm.sync", KEY): {"run-1"}}
+    assert mirrors.recorded_runs(ledger.connections, []) == {}
+
+
+@pytest.mark.req("E-9")
+def test_a_discarded_run_does_not_come_back_and_a_later_one_does(ledger: Ledger) -> None:
+    record(ledger, failed())
+    ledger.discard([1], actor="ann", because="of no use")
+    assert record(ledger, failed()) is None
+    assert record(ledger, failed("run-2")) is not None
+    assert [letter.status for letter in ledger.dead_letters(status=None)] == ["discarded", "pending"]
+
+
+@pytest.mark.req("E-9")
+def test_a_job_that_waits_in_the_ledger_has_no_second_row(ledger: Ledger) -> None:
+    ledger.submit(NewJob("crm.sync", KEY))
+    assert record(ledger, failed()) is None
+    assert mirrors.recorded_runs(ledger.connections, [("crm.sync", KEY)]) == {("crm.sync", KEY): {""}}
+
+
+@pytest.mark.req("E-9")
+def test_a_waiting_job_is_made_due_and_gets_the_attempts_of_the_engine(ledger: Ledger) -> None:
+    ledger.submit(NewJob("crm.sync", KEY, delay=3600))
+    assert ledger.claim({"crm.sync": 1}, worker="w") == []
+    assert mirrors.make_due(ledger.connections, "crm.sync", KEY)
+    assert not mirrors.make_due(ledger.connections, "crm.sync", KEY), "it is due"
+    assert not mirrors.make_due(ledger.connections, "crm.sync", "other")
+    (lease,) = ledger.claim({"crm.sync": 1}, worker="w")
+    mirrors.set_attempts(ledger.connections, lease, 4)
+    ledger.settle(lease.dead("attempts", error="down"))
+    (letter,) = ledger.dead_letters()
+    assert letter.attempts == 4
+
+
+@pytest.mark.req("E-9")
+def test_cancelled_jobs_since_a_time(ledger: Ledger) -> None:
+    submitted = ledger.submit(NewJob("crm.sync", KEY))
+    ledger.submit(NewJob("crm.other", KEY))
+    ledger.control.cancel([submitted.id, submitted.id + 1], actor="ann", because="wrong")
+    now = datetime.now(timezone.utc)
+    minute = timedelta(minutes=1)
+    assert mirrors.cancelled_since(ledger.connections, ["crm.sync"], now - minute) == [(submitted.id, "crm.sync", KEY)]
+    assert mirrors.cancelled_since(ledger.connections, ["crm.sync"], now + minute) == []

@@ -1,0 +1,125 @@
+"""Fair claims: the tenants of a job type take turns (Q-6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from redrive.ledger import Ledger, NewJob
+from tests.conformance.ledger.world import session
+
+pytestmark = pytest.mark.req("Q-6")
+KIND = "mail.send"
+
+
+def submit(ledger: Ledger, tenant: str | None, count: int, *, priority: int = 0, delay: float = 0.0) -> None:
+    """Submit jobs of a tenant."""
+    ledger.submit_many(
+        [NewJob(KIND, f"{tenant}-{priority}-{delay}-{n}", tenant=tenant, priority=priority, delay=delay) for n in range(count)]
+    )
+
+
+def claim(ledger: Ledger, most: int) -> list[str]:
+    """Claim fairly, and return the tenants of the leased jobs, sorted."""
+    leases = ledger.claim({KIND: most}, worker="w", fair=True)
+    return sorted(lease.key.split("-")[0] for lease in leases)
+
+
+def test_a_claim_shares_out_between_tenants(ledger: Ledger) -> None:
+    submit(ledger, "big", 50)
+    submit(ledger, "mid", 50)
+    submit(ledger, "small", 1)
+    assert Counter(claim(ledger, 9))["small"] == 1
+    assert Counter(claim(ledger, 10)) == {"big": 5, "mid": 5}
+
+
+def test_one_job_at_a_time_goes_round_the_tenants(ledger: Ledger) -> None:
+    submit(ledger, "a", 20)
+    submit(ledger, "b", 20)
+    submit(ledger, "c", 20)
+    taken = [claim(ledger, 1)[0] for _ in range(7)]
+    assert taken == ["a", "b", "c", "a", "b", "c", "a"]
+
+
+FILL = """
+INSERT INTO redrive_job (kind, key, tenant, payload, due_at, created_at)
+SELECT 'mail.send', 'big-' || n, 'big', '', {past}, {past} FROM {numbers}
+"""
+COUNT = "INSERT INTO redrive_tally (kind, submitted, ready) VALUES ('mail.send', {count}, {count})"
+
+
+def fill(ledger: Ledger, count: int) -> None:
+    """Insert queued jobs of the tenant `big`, without the ledger: many at once."""
+    with session(ledger) as held:
+        if held.sqlite:
+            numbers = f"(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {count}) SELECT n FROM s)"
+            held.raw.execute(FILL.format(numbers=numbers, past=1_000_000))
+        else:
+            held.raw.execute(FILL.format(numbers=f"generate_series(1, {count}) n", past="now() - interval '1 h'"))
+        held.raw.execute(COUNT.format(count=count))
+        held.raw.execute("ANALYZE redrive_job")
+
+
+def test_a_tenant_with_100_000_jobs_delays_a_single_job_by_a_few(ledger: Ledger) -> None:
+    fill(ledger, 100_000)
+    assert claim(ledger, 5) == ["big"] * 5
+    submit(ledger, "small", 1)
+    taken = [claim(ledger, 1)[0] for _ in range(3)]
+    assert "small" in taken
+    submit(ledger, "late", 1)
+    assert "late" in claim(ledger, 3), "in one claim, too"
+    assert ledger.counts()[KIND].leased == 5 + 3 + 3
+
+
+def test_a_claim_that_comes_back_short_is_filled_up(ledger: Ledger) -> None:
+    submit(ledger, "a", 30)
+    submit(ledger, "b", 1)
+    assert Counter(claim(ledger, 10)) == {"a": 9, "b": 1}
+
+
+def test_jobs_without_a_tenant_get_turns(ledger: Ledger) -> None:
+    submit(ledger, None, 1)
+    submit(ledger, "big", 100)
+    taken = [claim(ledger, 1)[0] for _ in range(8)]
+    assert "None" in taken
+
+
+def test_urgent_jobs_come_first(ledger: Ledger) -> None:
+    submit(ledger, "a", 5)
+    submit(ledger, "b", 2, priority=-1)
+    assert claim(ledger, 2) == ["b", "b"]
+    assert claim(ledger, 2) == ["a", "a"]
+
+
+def test_tenants_with_future_jobs_only_are_passed_over(ledger: Ledger) -> None:
+    for n in range(300):
+        submit(ledger, f"{n:03}", 1, delay=3600)
+    submit(ledger, "z", 3)
+    assert claim(ledger, 1) == ["z"]
+    assert claim(ledger, 5) == ["z", "z"]
+    assert claim(ledger, 5) == []
+
+
+def test_a_fair_turn_settles_and_starts(ledger: Ledger) -> None:
+    submit(ledger, "a", 2)
+    submit(ledger, "b", 2)
+    first = ledger.claim({KIND: 2}, worker="w", fair=True, start=False)
+    turn = ledger.turn([first[0].done()], {KIND: 2}, worker="w", fair=True, starts=[first[1]])
+    assert len(turn.leases) == 2
+    assert [lease.job_id for lease in turn.started] == [first[1].job_id]
+    assert not turn.late
+    assert ledger.counts()[KIND].done == 1
+
+
+def test_the_job_has_its_tenant(ledger: Ledger) -> None:
+    submitted = ledger.submit(NewJob(KIND, "k", tenant="ann"))
+    job = ledger.get(submitted.id)
+    assert job is not None
+    assert job.tenant == "ann"
+
+
+@pytest.mark.parametrize("tenant", ["", "a\nb", "x" * 300])
+def test_an_invalid_tenant_is_rejected(ledger: Ledger, tenant: str) -> None:
+    with pytest.raises(ValueError, match="tenant must"):
+        ledger.submit(NewJob(KIND, "k", tenant=tenant))

@@ -1,0 +1,113 @@
+"""Tenants of a job type: fair shares and limits, over all workers (Q-6)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from redrive.ledger import Lease, Ledger, NewJob, open_ledger
+from redrive.ledger.jobs.limits import Limit, claim
+from redrive.ledger.jobs.tenants import NO_TENANT, TenantLimit, share_out
+from redrive.ledger.store.protocol import ClaimOptions
+from redrive.worker.worker import Worker
+
+from .world import ended, kind
+
+pytestmark = pytest.mark.req("Q-6")
+
+
+def submit(ledger: Ledger, tenant: str | None, count: int) -> list[int]:
+    """Submit jobs of a tenant, and return their ids."""
+    jobs = [NewJob("mail", f"{tenant}/{n}", tenant=tenant) for n in range(count)]
+    return [job.id for job in ledger.submit_many(jobs)]
+
+
+def claim_limited(ledger: Ledger, limit: TenantLimit, most: int) -> Counter[str]:
+    """Claim with limits, and count the leases of each tenant."""
+    options = ClaimOptions({"mail": most}, "w", 60.0, most)
+    with ledger.connections.write.use() as session:
+        result = claim(session, ledger.connections.store, options, {"mail": Limit(tenants=limit)})
+    return Counter(lease.key.split("/")[0] for lease in result.leases)
+
+
+class Crowd:
+    """Counts the running jobs of each tenant."""
+
+    def __init__(self) -> None:
+        self.now: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self.order: list[str] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, lease: Lease) -> None:
+        tenant = lease.key.split("/")[0]
+        with self._lock:
+            self.order.append(tenant)
+            self.now[tenant] += 1
+            self.most[tenant] = max(self.most[tenant], self.now[tenant])
+        time.sleep(0.01)
+        with self._lock:
+            self.now[tenant] -= 1
+
+
+def test_a_worker_runs_a_small_tenant_beside_a_large_one(shared: Ledger) -> None:
+    crowd = Crowd()
+    ids = submit(shared, "big", 60) + submit(shared, "small", 1)
+    with Worker(shared, [kind("mail", crowd, tenants=TenantLimit())], threads=2):
+        ended(shared, *ids)
+    assert crowd.order.index("small") < 10
+
+
+def test_no_tenant_runs_more_jobs_than_its_limit(shared: Ledger, url: str) -> None:
+    crowd = Crowd()
+    ids = submit(shared, "a", 20) + submit(shared, "b", 20)
+    limited = kind("mail", crowd, tenants=TenantLimit(concurrency=2))
+    with open_ledger(url) as theirs, Worker(shared, [limited]), Worker(theirs, [limited]):
+        ended(shared, *ids)
+    assert max(crowd.most.values()) <= 2
+    assert set(crowd.most) == {"a", "b"}
+
+
+def test_a_tenant_at_its_limit_does_not_hold_up_others(shared: Ledger) -> None:
+    submit(shared, "a", 50)
+    submit(shared, "b", 5)
+    submit(shared, "c", 5)
+    limit = TenantLimit(concurrency=3)
+    assert claim_limited(shared, limit, 100) == {"a": 3, "b": 3, "c": 3}
+    assert claim_limited(shared, limit, 100) == {}
+
+
+def test_a_tenant_starts_no_more_jobs_than_its_rate_allows(shared: Ledger) -> None:
+    submit(shared, "a", 50)
+    submit(shared, "b", 1)
+    limit = TenantLimit(rate=20.0)
+    assert claim_limited(shared, limit, 100) == {"a": 2, "b": 1}
+    assert claim_limited(shared, limit, 100)["a"] <= 1
+
+
+def test_jobs_from_before_the_option_get_a_tenant(shared: Ledger) -> None:
+    ids = submit(shared, None, 2)
+    limit = TenantLimit(concurrency=1)
+    claim_limited(shared, limit, 10)
+    assert sum(claim_limited(shared, limit, 10).values()) == 1
+    job = shared.get(ids[0])
+    assert job is not None
+    assert job.tenant == NO_TENANT
+
+
+@given(
+    allowed=st.dictionaries(st.text("abcdef", min_size=1, max_size=2), st.integers(0, 20), max_size=8),
+    most=st.integers(0, 50),
+)
+def test_shares_are_equal_as_far_as_limits_allow(allowed: dict[str, int], most: int) -> None:
+    shares = share_out(list(allowed), allowed, most)
+    assert sum(shares.values()) == min(most, sum(allowed.values()))
+    assert all(0 < share <= allowed[name] for name, share in shares.items())
+    # A tenant that could take more has at most one job less than any other.
+    limited = [shares.get(name, 0) for name in allowed if shares.get(name, 0) < allowed[name]]
+    assert all(max(shares.values()) - share <= 1 for share in limited if most)
