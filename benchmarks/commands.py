@@ -11,7 +11,7 @@ from benchmarks.commanded import report
 from benchmarks.commanded.course import FULL, QUICK, run
 from benchmarks.commanded.results import TARGETS
 from benchmarks.durable.course import databases
-from benchmarks.shown import Shown, main, show
+from benchmarks.shown import Shown, main, show, summarise
 from benchmarks.target import judge
 
 
@@ -19,14 +19,7 @@ def measure(options: argparse.Namespace, _only: list[str]) -> Shown:
     effort = QUICK if options.quick else FULL
     with databases(effort.settings) as places:
         results = run(places, effort, show)
-    judgements = judge(results, TARGETS)
-    return Shown(
-        report.place(results),
-        report.tables(results, judgements),
-        judgements,
-        lambda: report.markdown(results, judgements, effort.rounds),
-        lambda: report.picture(results),
-    )
+    return summarise(report, results, judge(results, TARGETS), head=report.place(results), rounds=effort.rounds)
 
 
 if __name__ == "__main__":

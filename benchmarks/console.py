@@ -11,21 +11,14 @@ from benchmarks.consoled import report
 from benchmarks.consoled.course import FULL, QUICK, run
 from benchmarks.durable.course import databases
 from benchmarks.report import machine
-from benchmarks.shown import Shown, main, show
+from benchmarks.shown import Shown, main, show, summarise
 
 
 def measure(options: argparse.Namespace, _only: list[str]) -> Shown:
     effort = QUICK if options.quick else FULL
     with databases(effort.settings) as places:
         results = run(places, effort, show)
-    judgements = report.targets(results)
-    return Shown(
-        machine(),
-        report.tables(results, judgements),
-        judgements,
-        lambda: report.markdown(results, judgements, effort.rounds),
-        lambda: report.picture(results),
-    )
+    return summarise(report, results, report.targets(results), head=machine(), rounds=effort.rounds)
 
 
 if __name__ == "__main__":

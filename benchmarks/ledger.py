@@ -10,7 +10,7 @@ if not __package__:
 from benchmarks.durable import report
 from benchmarks.durable.course import FULL, QUICK, databases, run
 from benchmarks.durable.targets import TARGETS
-from benchmarks.shown import Shown, main, show
+from benchmarks.shown import Shown, main, show, summarise
 from benchmarks.target import judge
 
 
@@ -18,14 +18,7 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
     effort = QUICK if options.quick else FULL
     with databases(effort.settings) as places:
         results = run(places, effort, only, show)
-    judgements = judge(results, TARGETS)
-    return Shown(
-        report.place(results),
-        report.tables(results, judgements),
-        judgements,
-        lambda: report.markdown(results, judgements, effort.rounds),
-        lambda: report.picture(results),
-    )
+    return summarise(report, results, judge(results, TARGETS), head=report.place(results), rounds=effort.rounds)
 
 
 if __name__ == "__main__":
@@ -35,6 +28,6 @@ if __name__ == "__main__":
             __doc__,
             measure,
             quick="a few short rounds and small piles",
-            only="drains, submits, once, peers, idle, piles, distance; with commas between",
+            only="drains, submits, once, peers, idle, piles, tenants, distance; with commas between",
         )
     )

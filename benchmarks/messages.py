@@ -11,7 +11,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from benchmarks.durable.course import databases
-from benchmarks.shown import Shown, main, show
+from benchmarks.shown import Shown, main, show, summarise
 from benchmarks.streamed import report
 from benchmarks.streamed.course import FULL, QUICK, redis_with_log, run
 from benchmarks.streamed.results import TARGETS
@@ -22,14 +22,7 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
     effort = QUICK if options.quick else FULL
     with databases(effort.settings) as places, redis_with_log() as redis_url:
         results = run(places, redis_url, effort, only, show)
-    judgements = judge(results, TARGETS)
-    return Shown(
-        report.place(results),
-        report.tables(results, judgements),
-        judgements,
-        lambda: report.markdown(results, judgements, effort.rounds),
-        lambda: report.picture(results),
-    )
+    return summarise(report, results, judge(results, TARGETS), head=report.place(results), rounds=effort.rounds)
 
 
 if __name__ == "__main__":

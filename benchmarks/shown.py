@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.table import Table
 from benchmarks.target import Judgement, last_line
@@ -25,6 +26,17 @@ class Shown:
     """In Markdown."""
     picture: Callable[[], str] | None = None
     """As SVG."""
+
+
+def summarise(report: Any, results: Any, judgements: Sequence[Judgement], *, head: str, rounds: int) -> Shown:
+    """The end of a run whose report is a module with `tables`, `markdown` and `picture`."""
+    return Shown(
+        head,
+        report.tables(results, judgements),
+        judgements,
+        lambda: report.markdown(results, judgements, rounds),
+        lambda: report.picture(results),
+    )
 
 
 Measure = Callable[[argparse.Namespace, list[str]], Shown]

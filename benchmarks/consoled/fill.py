@@ -1,6 +1,7 @@
 """A ledger with so much in it, written by a few statements: jobs of every state, dead letters, failures that are alike."""
 
 from redrive.ledger import Ledger, NewJob
+from redrive.ledger.stats import activity
 from redrive.ops import DeadLetterFilter, Operator
 
 KINDS = 20
@@ -97,9 +98,31 @@ def fill(ledger: Ledger, size: int) -> None:
         ledger.maintenance.heartbeat(
             f"web-{number}", {"kinds": [f"kind.{each}" for each in range(KINDS)], "threads": 8, "version": "1"}
         )
+    fill_activity(ledger, days=1 if size <= SMALL else 90)
     ledger.submit_many([NewJob("kind.0", f"now-{each}", priority=-2) for each in range(40)])
     ledger.claim({"kind.0": 40}, worker="web-1", lease=3600)
     ann = Operator(ledger, actor="ann")
     for _ in range(3):
         ann.apply(ann.dead_letters.replay(DeadLetterFilter(kind="kind.1", limit=50)), because="measured")
     ledger.maintenance.fold_counters()
+
+
+SMALL = 1000
+
+
+def fill_activity(ledger: Ledger, days: int) -> None:
+    """Activity of every kind, as workers and maintenance leave it: minutes of five workers, ten minutes, and hours."""
+    now = activity.minute_of(ledger.now())
+    kept = int(activity.TEN_MINUTES_KEPT.total_seconds()) // 60
+    counts = {bucket: 1 + bucket % 7 for bucket in range(20, 70)}
+    slots = [(now - minute, 1, f"web-{worker}") for minute in range(15) for worker in range(5)]
+    slots += [(now - minute, 1, "") for minute in range(15, 180)]
+    slots += [(now // 10 * 10 - minute, 10, "") for minute in range(190, min(days * 1440, kept), 10)]
+    slots += [(now // 60 * 60 - minute, 60, "") for minute in range(kept, days * 1440, 60)]
+    with ledger.connections.write.use() as session:
+        for slot, span, worker in slots:
+            rows = [
+                activity.ActivityRow(kind, slot, span, 90, 5, 2, 0, counts, counts)
+                for kind in ("", *(f"kind.{number}" for number in range(KINDS)))
+            ]
+            activity.write(session, worker, rows)

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from benchmarks.durable import distance, pile
+from benchmarks.durable import distance, pile, tenants
 from benchmarks.durable.drain import OfTheLedger, RawPostgres, RawSQLite
 from benchmarks.durable.idle import idle
 from benchmarks.durable.once import BareStatements, Clocked, Once
@@ -131,6 +131,7 @@ def run(places: Databases, effort: Effort, only: list[str], progress: Progress) 
         "rounds": lambda: _rounds(places, effort, only, results, progress),
         "idle": lambda: _idle(places, effort, results, progress),
         "piles": lambda: _piles(places, effort, results, progress),
+        "tenants": lambda: _tenants(places, effort, results, progress),
         "distance": lambda: _distance(places, effort, results, progress),
     }
     for name, part in parts.items():
@@ -266,6 +267,22 @@ def _piles(places: Databases, effort: Effort, results: Results, progress: Progre
                 own()  # what is read for the first time is read from the disk
                 for _ in range(effort.measurements):
                     _sandwich(pair, base, own)
+
+
+def _tenants(places: Databases, effort: Effort, results: Results, progress: Progress) -> None:
+    from redrive.ledger import open_ledger
+
+    for database in ("postgres", "sqlite"):
+        with open_ledger(places.new(database), migrate=True) as one, open_ledger(places.new(database), migrate=True) as many:
+            progress(f"{effort.big:,} jobs of {tenants.TENANTS:,} tenants, {database}")
+            tenants.pile_up(one, 1, effort.big)
+            tenants.pile_up(many, tenants.TENANTS, effort.big)
+            pair = results.tenants.setdefault(database, Pair())
+            base = partial(tenants.claims, one, 1, effort.claims)
+            own = partial(tenants.claims, many, tenants.TENANTS, effort.claims)
+            base(), own()  # what is read for the first time is read from the disk
+            for _ in range(effort.measurements):
+                _sandwich(pair, base, own)
 
 
 def _fsync(folder: Path) -> Interval:

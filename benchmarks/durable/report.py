@@ -99,6 +99,10 @@ def _series(results: Results) -> Iterable[tuple[tuple[str, str, str, str], list[
         ("A claim of 100 beside a pile", "beside 10,000, ms", "beside 1,000,000, ms", "ratio"),
         [(f"{NAMES[database]}, {pile}", pair) for (database, pile), pair in results.piles.items()],
     )
+    yield (
+        ("A fair claim of 100 among 1,000,000 jobs", "one tenant, ms", "1,000 tenants, ms", "ratio"),
+        [(NAMES[database], pair) for database, pair in results.tenants.items()],
+    )
 
 
 def _pairs(title: str, base: str, own: str, ratio: str, pairs: list[tuple[str, Pair]]) -> Table:

@@ -41,6 +41,8 @@ class Results:
     """Microseconds a call: bare statements, and `once`; first calls and repeated ones."""
     piles: dict[tuple[str, str], Pair] = field(default_factory=dict)
     """Milliseconds of a claim of 100: beside 10,000 jobs, and beside 1,000,000."""
+    tenants: dict[str, Pair] = field(default_factory=dict)
+    """Milliseconds of a fair claim of 100 among 1,000,000 jobs: of one tenant, and of 1,000."""
     idle: dict[str, Idle] = field(default_factory=dict)
     peers: dict[str, Pair] = field(default_factory=dict)
     """Jobs in a second: the peer's, and the ledger's run as the peer is."""

@@ -73,6 +73,14 @@ def _pile(database: str, pile: str) -> Promise[Results]:
     return Promise(f"{NAMES[database]}, a claim of 100 beside 1,000,000 {said}, to 10,000", "≤", 1.5, "×", read)
 
 
+def _tenants(database: str) -> Promise[Results]:
+    def read(results: Results) -> Interval | None:
+        pair = results.tenants.get(database)
+        return pair.ratio if pair else None
+
+    return Promise(f"{NAMES[database]}, a claim of 100 with 1,000 tenants, to one tenant", "≤", 1.5, "×", read)
+
+
 def _far(trip: int, least: float) -> Promise[Results]:
     def read(results: Results) -> Interval | None:
         near, far = results.distance.get((OWN, 0)), results.distance.get((OWN, trip))
@@ -104,4 +112,5 @@ TARGETS = (
     _far(20, 0.5),
     _far(100, 0.2),
     *(_pile(database, pile) for database in NAMES for pile in ("ended", "due", "future")),
+    *(_tenants(database) for database in NAMES),
 )

@@ -1,0 +1,1 @@
+"""What the steps of a job cost, beside DBOS and Temporal."""

@@ -1,0 +1,34 @@
+"""Run the example: `python -m examples.orders`, or `place o-1 ann 1999`, `work`, `deliver o-1 ann door`."""
+
+from __future__ import annotations
+
+import sys
+
+from .app import app, place
+
+
+def show() -> None:
+    """Run one order from its submission to its delivery."""
+    with app.worker():
+        job = place.submit("o-1", "ann", 1999)
+        app.signal(job.key, "delivered", {"to": "the front door"})
+        print(job.result(60))
+
+
+def main(arguments: list[str]) -> None:
+    """Submit an order, run a worker until SIGTERM, or send the signal of a delivery. Without arguments: all three."""
+    match arguments:
+        case []:
+            show()
+        case ["place", order, user, cents]:
+            print(place.submit(order, user, int(cents)).id)
+        case ["work"]:
+            app.work()
+        case ["deliver", order, user, to]:
+            app.signal(f"shop:{user}:{order}:place:v1", "delivered", {"to": to})
+        case _:
+            sys.exit("use: no arguments | place ORDER USER CENTS | work | deliver ORDER USER TO")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
