@@ -31,7 +31,7 @@ def shown(outcome: str, *numbers: str) -> Shown:
     return Shown(numbers, outcome)
 
 
-def test_the_table() -> None:
+def test_the_table_has_a_line_for_each_requirement() -> None:
     records = {
         "python3.11": {
             "a[1]": shown("passed", "R-1"),
@@ -61,7 +61,7 @@ def test_a_failure_on_any_interpreter_counts() -> None:
     assert wrong == ["R-1 FAILED: a (python3.13)"]
 
 
-def test_the_list_of_what_is_not_yet_built_only_shrinks() -> None:
+def test_the_list_of_missing_requirements_only_shrinks() -> None:
     _, wrong = table({"R-1": False}, {"python3.11": {"a": shown("passed", "R-1")}}, {"R-1", "X-9"})
     assert wrong == [
         "X-9 stands in not_yet.txt but is no requirement",
@@ -96,7 +96,7 @@ def test_without_a_number(): pass
 """
 
 
-def test_what_is_written_down(tmp_path: Path) -> None:
+def test_outcomes_of_marked_tests_are_recorded(tmp_path: Path) -> None:
     _, record = run(tmp_path, SOURCE)
     assert record == {
         "test_it.py::TestIt::test_passes": [["R-1"], "passed"],
@@ -119,7 +119,7 @@ def test_what_is_written_down(tmp_path: Path) -> None:
         ("req(1)", "write @pytest.mark.req("),
     ],
 )
-def test_a_wrong_marker_stops_the_run(tmp_path: Path, marker: str, said: str) -> None:
+def test_an_invalid_marker_stops_the_run(tmp_path: Path, marker: str, said: str) -> None:
     done, record = run(tmp_path, f"@pytest.mark.{marker}\ndef test_it(): pass\n")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert said in done.stderr

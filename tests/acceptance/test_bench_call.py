@@ -17,7 +17,7 @@ def test_a_target_that_was_not_measured_is_not_met() -> None:
     assert all(j.missed for j in judgements)
 
 
-def test_a_quick_run_measures_what_is_installed_and_writes_table_and_plot(tmp_path: Path) -> None:
+def test_a_quick_run_measures_installed_libraries_and_writes_table_and_plot(tmp_path: Path) -> None:
     printed = quick("call.py", tmp_path, PYTHONPATH=str(ROOT / "src"))
     # Every figure of ours is there, whatever it is; a peer that is not installed is said to be.
     assert "not measured" not in printed.splitlines()[-1], printed
@@ -34,7 +34,7 @@ def test_a_quick_run_measures_what_is_installed_and_writes_table_and_plot(tmp_pa
     assert ">redrive</text>" in picture
 
 
-def test_a_library_that_is_missing_does_not_end_the_run(tmp_path: Path) -> None:
+def test_a_missing_library_does_not_end_the_run(tmp_path: Path) -> None:
     (tmp_path / "nopanic.py").write_text("raise RuntimeError('broken')\n", encoding="utf-8")
     path = os.pathsep.join([str(tmp_path), str(ROOT / "src")])
     printed = quick("call.py", tmp_path, "--only", "floor,nopanic", PYTHONPATH=path)

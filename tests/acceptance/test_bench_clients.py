@@ -10,7 +10,7 @@ from benchmarks.target import Judgement, Target, last_line
 from tests.acceptance.bench import quick
 
 
-def test_the_last_line_names_what_is_missed() -> None:
+def test_the_last_line_names_missed_targets() -> None:
     met = Judgement(Target("met", "≤", 1.15, "×"), Interval(1.1, 1, 1.2))
     slow = Judgement(Target("slow", "≤", 1.15, "×"), Interval(1.3, 1.2, 1.4))
     gone = Judgement(Target("gone", "≥", 8, "×"), None)
@@ -19,7 +19,7 @@ def test_the_last_line_names_what_is_missed() -> None:
     )
 
 
-def test_table_and_picture_of_all_parts() -> None:
+def test_table_and_picture_include_all_parts() -> None:
     half = Half(
         judgements=[Judgement(Target("time of a request", "≤", 1.15, "×"), Interval(1.1, 1.05, 1.2))],
         panels=[Panel("GET", "×", [Bar("redrive Client", 1.1, "ours")], 1.15)],
@@ -33,7 +33,7 @@ def test_table_and_picture_of_all_parts() -> None:
     assert ">redrive Client</text>" in picture([half])
 
 
-def test_a_quick_run_measures_what_is_installed_and_writes_table_and_plot(tmp_path: Path) -> None:
+def test_a_quick_run_measures_installed_clients_and_writes_table_and_plot(tmp_path: Path) -> None:
     printed = quick("clients", tmp_path, "--only", "http")
     assert printed.count("time of a request") >= 4
     assert "NOT MEASURED" not in printed

@@ -23,7 +23,7 @@ def results(speed: float, soon: float) -> Results:
     return found
 
 
-def test_what_is_met_and_what_is_missed() -> None:
+def test_targets_are_met_or_missed() -> None:
     assert last_line(judge(results(2000, 5), TARGETS)) == "all 6 targets met"
     missed = last_line(judge(results(600, 30), TARGETS))
     assert missed.startswith("3 of 6 targets missed: Postgres, async commands, to procrastinate, 10 at once (missed); ")
@@ -31,7 +31,7 @@ def test_what_is_met_and_what_is_missed() -> None:
     assert [each.verdict for each in judge(Results(), TARGETS)] == ["NOT MEASURED"] * len(TARGETS)
 
 
-def test_the_page_and_the_picture() -> None:
+def test_the_page_and_the_picture_are_written() -> None:
     found = results(2000, 5)
     found.absent["Other"] = "not installed"
     page = markdown(found, judge(found, TARGETS), 3)
@@ -44,7 +44,7 @@ def test_the_page_and_the_picture() -> None:
     assert tables(found, judge(found, TARGETS))
 
 
-def test_a_quick_run(postgres: str, tmp_path: Path) -> None:
+def test_a_quick_run_of_the_commands_benchmark_succeeds(postgres: str, tmp_path: Path) -> None:
     """Ours only, where the peers are not installed."""
     printed = quick("commands.py", tmp_path, postgres=postgres)
     assert "redrive, plain" in printed

@@ -15,12 +15,12 @@ def results(speed: float) -> Results:
     return Results(rates)
 
 
-def test_what_is_met_and_what_is_missed() -> None:
+def test_targets_are_met_or_missed() -> None:
     assert last_line(judge(results(900), TARGETS)) == "all 3 targets met"
     assert last_line(judge(results(400), TARGETS)).startswith("3 of 3 targets missed: Redis")
 
 
-def test_the_page_and_the_picture() -> None:
+def test_the_page_and_the_picture_are_written() -> None:
     found = results(900)
     found.absent["Other"] = "not installed"
     page = markdown(found, judge(found, TARGETS), 3)
@@ -29,7 +29,7 @@ def test_the_page_and_the_picture() -> None:
     assert picture(found).startswith("<svg")
 
 
-def test_a_quick_run(postgres: str, tmp_path: Path) -> None:
+def test_a_quick_run_of_the_engines_benchmark_succeeds(postgres: str, tmp_path: Path) -> None:
     printed = quick("engines.py", tmp_path, "--only", "redis", postgres=postgres)
     assert "Redis: messages/s" in printed
     assert (tmp_path / "engines.md").exists()

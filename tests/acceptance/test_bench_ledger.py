@@ -13,7 +13,7 @@ from benchmarks.target import judge
 from tests.acceptance.bench import quick
 
 
-def test_ours_stands_between_two_of_the_base() -> None:
+def test_ours_is_compared_with_the_base_runs_before_and_after() -> None:
     pair = Pair()
     assert pair.ratio is None
     pair.add(100, 75, 50)
@@ -22,7 +22,7 @@ def test_ours_stands_between_two_of_the_base() -> None:
     assert pair.ratio == Interval(0.75, 0.5, 1)
 
 
-def test_a_peer_stands_between_two_of_ours() -> None:
+def test_a_peer_is_compared_with_our_runs_before_and_after() -> None:
     results = Results()
     target = next(one for one in TARGETS if one.what == "SQLite, one at a time, to huey with fsync")
     assert target.read(results) is None
@@ -33,18 +33,18 @@ def test_a_peer_stands_between_two_of_ours() -> None:
     assert results.peers["huey with fsync"].base == [100, 50]
 
 
-def test_ours_is_run_as_its_peer_is() -> None:
+def test_ours_runs_with_the_options_of_its_peer() -> None:
     for peer in PEERS:
         assert (peer.beside.library, peer.beside.database) == ("redrive", peer.database)
         assert (peer.beside.batch > 1) == (peer.batch > 1)
         assert peer.beside.jobs >= peer.jobs
 
 
-def test_what_was_not_measured_is_missed() -> None:
+def test_a_target_that_was_not_measured_is_missed() -> None:
     assert all(j.verdict == "NOT MEASURED" for j in judge(Results(), TARGETS))
 
 
-def test_table_and_picture_of_what_was_found() -> None:
+def test_table_and_picture_show_the_results() -> None:
     results = Results(idle={"postgres": Idle(10, 10, 0.2)}, absent={"DBOS queue": "not installed"})
     results.pair("sqlite", 1).add(100, 150, 100)
     results.peers["huey with fsync"] = Pair([80.0], [90.0])
@@ -62,7 +62,7 @@ def test_table_and_picture_of_what_was_found() -> None:
     assert ">huey with fsync</text>" in picture(results)
 
 
-def test_a_quick_run_measures_what_is_installed_and_writes_table_and_plot(postgres: str, tmp_path: Path) -> None:
+def test_a_quick_run_measures_installed_libraries_and_writes_table_and_plot(postgres: str, tmp_path: Path) -> None:
     printed = quick("ledger.py", tmp_path, postgres=postgres)
     # A peer that is not installed is said to be; every figure of ours is there, whatever it is.
     for line in printed.splitlines():

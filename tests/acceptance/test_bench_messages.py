@@ -20,14 +20,14 @@ def results(share: float) -> Results:
     return found
 
 
-def test_what_is_met_and_what_is_missed() -> None:
+def test_targets_are_met_or_missed() -> None:
     assert last_line(judge(results(0.7), TARGETS)) == f"all {len(TARGETS)} targets met"
     missed = last_line(judge(results(0.3), TARGETS))
     assert missed.startswith("4 of 14 targets missed: Postgres, batches of 100, to the durable floor (missed); ")
     assert [each.verdict for each in judge(Results(), TARGETS)] == ["NOT MEASURED"] * len(TARGETS)
 
 
-def test_the_page_and_the_picture() -> None:
+def test_the_page_and_the_picture_are_written() -> None:
     found = results(0.7)
     found.absent["arq, 100 at a time"] = "not installed"
     page = markdown(found, judge(found, TARGETS), 3)
@@ -38,7 +38,7 @@ def test_the_page_and_the_picture() -> None:
     assert tables(found, judge(found, TARGETS))
 
 
-def test_a_quick_run(postgres: str, tmp_path: Path) -> None:
+def test_a_quick_run_of_the_messages_benchmark_succeeds(postgres: str, tmp_path: Path) -> None:
     """The floors and ours, where the peers are not installed."""
     printed = quick("messages.py", tmp_path, postgres=postgres)
     assert "redrive, Postgres" in printed

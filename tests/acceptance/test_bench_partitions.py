@@ -14,7 +14,7 @@ from tests.acceptance.bench import quick
 
 @pytest.mark.req("P-5")
 @pytest.mark.req("P-6")
-def test_the_same_faults_cost_others_counts_and_readers_and_us_nothing() -> None:
+def test_faults_cost_other_libraries_counts_and_readers_and_redrive_nothing() -> None:
     found = compared(8, 1, 7)
     ours = found["redrive"]
     assert ours.verdicts > 24
@@ -28,7 +28,7 @@ def test_the_same_faults_cost_others_counts_and_readers_and_us_nothing() -> None
         assert compared(8, 1, 7) == found
 
 
-def test_targets_are_judged_for_each_database() -> None:
+def test_targets_are_evaluated_for_each_database() -> None:
     small, big = Figures(), Figures()
     small.add("claim", 1.0)
     big.add("claim", 3.0)

@@ -18,21 +18,21 @@ def results(share: float, grew: float) -> Results:
     return Results(1024 * MIB, 10_000, 3, True, cases)
 
 
-def test_what_is_met_and_what_is_missed() -> None:
+def test_targets_are_met_or_missed() -> None:
     assert last_line(judged(results(0.95, 20 * MIB))) == "all 7 targets met"
     missed = last_line(judged(results(0.8, 100 * MIB)))
     assert missed.startswith("4 of 7 targets missed: s3: write, to s3fs (missed); ")
     assert missed.endswith("; s3: memory (missed)")
 
 
-def test_the_page() -> None:
+def test_the_page_is_written() -> None:
     found = results(0.95, 20 * MIB)
     page = markdown(found, judged(found))
     assert "| s3: read | s3fs | 1,078 MiB/s | 0.95× | 0.50 s | 20 MiB |" in page
     assert "All 7 targets met." in page
 
 
-def test_ratios_are_of_the_same_round() -> None:
+def test_ratios_compare_runs_of_the_same_round() -> None:
     """A busy moment that hits both is nobody's fault; the table has the turn in the middle, with the most memory of all."""
     ours, native = Case("s3", "read", "ours"), Case("s3", "read", "native")
     slow, usual, quick = Seen(MIB, 4.0, 2.0, 7 * MIB), Seen(MIB, 2.0, 1.0, 5 * MIB), Seen(MIB, 1.0, 0.5, 3 * MIB)
@@ -42,7 +42,7 @@ def test_ratios_are_of_the_same_round() -> None:
     assert "| s3: read | Redrive | 0.5 MiB/s |  | 1.00 s | 7 MiB |" in markdown(found, judged(found))
 
 
-def test_whoever_lags_is_not_asked_again() -> None:
+def test_a_case_twice_as_slow_is_not_measured_again() -> None:
     ours, native, peer = (Case("s3", "read", who) for who in ("ours", "native", "peer"))
     seen = {ours: [Seen(10, 1.0, 0, 0)], native: [Seen(10, 1.9, 0, 0)], peer: [Seen(10, 2.1, 0, 0)]}
     assert [lags(case, seen) for case in seen] == [False, False, True]
@@ -62,7 +62,7 @@ class Paced(Hand):
         return {"done": size, "seconds": size / self.rate, "cpu": 0.0, "grew": 0.0}
 
 
-def test_whoever_would_take_too_long_is_given_less() -> None:
+def test_a_slow_peer_gets_a_smaller_file() -> None:
     quick, slow, ours = Paced(100 * MIB), Paced(0.8 * MIB), Paced(0.8 * MIB)
     read = Case("s3", "read", "peer")
     seen = tried(quick, read, FULL, "", [])
@@ -78,7 +78,7 @@ def test_whoever_would_take_too_long_is_given_less() -> None:
     assert "| s3: read | remote-store (16 MiB) | 0.8 MiB/s | 1280× |" in markdown(found, judged(found))
 
 
-def test_a_quick_run(tmp_path: Path) -> None:
+def test_a_quick_run_of_the_storage_benchmark_succeeds(tmp_path: Path) -> None:
     """On a folder: servers are the other tests' matter."""
     printed = quick("storage.py", tmp_path, "--only", "local")
     assert "local, round 1, list: " in printed

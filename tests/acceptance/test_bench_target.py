@@ -31,7 +31,7 @@ def test_a_target_is_missed_only_where_the_whole_interval_misses_it(figure: Inte
     assert verdict(figure, side, 0.6) == judged
 
 
-def test_the_last_line_names_what_is_missed() -> None:
+def test_the_last_line_names_missed_targets() -> None:
     met = promise("met", 2, Interval(1, 1, 1))
     noisy = promise("noisy", 2, Interval(3, 1, 4))
     missed = promise("slow", 2, Interval(3, 2.5, 4))
@@ -44,12 +44,12 @@ def test_the_last_line_names_what_is_missed() -> None:
     assert [each.missed for each in bad] == [False, False, True, True]
 
 
-def test_the_table_of_targets() -> None:
+def test_the_table_lists_targets_with_verdicts() -> None:
     judged = [Judgement(Target("a", "≥", 2, "×"), Interval(3, 2, 4)), Judgement(Target("b", "≤", 0.5, " ms"), None)]
     assert table(judged).rows == [("a", "≥ 2×", "3 (2–4)×", "ok"), ("b", "≤ 0.50 ms", "–", "NOT MEASURED")]
 
 
-def test_the_interval_of_a_median() -> None:
+def test_a_median_has_an_interval() -> None:
     # n = 41: the ranks 14 and 28 enclose the median with 97.2 %, the next ones only with 94.0 %.
     assert Interval.of([float(n) for n in range(41, 0, -1)]) == Interval(21, 14, 28)
     assert Interval.of([3.0, 1.0, 2.0]) == Interval(2, 1, 3)
@@ -61,11 +61,11 @@ def test_the_interval_of_a_median() -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [(0, "0"), (3, "3"), (4.404, "4.40"), (13.04, "13.0"), (479.2, "479"), (0.05, "0.05")]
 )
-def test_numbers_are_short(value: float, text: str) -> None:
+def test_numbers_are_printed_short(value: float, text: str) -> None:
     assert number(value) == text
 
 
-def test_a_table_on_the_terminal_and_in_markdown() -> None:
+def test_a_table_is_printed_for_terminal_and_markdown() -> None:
     table = Table("T", ("what", "n"), [("redrive", "1"), ("longer name", "20")])
     assert table.text().splitlines() == [
         "T",

@@ -106,7 +106,7 @@ def check_figures(figures: dict[str, dict[str, float]]) -> None:
     assert 0 < rescue["by_first"] < rescue["jobs"] == rescue["by_first"] + rescue["by_second"]
 
 
-def test_without_a_terminal_the_demo_prints_plain_lines_and_ends() -> None:
+def test_without_a_terminal_the_demo_prints_lines_and_ends() -> None:
     printed = run("-c", TWO, "--once", COLUMNS="60")
     assert "\x1b" not in printed
     assert max(map(len, printed.splitlines())) <= 60

@@ -39,11 +39,11 @@ for module in sys.argv[1:]:
 """
 
 
-def test_needs_the_standard_library_only() -> None:
+def test_the_base_package_needs_only_the_standard_library() -> None:
     assert bare(IMPORT_ALL, *BASE) == ""
 
 
-def test_a_foreign_import_would_be_seen() -> None:
+def test_a_third_party_import_is_detected() -> None:
     assert "No module named 'pytest'" in bare(IMPORT_ALL, "pytest")
 
 
@@ -100,12 +100,12 @@ EVERYTHING = "import redrive\nfor name in getattr(redrive, '__all__', ()): getat
         ),
     ],
 )
-def test_what_needs_an_extra_names_it(program: str, said: str) -> None:
+def test_a_missing_extra_is_named(program: str, said: str) -> None:
     assert said in bare(f"try:\n    {program}\nexcept Exception as error:\n    print(error)")
 
 
 @pytest.mark.parametrize("program", ["import redrive", EVERYTHING], ids=["import", "every name"])
-def test_importing_opens_nothing(program: str) -> None:
+def test_importing_opens_no_files_or_connections(program: str) -> None:
     assert json.loads(bare(WATCH, program)) == []
 
 
@@ -117,5 +117,5 @@ def test_importing_opens_nothing(program: str) -> None:
         "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()",
     ],
 )
-def test_the_watch_does_see(program: str) -> None:
+def test_the_import_watch_detects_side_effects(program: str) -> None:
     assert json.loads(bare(WATCH, program)) != []

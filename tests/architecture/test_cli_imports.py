@@ -30,7 +30,7 @@ print(json.dumps(sorted(sys.modules)))
 
 
 @pytest.mark.parametrize("words", LOOKS, ids=" ".join)
-def test_a_command_that_looks_at_the_ledger_loads_only_what_it_needs(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_read_only_command_loads_only_the_modules_it_needs(words: tuple[str, ...], tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, *words, "--ledger", sqlite_ledger(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded = json.loads(done.stdout)

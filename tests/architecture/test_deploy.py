@@ -50,7 +50,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.req("J-3")
 @pytest.mark.parametrize(("where", "expression"), list(expressions()))
-def test_only_metrics_and_labels_that_we_export(where: str, expression: str) -> None:
+def test_dashboards_use_only_exported_metrics_and_labels(where: str, expression: str) -> None:
     used = SELECTOR.findall(expression)
     assert used, f"{where} is about nothing of ours"
     labels: set[str] = set()
@@ -68,13 +68,13 @@ def test_only_metrics_and_labels_that_we_export(where: str, expression: str) -> 
     assert expression.count("(") == expression.count(")")
 
 
-def test_every_metric_is_shown_somewhere() -> None:
+def test_every_metric_is_in_a_dashboard() -> None:
     shown = {name for _, expression in expressions() for name, _ in SELECTOR.findall(expression)}
     missing = {metric.name for metric in CATALOGUE} - {re.sub("_(bucket|sum|count)$", "", name) for name in shown}
     assert not missing
 
 
-def test_legends_and_messages_name_labels_that_are_left() -> None:
+def test_legends_and_messages_name_grouped_labels() -> None:
     for panel in board()["panels"]:
         for target in panel.get("targets", ()):
             by = {name.strip() for names in GROUPING.findall(target["expr"]) for name in names.split(",")}
@@ -89,7 +89,7 @@ def test_legends_and_messages_name_labels_that_are_left() -> None:
         assert set(commands) <= COMMANDS.keys(), rule["alert"]
 
 
-def test_the_board_can_be_imported() -> None:
+def test_the_dashboard_can_be_imported() -> None:
     found = board()
     ids = [panel["id"] for panel in found["panels"]]
     assert len(set(ids)) == len(ids)
@@ -104,7 +104,7 @@ def test_the_board_can_be_imported() -> None:
 
 
 @pytest.mark.parametrize("unit", sorted(path.name for path in (DEPLOY / "systemd").iterdir()))
-def test_units_are_as_systemd_wants_them(unit: str, tmp_path: Path) -> None:
+def test_units_are_valid_for_systemd(unit: str, tmp_path: Path) -> None:
     text = (DEPLOY / "systemd" / unit).read_text()
     assert re.search(r"^ExecStart=\S+/redrive (work|serve)$", text, re.MULTILINE)
     stop = re.search(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
@@ -155,7 +155,7 @@ def instructions() -> list[tuple[str, str]]:
     return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in lines.splitlines() if line.strip())]
 
 
-def test_the_image_is_put_together_with_care() -> None:
+def test_the_image_has_pinned_versions_and_no_root() -> None:
     found = instructions()
     words = [word for word, _ in found]
     known = "FROM WORKDIR COPY RUN ENV USER EXPOSE STOPSIGNAL HEALTHCHECK ENTRYPOINT CMD".split()
@@ -198,13 +198,13 @@ def test_every_pinned_version_has_hashes(name: str) -> None:
     assert "http" not in re.sub(r"^[\w.-]+==", "", text, flags=re.MULTILINE)
 
 
-def test_hadolint_has_nothing_to_say() -> None:
+def test_hadolint_finds_no_problems() -> None:
     hadolint = Path(sys.executable).parent / "hadolint"
     done = subprocess.run([hadolint, "--no-color", DEPLOY / "docker" / "Dockerfile"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_compose_file_fits_together() -> None:
+def test_the_compose_file_is_consistent() -> None:
     found = yaml.safe_load((DEPLOY / "docker" / "compose.yaml").read_text())
     services = found["services"]
     for name, service in services.items():
@@ -236,7 +236,7 @@ def test_the_compose_file_fits_together() -> None:
     assert all((DEPLOY / "prometheus" / name).exists() for name in scraped["rule_files"])
 
 
-def test_no_path_or_host_of_a_machine_and_no_secret() -> None:
+def test_deploy_files_have_no_local_paths_hosts_or_secrets() -> None:
     for path in DEPLOY.rglob("*"):
         if path.is_file():
             text = path.read_text()

@@ -24,7 +24,7 @@ def later():
 """
 
 
-def test_every_kind_of_import_is_seen(tmp_path: Path) -> None:
+def test_every_type_of_import_is_detected(tmp_path: Path) -> None:
     for name in ("redrive/core/inner", "redrive/core/sibling", "redrive/errors", "redrive/http/__init__"):
         path = tmp_path / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,5 +75,5 @@ def test_every_kind_of_import_is_seen(tmp_path: Path) -> None:
         ("ops", "testing", False),
     ],
 )
-def test_the_rules(importer: str, imported: str, allowed: bool) -> None:
+def test_import_rules_are_applied(importer: str, imported: str, allowed: bool) -> None:
     assert may_import(importer, imported) is allowed

@@ -17,7 +17,7 @@ def where(module: str, line: int) -> str:
     return f"{MODULES[module].relative_to(SRC.parent)}:{line}"
 
 
-def test_every_part_has_its_place() -> None:
+def test_every_package_has_a_layer() -> None:
     homeless = {unit(module) for module in MODULES} - {"", "testing", *PLACE}
     assert not homeless, f"not in the layers (tests/architecture/layers.py, docs/architecture.md): {sorted(homeless)}"
 
@@ -40,7 +40,7 @@ def test_no_cycles() -> None:
         pytest.fail(" imports ".join(reversed(cycle.args[1])), pytrace=False)
 
 
-def test_foreign_packages_only_where_their_extra_is() -> None:
+def test_third_party_packages_are_imported_only_by_their_extra() -> None:
     wrong = []
     for module in MODULES:
         part = module.removeprefix("redrive").removeprefix(".")

@@ -25,7 +25,7 @@ def nouns(module: str) -> set[str]:
     return others - {name.rpartition(".")[2] for name in MODULES if unit(name) == unit(module)}
 
 
-def test_nobody_reaches_for_what_is_another_ones() -> None:
+def test_no_package_uses_private_names_of_another() -> None:
     wrong = [
         f"{MODULES[module].relative_to(SRC.parent)}:{line}: {name} is another file's: give it a public name there"
         for module, path in MODULES.items()
@@ -55,5 +55,5 @@ def test_no_exception_outlives_its_use() -> None:
         ("__slots__ = ('_a',)\ndef f(x): return x._a", []),
     ],
 )
-def test_the_reading_does_see(source: str, found: list[str]) -> None:
+def test_uses_of_private_names_are_detected(source: str, found: list[str]) -> None:
     assert [name for name, _ in reached(source, {"ledger"})] == found

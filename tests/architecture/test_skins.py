@@ -27,7 +27,7 @@ def reached(source: str) -> Iterator[tuple[str, int]]:
 
 
 @pytest.mark.req("O-3", "O-4")
-def test_neither_reaches_past_the_operator() -> None:
+def test_cli_and_console_use_only_the_operator() -> None:
     wrong = [
         f"{path.relative_to(SRC.parent)}:{line}: {name} is not for {unit(module)}: let `ops` do it"
         for module, path in MODULES.items()
@@ -38,5 +38,5 @@ def test_neither_reaches_past_the_operator() -> None:
 
 
 @pytest.mark.parametrize("source", ["ops.ledger.now()", "view.app.ledger", "from ..ops.source import ledger_of", "x.reading()"])
-def test_the_reading_does_see(source: str) -> None:
+def test_imports_past_the_operator_are_detected(source: str) -> None:
     assert list(reached(source))

@@ -11,7 +11,7 @@ def test_the_reference_is_generated_from_the_commands() -> None:
     assert written == cli_reference.page(), "stale: run `python -m tests.docs.cli_reference`"
 
 
-def test_the_reference_reads_well() -> None:
+def test_the_reference_has_no_broken_formatting() -> None:
     found = measure(markdown(cli_reference.page()))
     assert found.idiom_rate <= MAX_IDIOM, found.idiom
     assert found.joined_rate <= MAX_JOINED, found.joined

@@ -68,7 +68,7 @@ $ true
 """
 
 
-def test_what_is_run_and_what_is_not(tmp_path: Path) -> None:
+def test_only_marked_blocks_run(tmp_path: Path) -> None:
     assert [(block.language, block.line, block.run) for block in blocks(PAGE)] == [
         ("python", 4, True),
         ("python", 10, True),
@@ -93,7 +93,7 @@ def test_what_is_run_and_what_is_not(tmp_path: Path) -> None:
         ("<!-- run -->\n```console\n$ echo one\ntwo\n```\n", "instead of\ntwo"),
     ],
 )
-def test_what_is_wrong_is_told(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_page_is_reported(tmp_path: Path, text: str, said: str) -> None:
     done = run("page.md", text, tmp_path)
     assert done.returncode != 0
     assert said in done.stderr

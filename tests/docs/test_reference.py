@@ -28,12 +28,12 @@ def named(page: str) -> set[str]:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_every_public_name_stands_in_the_reference(package: str) -> None:
+def test_every_public_name_is_in_the_reference(package: str) -> None:
     names = {name for name in import_module(package).__all__ if not name.startswith("__")}
     assert names - named("index.md") == set()
 
 
-def test_every_exception_stands_in_its_table() -> None:
+def test_every_exception_is_in_its_table() -> None:
     ours = {
         name for name, found in vars(errors).items()
         if inspect.isclass(found) and issubclass(found, Exception) and found.__module__ == errors.__name__
@@ -41,7 +41,7 @@ def test_every_exception_stands_in_its_table() -> None:
     assert ours - named("errors.md") == {"Final"}  # what four of them have in common, and nobody raises
 
 
-def test_what_an_app_can_do_stands_there_too() -> None:
+def test_every_method_of_an_app_is_in_the_reference() -> None:
     # For workers and operators:
     inner = {"commands", "datasets", "kinds", "url"}
     assert {name for name in dir(redrive.App) if not name.startswith("_")} - inner - named("index.md") == set()

@@ -13,7 +13,7 @@ from redrive.ops.operator import Operator
 
 @pytest.mark.req("L-1", "L-8")
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
-def test_filled_for_what_was_there(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_failure_groups_are_filled_from_existing_rows(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     url: str = request.getfixturevalue("postgres_db") if database == "postgres" else f"sqlite:///{tmp_path / 'ledger.db'}"
     with open_ledger(url, migrate=True) as ledger:
         ledger.submit_many([NewJob("mail", str(each)) for each in range(8)])

@@ -77,7 +77,7 @@ def test_the_head_in_code_is_the_head_of_the_scripts() -> None:
 
 @pytest.mark.req("L-1")
 @pytest.mark.filterwarnings("ignore:.*expression-based index.*redrive_job_user")  # the next test compares it
-def test_migrated_is_the_same_as_the_tables_in_code(url: str) -> None:
+def test_the_migrated_schema_equals_the_tables_in_code(url: str) -> None:
     open_ledger(url, migrate=True).close()
     with engine(url).connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": False})
@@ -90,7 +90,7 @@ def test_migrated_is_the_same_as_the_tables_in_code(url: str) -> None:
 
 
 @pytest.mark.req("L-1")
-def test_migrated_is_the_same_as_made_from_the_tables(tmp_path: Path) -> None:
+def test_the_migrated_schema_equals_created_tables(tmp_path: Path) -> None:
     """On SQLite, to the letter: checks, defaults and conditions of indexes too."""
 
     def made(path: Path) -> dict[str, str]:
@@ -112,7 +112,7 @@ def test_migrated_is_the_same_as_made_from_the_tables(tmp_path: Path) -> None:
 
 @pytest.mark.req("L-1")
 @pytest.mark.parametrize("revision", schema.REVISIONS)
-def test_down_and_up_again(url: str, session: Session, revision: str) -> None:
+def test_each_revision_downgrades_and_upgrades_with_its_data(url: str, session: Session, revision: str) -> None:
     """From each revision down to the one before it and back: with data, which each step keeps as far as there is a place."""
     with open_ledger(url, migrate=True) as ledger:
         fill(ledger)
@@ -155,7 +155,7 @@ def test_programs_that_start_together_migrate_once(url: str) -> None:
 
 
 @pytest.mark.req("L-1")
-def test_a_migration_that_fails_leaves_nothing(url: str, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_migration_changes_nothing(url: str, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     session.core.execute(sqlalchemy.text("CREATE TABLE theirs (n INTEGER)"))
     monkeypatch.setattr("redrive.ledger.db.schema.crash_point", lambda _name: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -164,7 +164,7 @@ def test_a_migration_that_fails_leaves_nothing(url: str, session: Session, monke
 
 
 @pytest.mark.req("L-1")
-def test_beside_the_users_own_alembic(url: str, tmp_path: Path) -> None:
+def test_the_ledger_coexists_with_the_users_alembic(url: str, tmp_path: Path) -> None:
     """The user's version table, revisions and tables are the user's; ours are ours."""
     theirs = tmp_path / "theirs"
     (theirs / "versions").mkdir(parents=True)

@@ -99,7 +99,9 @@ class Sender:
     uncharged=st.integers(0, 6),
     calls=st.integers(1, 8),
 )
-def test_conservation(answers: list[str], crashes: list[bool], attempts: int, retries: int, uncharged: int, calls: int) -> None:
+def test_report_and_store_agree_on_every_item(
+    answers: list[str], crashes: list[bool], attempts: int, retries: int, uncharged: int, calls: int
+) -> None:
     world = World(crashes)
     settings = Settings(retries, attempts, max_uncharged_passes=uncharged)
     for _ in range(calls):
@@ -146,7 +148,7 @@ STATUSES = ("acknowledged", "giveup", "pending", "rejected")
     lucky=st.lists(st.integers(0, 59), max_size=3),
     calls=st.integers(1, 10),
 )
-def test_an_outage_gives_up_the_poison_alone(many: int, poison: int, lucky: list[int], calls: int) -> None:
+def test_an_outage_gives_up_only_poison_items(many: int, poison: int, lucky: list[int], calls: int) -> None:
     """Only poison items are charged in an outage of any length, even if a few items are accepted."""
     ids = [f"t{n:02}" for n in range(many)]
     bad = set(ids[: poison if many >= 30 else 0])

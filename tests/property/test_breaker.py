@@ -14,7 +14,7 @@ SOON = 28
 
 @pytest.mark.req("C-12")
 @given(successes=st.integers(0, 5000), seconds=st.floats(0.0, 29.0), pause=st.floats(0.0, 0.05))
-def test_a_total_outage_opens_it_within_tens_of_calls(successes: int, seconds: float, pause: float) -> None:
+def test_a_total_outage_opens_the_breaker_within_tens_of_calls(successes: int, seconds: float, pause: float) -> None:
     breaker = Breaker()
     for number in range(successes):
         breaker.record(False, seconds * number / max(1, successes))
@@ -29,7 +29,7 @@ def test_a_total_outage_opens_it_within_tens_of_calls(successes: int, seconds: f
     step=st.floats(0.0001, 5.0),
     min_calls=st.integers(3, 100),
 )
-def test_it_stays_closed_where_at_most_every_third_call_fails(successes: list[int], step: float, min_calls: int) -> None:
+def test_the_breaker_stays_closed_if_at_most_a_third_of_calls_fails(successes: list[int], step: float, min_calls: int) -> None:
     breaker, now = Breaker(min_calls=min_calls), 0.0
     for many in successes:
         for failed in (*[False] * many, True):
@@ -47,7 +47,7 @@ def test_any_breaker_opens_in_a_total_outage(min_calls: int, failure_rate: float
     assert any(breaker.record(True, 1.0) for _ in range(3 * max(min_calls, 20) + 1))
 
 
-def test_failures_of_long_ago_do_not_open_it() -> None:
+def test_old_failures_do_not_open_the_breaker() -> None:
     breaker = Breaker()
     for _ in range(19):
         assert not breaker.record(True, 0.0)

@@ -20,7 +20,7 @@ WHOLE = st.integers(0, 100)
 
 @pytest.mark.req("C-9")
 @given(st.integers(0, 1000), WHOLE, WHOLE, WHOLE, ACTS)
-def test_tokens_are_never_negative_never_above_capacity_and_never_made_up(
+def test_tokens_stay_between_zero_and_capacity_and_are_never_invented(
     capacity: int, cost: int, throttled: int, refill: int, acts: list[str]
 ) -> None:
     budget = Budget(capacity=capacity, cost=cost, throttled_cost=throttled, refill=refill, floor=0)
@@ -45,7 +45,7 @@ def test_tokens_are_never_negative_never_above_capacity_and_never_made_up(
 
 @pytest.mark.req("C-9")
 @given(st.floats(0.1, 100), st.lists(st.floats(0, 100), min_size=1, max_size=100))
-def test_the_floor_never_lets_more_through_than_it_says(floor: float, moments: list[float]) -> None:
+def test_the_floor_never_allows_more_than_its_rate(floor: float, moments: list[float]) -> None:
     budget = Budget(capacity=0, floor=floor)
     moments.sort()
     spared = [now for now in moments if budget.allow_by_floor(now)]
@@ -60,7 +60,7 @@ def test_the_floor_never_lets_more_through_than_it_says(floor: float, moments: l
     st.integers(1, 60),
     st.lists(st.booleans(), max_size=120),
 )
-def test_a_breaker_opens_exactly_where_the_share_is_reached(rate: Fraction, least: int, fates: list[bool]) -> None:
+def test_a_breaker_opens_exactly_at_the_failure_rate(rate: Fraction, least: int, fates: list[bool]) -> None:
     breaker = Breaker(failure_rate=float(rate), min_calls=least)
     failures = 0
     for calls, failed in enumerate(fates, 1):
@@ -73,7 +73,7 @@ def test_a_breaker_opens_exactly_where_the_share_is_reached(rate: Fraction, leas
 
 @pytest.mark.req("C-12")
 @given(st.lists(st.tuples(st.sampled_from(["allow", "fail", "well", "cancel"]), st.floats(-1000, 1000)), max_size=80))
-def test_whatever_happens_a_breaker_can_be_used_again_in_time(history: list[tuple[str, float]]) -> None:
+def test_any_breaker_closes_again_in_time(history: list[tuple[str, float]]) -> None:
     breaker, now = Breaker(min_calls=2, window=20, open_for=10), 10_000.0
     latest = now
     for act, passed in history:  # the clock jumps backwards too

@@ -35,7 +35,7 @@ def instantly(draw: float = 0.0) -> Iterator[FakeClock]:
     limit=seconds,
     takes=st.lists(waits, max_size=12),
 )
-def test_the_loop_never_overshoots(
+def test_the_loop_never_exceeds_the_deadline(
     attempts: int, base: float, most: float, jitter: float, draw: float, limit: float, takes: list[float]
 ) -> None:
     """Its own waits never reach the limit; only an attempt, which nobody interrupts, can."""
@@ -67,7 +67,7 @@ def test_the_loop_never_overshoots(
 
 @pytest.mark.req("C-8")
 @given(limits=st.lists(st.tuples(st.sampled_from(["deadline", "attempt", "loop", "none"]), seconds), min_size=1, max_size=8))
-def test_it_only_shrinks(limits: list[tuple[str, float]]) -> None:
+def test_a_nested_deadline_only_shrinks(limits: list[tuple[str, float]]) -> None:
     with instantly():
         seen: list[float] = []
 
@@ -96,7 +96,7 @@ def test_it_only_shrinks(limits: list[tuple[str, float]]) -> None:
 
 @pytest.mark.req("C-8")
 @given(limit=waits, passes=waits)
-def test_nothing_starts_past_it(limit: float, passes: float) -> None:
+def test_no_attempt_starts_after_the_deadline(limit: float, passes: float) -> None:
     with instantly() as clock:
         began = False
 
@@ -117,7 +117,7 @@ def test_nothing_starts_past_it(limit: float, passes: float) -> None:
 
 @pytest.mark.req("R-6")
 @given(asked=st.integers(0, 40_000).map(lambda eighths: eighths / 8), limit=st.one_of(st.none(), seconds), base=waits)
-def test_the_servers_word_is_never_undercut(asked: float, limit: float | None, base: float) -> None:
+def test_no_wait_is_shorter_than_retry_after(asked: float, limit: float | None, base: float) -> None:
     layer = retry(RetryPolicy(3, base, 1000, 0, limit), on=lambda _: Fault("throttled", after=asked))
     with instantly() as clock:
 

@@ -19,7 +19,7 @@ LEFT = st.floats(-1e9, 1e9) | st.just(math.inf)
 
 @pytest.mark.req("R-5", "R-6", "C-10")
 @given(FAULTS, COUNTS, COUNTS, st.booleans(), WAITS, LEFT)
-def test_another_attempt_is_allowed_sent_safely_in_time_and_not_before_the_server_asked(
+def test_a_retry_needs_attempts_idempotency_time_and_retry_after(
     fault: Fault, attempt: int, most: int, idempotent: bool, wait: float, left: float
 ) -> None:
     reason, waited = decide(fault, attempt, most, idempotent, wait, left)
@@ -38,7 +38,7 @@ def test_another_attempt_is_allowed_sent_safely_in_time_and_not_before_the_serve
 
 @pytest.mark.req("R-5", "R-6")
 @given(FAULTS, COUNTS, COUNTS, st.booleans(), WAITS, LEFT)
-def test_the_reason_is_the_first_that_holds(
+def test_the_first_matching_reason_is_returned(
     fault: Fault, attempt: int, most: int, idempotent: bool, wait: float, left: float
 ) -> None:
     reason, _ = decide(fault, attempt, most, idempotent, wait, left)
@@ -61,7 +61,7 @@ def test_the_reason_is_the_first_that_holds(
 
 
 @given(FAULTS, COUNTS, COUNTS, st.booleans(), WAITS, LEFT, st.floats(0, 1e6))
-def test_more_time_never_stops_what_less_time_allows(
+def test_more_time_never_prevents_a_retry(
     fault: Fault, attempt: int, most: int, idempotent: bool, wait: float, left: float, more: float
 ) -> None:
     if decide(fault, attempt, most, idempotent, wait, left)[0] is None:

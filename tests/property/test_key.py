@@ -17,7 +17,7 @@ KEYS = st.builds(Key, TEXT, TEXT | st.just(""), TEXT, OPERATION, TEXT)
 
 @pytest.mark.req("I-1")
 @given(KEYS)
-def test_a_key_is_what_its_text_says(key: Key) -> None:
+def test_a_key_survives_its_text_form(key: Key) -> None:
     assert Key.parse(str(key)) == key
     assert hash(Key.parse(str(key))) == hash(key)
     assert str(key).isprintable()
@@ -25,13 +25,13 @@ def test_a_key_is_what_its_text_says(key: Key) -> None:
 
 @pytest.mark.req("I-1")
 @given(KEYS, KEYS)
-def test_two_keys_have_one_text_only_where_they_are_the_same(one: Key, other: Key) -> None:
+def test_keys_have_equal_text_only_if_they_are_equal(one: Key, other: Key) -> None:
     assert (str(one) == str(other)) == (one == other)
 
 
 @pytest.mark.req("I-1")
 @given(st.text(st.sampled_from(":%3A25ab"), max_size=20) | st.text(max_size=20))
-def test_any_text_is_a_key_that_stays_the_same_or_is_refused(text: str) -> None:
+def test_any_text_is_a_stable_key_or_rejected(text: str) -> None:
     try:
         key = Key.parse(text)
     except ValueError:
@@ -41,7 +41,7 @@ def test_any_text_is_a_key_that_stays_the_same_or_is_refused(text: str) -> None:
 
 @pytest.mark.req("I-1")
 @given(TEXT, TEXT, TEXT, TEXT)
-def test_a_template_keeps_different_arguments_apart(user: str, entity: str, other_user: str, other_entity: str) -> None:
+def test_a_template_gives_different_arguments_different_keys(user: str, entity: str, other_user: str, other_entity: str) -> None:
     assume((user, entity) != (other_user, other_entity))
 
     def ship(user: str, entity: str) -> None: ...

@@ -24,7 +24,7 @@ layers = st.lists(
 
 
 @given(stack=layers)
-def test_the_innermost_layer_that_retries_has_the_say(stack: list[tuple[str, int, float | None, bool]]) -> None:
+def test_the_innermost_retrying_layer_decides_the_number_of_calls(stack: list[tuple[str, int, float | None, bool]]) -> None:
     """stack: from the inside out; (kind of layer, its attempts, its time-out, whether it allows multiplication)."""
     calls = 0
 

@@ -63,7 +63,7 @@ def test_more_successes_than_the_share_allows_are_never_an_outage(good: list[boo
 
 @pytest.mark.req("L-7")
 @given(histories(FAILURES), histories(), PARKINGS)
-def test_one_customer_alone_is_never_an_outage_where_others_are_seen(bad: list[End], other: list[End], parking: Parking) -> None:
+def test_one_customer_alone_is_never_an_outage_beside_others(bad: list[End], other: list[End], parking: Parking) -> None:
     mine = [end._replace(group="ann") for end in bad]
     theirs = [
         end._replace(key=("bob", end.key), group="bob", verdict="success" if end.verdict == "evidence" else end.verdict)
@@ -78,7 +78,7 @@ def test_one_customer_alone_is_never_an_outage_where_others_are_seen(bad: list[E
 
 @pytest.mark.req("L-7")
 @given(histories(), PARKINGS)
-def test_an_outage_has_enough_distinct_keys_and_gives_back_failures_only(ends: list[End], parking: Parking) -> None:
+def test_an_outage_has_enough_distinct_keys_and_refunds_only_failures(ends: list[End], parking: Parking) -> None:
     outage = find_outage(ends, parking)
     if outage is None:
         return
@@ -92,7 +92,7 @@ def test_an_outage_has_enough_distinct_keys_and_gives_back_failures_only(ends: l
 
 @pytest.mark.req("L-7")
 @given(histories(), PARKINGS)
-def test_switched_off_nothing_is_an_outage(ends: list[End], parking: Parking) -> None:
+def test_disabled_detection_never_reports_an_outage(ends: list[End], parking: Parking) -> None:
     off = Parking(least=parking.least, share=parking.share, enabled=False)
     assert find_outage(ends, off) is None
 

@@ -93,7 +93,7 @@ def model(steps: list[str], attempts: int, tokens: float) -> tuple[Any, ...]:
     tokens=st.integers(0, 100),
     staged=st.booleans(),
 )
-def test_every_way_gives_what_the_model_says(
+def test_every_way_of_calling_agrees_with_the_model(
     steps: list[str], options: int, use: str, attempts: int, tokens: int, staged: bool
 ) -> None:
     chosen = {name: value for name, value in WAYS[options].items() if name != "reject" or "block" not in use}
@@ -106,7 +106,7 @@ def test_every_way_gives_what_the_model_says(
 
 @pytest.mark.req("C-1")
 @given(steps=script, attempts=st.integers(1, 6), options=st.sampled_from(range(len(WAYS))))
-def test_there_is_one_record_for_each_attempt(steps: list[str], attempts: int, options: int) -> None:
+def test_each_attempt_has_one_record(steps: list[str], attempts: int, options: int) -> None:
     ring = journal.ring()
     unsubscribe = journal.subscribe(ring, inline=True, every=True)
     try:
@@ -124,7 +124,7 @@ def test_there_is_one_record_for_each_attempt(steps: list[str], attempts: int, o
 
 @pytest.mark.req("R-4")
 @given(attempts=st.integers(2, 15), base=st.floats(0, 100), most=st.floats(0, 100), jitter=st.floats(0, 10), draw=st.floats(0, 1))
-def test_the_waits_are_the_policys(attempts: int, base: float, most: float, jitter: float, draw: float) -> None:
+def test_waits_follow_the_policy(attempts: int, base: float, most: float, jitter: float, draw: float) -> None:
     policy = RetryPolicy(attempts, base, most, jitter)
 
     def work() -> None:

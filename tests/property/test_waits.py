@@ -21,7 +21,7 @@ ULP = 1 + 2**-50
 
 @pytest.mark.req("R-4")
 @given(st.builds(RetryPolicy, st.integers(1, 10**9), SECONDS, SECONDS, SECONDS), ATTEMPTS, DRAWS)
-def test_a_policys_wait_is_the_formula(policy: RetryPolicy, attempt: int, draw: float) -> None:
+def test_a_wait_of_a_policy_equals_the_formula(policy: RetryPolicy, attempt: int, draw: float) -> None:
     wait = policy.wait(attempt, draw)
     exact = min(Fraction(policy.backoff_max), Fraction(policy.backoff_base) * 2 ** (attempt - 1))
     assert math.isclose(wait, exact + Fraction(policy.jitter) * Fraction(draw), rel_tol=1e-12, abs_tol=1e-300)
@@ -51,7 +51,7 @@ def test_doubling_is_exact_or_infinite(base: float, attempt: int) -> None:
 
 @pytest.mark.req("R-9")
 @given(st.lists(SECONDS, min_size=1, max_size=5), SHARES, ATTEMPTS, DRAWS)
-def test_a_step_is_spread_by_its_share_and_no_more(waits: list[float], jitter: float, attempt: int, draw: float) -> None:
+def test_a_step_is_spread_by_at_most_its_jitter(waits: list[float], jitter: float, attempt: int, draw: float) -> None:
     step = waits[min(attempt, len(waits)) - 1]
     assert step * (1 - jitter) / ULP <= backoff.steps(*waits, jitter=jitter)(attempt, draw) <= step * (1 + jitter) * ULP
     assert backoff.fixed(step, jitter=jitter)(attempt, draw) == backoff.steps(step, jitter=jitter)(1, draw)
@@ -59,7 +59,7 @@ def test_a_step_is_spread_by_its_share_and_no_more(waits: list[float], jitter: f
 
 @pytest.mark.req("R-9")
 @given(st.floats(0, 1e300), st.floats(0.001, 1e9), SHARES, ATTEMPTS, DRAWS)
-def test_doubling_stays_between_its_cap_and_a_share_more(
+def test_doubling_stays_between_its_cap_and_the_jitter_above(
     base: float, cap: float, jitter: float, attempt: int, draw: float
 ) -> None:
     wait = backoff.doubling(base, cap=cap, jitter=jitter)(attempt, draw)
@@ -68,7 +68,7 @@ def test_doubling_stays_between_its_cap_and_a_share_more(
 
 @pytest.mark.req("R-9")
 @given(st.floats(0, 1e300), st.floats(0.001, 1e9), SHARES, ATTEMPTS, DRAWS)
-def test_powers_stay_within_their_cap_and_its_share(base: float, cap: float, jitter: float, attempt: int, draw: float) -> None:
+def test_powers_stay_within_their_cap_and_jitter(base: float, cap: float, jitter: float, attempt: int, draw: float) -> None:
     wait = backoff.powers(base, cap=cap, jitter=jitter)(attempt, draw)
     assert 0 <= wait <= cap * (1 + jitter) * ULP
     if base >= 1 and not jitter:

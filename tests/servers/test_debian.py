@@ -32,7 +32,7 @@ def test_a_failed_fetch_is_repeated_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(home.parent.iterdir()) == []
 
 
-def test_a_machine_without_apt_is_told_so(tmp_path: Path) -> None:
+def test_a_machine_without_apt_gets_a_clear_error(tmp_path: Path) -> None:
     problem = fetch(tmp_path / "promtool", PACKAGES, PART, apt="apt-get-that-is-not-installed")
     assert problem is not None
     assert "apt-get-that-is-not-installed and dpkg-deb are needed" in problem

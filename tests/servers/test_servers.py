@@ -27,34 +27,34 @@ from tests.servers.starters import STARTERS
 ROOT = Path(__file__).parents[2]
 
 
-def test_postgres_answers(postgres: str) -> None:
+def test_postgres_responds(postgres: str) -> None:
     with psycopg.connect(postgres) as connection:
         assert connection.execute("SELECT 6 * 7").fetchone() == (42,)
 
 
-def test_a_database_is_the_tests_own(postgres: str, postgres_db: str) -> None:
+def test_each_test_has_its_own_database(postgres: str, postgres_db: str) -> None:
     with psycopg.connect(postgres_db) as connection:
         connection.execute("CREATE TABLE mine (id int)")
     with psycopg.connect(postgres) as connection:
         assert connection.execute("SELECT to_regclass('mine')").fetchone() == (None,)
 
 
-def test_redis_answers(redis_url: str) -> None:
+def test_redis_responds(redis_url: str) -> None:
     client = redis.Redis.from_url(redis_url)
-    entry = client.xadd("test_redis_answers", {"a": "1"})
-    assert client.xrange("test_redis_answers") == [(entry, {b"a": b"1"})]
-    client.delete("test_redis_answers")
+    entry = client.xadd("test_redis_responds", {"a": "1"})
+    assert client.xrange("test_redis_responds") == [(entry, {b"a": b"1"})]
+    client.delete("test_redis_responds")
     client.close()
 
 
-def test_s3_answers(s3_url: str, s3_bucket: str) -> None:
+def test_s3_responds(s3_url: str, s3_bucket: str) -> None:
     s3 = client(s3_url)
     s3.put_object(Bucket=s3_bucket, Key="a/b", Body=b"1")
     assert s3.get_object(Bucket=s3_bucket, Key="a/b")["Body"].read() == b"1"
     s3.close()
 
 
-def test_azure_answers(azure_connection: str, azure_container: str) -> None:
+def test_azure_responds(azure_connection: str, azure_container: str) -> None:
     with BlobClient.from_connection_string(azure_connection, azure_container, "a/b") as blob:
         blob.upload_blob(b"1")
         assert blob.download_blob().readall() == b"1"
@@ -78,7 +78,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("program", [ALONE, SIDE_BY_SIDE], ids=["alone", "side by side"])
-def test_a_killed_run_takes_its_servers_with_it(program: str) -> None:
+def test_servers_of_a_killed_run_are_stopped(program: str) -> None:
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}  # without an address given from outside
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout is not None
@@ -116,7 +116,7 @@ def there() -> Iterator[str]:
     ("start", "said"),
     [(there, {"address": "here"}), (missing, {"missing": "install it"}), (broken, {"broken": "no disk"})],
 )
-def test_what_the_keeper_says(
+def test_the_server_process_reports_addresses_and_errors(
     monkeypatch: pytest.MonkeyPatch, start: Callable[[], AbstractContextManager[str]], said: dict[str, str]
 ) -> None:
     monkeypatch.setitem(STARTERS, "It", start)

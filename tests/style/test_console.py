@@ -88,7 +88,7 @@ def _strings(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
-def test_a_template_has_plain_words_and_short_sentences(path: Path) -> None:
+def test_a_template_has_simple_words_and_short_sentences(path: Path) -> None:
     found = measure(template(path.read_text(encoding="utf-8")))
     assert (found.idiom, found.long) == ([], [])
 
@@ -119,7 +119,7 @@ def test_the_menu_has_nouns_of_at_most_three_words() -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(CONSOLE)))
-def test_messages_of_the_console_have_plain_words(path: Path) -> None:
+def test_messages_of_the_console_have_simple_words(path: Path) -> None:
     assert measure(_strings(path)).idiom == []
 
 

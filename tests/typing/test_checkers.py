@@ -70,14 +70,14 @@ def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return request.param, lines, CHECKERS[request.param]([*PROGRAMS, *lines.values()])
 
 
-def test_the_programs(checked: tuple[str, dict[str, Path], Said]) -> None:
+def test_valid_programs_pass_the_type_checkers(checked: tuple[str, dict[str, Path], Said]) -> None:
     _, lines, said = checked
     assert PROGRAMS
     assert {path: wrong for path, wrong in said.items() if path not in lines.values()} == {}
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_the_checkers_do_check(checked: tuple[str, dict[str, Path], Said], line: str) -> None:
+def test_type_checkers_reject_misuse(checked: tuple[str, dict[str, Path], Said], line: str) -> None:
     name, lines, said = checked
     if name in LINES[line]:
         assert (lines[line] not in said) is LINES[line][name]

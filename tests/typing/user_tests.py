@@ -16,7 +16,7 @@ def test_two_faults_are_survived() -> None:
     assert clock.slept == [0.25, 0.5]
 
 
-def test_giving_up_says_why() -> None:
+def test_a_giveup_has_its_reason() -> None:
     with instant(), inject(rates, *[ConnectionError] * 3), pytest.raises(ConnectionError) as caught:
         rates("2026-01-01")
     tried = outcome(caught.value)

@@ -86,7 +86,7 @@ def test_no_wait_overflows_late_in_a_long_run(waits: backoff.Backoff, least: flo
 
 
 @pytest.mark.req("R-9")
-def test_none_of_this_is_a_field_of_the_policy() -> None:
+def test_backoffs_are_not_fields_of_the_policy() -> None:
     for name in ("steps", "fixed", "powers", "full_jitter", "backoff"):
         with pytest.raises(TypeError, match="unexpected keyword argument"):
             RetryPolicy(**{name: 1})
@@ -109,13 +109,13 @@ def test_backoffs_are_equal_by_value_and_hashable() -> None:
     assert len({backoff.powers(2, cap=3), backoff.powers(2, cap=3), backoff.full_jitter(2, cap=3)}) == 2
 
 
-def test_steps_without_a_wait_say_what_they_need() -> None:
+def test_steps_without_a_wait_are_rejected() -> None:
     with pytest.raises(ValueError, match=f"^{re.escape('steps needs at least one wait, for example steps(300, 1800, 7200)')}$"):
         backoff.steps()
 
 
 @pytest.mark.parametrize("wrong", [True, "5", None, [1, 2]])
-def test_a_wait_of_a_wrong_type_is_named(wrong: Any) -> None:
+def test_a_wait_of_an_invalid_type_is_named(wrong: Any) -> None:
     said = re.escape(f"seconds or a timedelta, not {type(wrong).__name__}: {wrong!r}")
     with pytest.raises(TypeError, match=f"^a wait must be {said}$"):
         backoff.steps(1, wrong)
@@ -132,7 +132,7 @@ def test_a_wait_of_a_wrong_type_is_named(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, timedelta(days=-1)])
-def test_a_wait_of_a_wrong_size_is_named(wrong: Any) -> None:
+def test_a_wait_out_of_range_is_named(wrong: Any) -> None:
     made: list[tuple[str, Callable[[], object]]] = [
         ("a wait", lambda: backoff.steps(wrong)),
         ("wait", lambda: backoff.fixed(wrong)),
@@ -145,7 +145,7 @@ def test_a_wait_of_a_wrong_size_is_named(wrong: Any) -> None:
             make()
 
 
-def test_a_cap_is_above_zero() -> None:
+def test_a_cap_must_be_positive() -> None:
     with pytest.raises(ValueError, match="^cap must be above 0: 0$"):
         backoff.powers(2, cap=0)
     with pytest.raises(ValueError, match="^cap must be above 0: 0$"):
@@ -153,7 +153,7 @@ def test_a_cap_is_above_zero() -> None:
 
 
 @pytest.mark.parametrize("wrong", [1.01, 10, -0.1, math.nan])
-def test_jitter_is_a_share(wrong: float) -> None:
+def test_jitter_must_be_a_share(wrong: float) -> None:
     with pytest.raises(ValueError, match="^jitter "):
         backoff.steps(1, jitter=wrong)
     with pytest.raises(ValueError, match="^jitter "):
@@ -162,7 +162,7 @@ def test_jitter_is_a_share(wrong: float) -> None:
         backoff.powers(2, cap=1, jitter=wrong)
 
 
-def test_jitter_beyond_the_whole_wait_says_what_a_share_is() -> None:
+def test_jitter_above_one_is_rejected_with_an_explanation() -> None:
     with pytest.raises(ValueError, match=re.escape("jitter must be a share of the wait, from 0 to 1: 5")):
         backoff.fixed(1, jitter=5)
     assert backoff.fixed(1, jitter=1)(1, 0.5) == 1.0

@@ -63,7 +63,7 @@ def _raise(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", EVERY, ids=lambda error: type(error).__name__)
-def test_an_error_survives_pickling_with_all_it_carries(error: Exception) -> None:
+def test_an_error_survives_pickling_with_its_attributes(error: Exception) -> None:
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         arrived = pickle.loads(pickle.dumps(error, protocol))
         assert type(arrived) is type(error)
@@ -79,13 +79,13 @@ def test_an_error_can_be_copied_and_keeps_its_notes(error: Exception) -> None:
     assert not hasattr(error, "__notes__")
 
 
-def test_an_error_comes_out_of_another_process() -> None:
+def test_an_error_survives_another_process() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool, pytest.raises(errors.BreakerOpen) as caught:
         pool.submit(_raise, errors.BreakerOpen("open", retry_at=AT)).result(60)
     assert caught.value.retry_at == AT
 
 
-def test_what_each_carries() -> None:
+def test_errors_have_their_attributes() -> None:
     assert errors.Rejected().args == ("the result was rejected",)
     assert errors.Rejected("no", result=5).result == 5
     assert errors.Rejected().result is None
@@ -96,18 +96,18 @@ def test_what_each_carries() -> None:
     assert (errors.Blocked("b").until, str(errors.Blocked("b")), str(errors.Stop("s"))) == (None, "b", "s")
 
 
-def test_a_handlers_own_words_are_no_errors_of_ours() -> None:
+def test_control_exceptions_are_not_redrive_errors() -> None:
     for word in (errors.Again, errors.Stop, errors.Blocked):
         assert not issubclass(word, errors.RedriveError)
         assert issubclass(word, errors.Final)
     assert issubclass(errors.BreakerOpen, errors.Final)
 
 
-def test_a_late_attempt_is_a_time_out() -> None:
+def test_an_attempt_timeout_is_a_timeout_error() -> None:
     assert issubclass(errors.AttemptTimeout, TimeoutError)
 
 
-def test_the_tree_on_top_of_the_file_is_the_tree() -> None:
+def test_the_documented_tree_matches_the_classes() -> None:
     """Every class of the drawing, under the parent that its indent says; and none is missing."""
     drawn: dict[str, str] = {}
     above: list[str] = []
@@ -123,7 +123,7 @@ def test_the_tree_on_top_of_the_file_is_the_tree() -> None:
         assert parent in {base.__name__ for base in ours[name].__bases__}
 
 
-def test_every_error_is_in_this_test() -> None:
+def test_every_error_is_tested() -> None:
     ours = {kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, Exception)}
     ours -= {errors.RedriveWarning, errors.DirectCall, errors.BlockingCall}
     assert ours == {type(error) for error in EVERY} | {errors.Final}

@@ -11,7 +11,7 @@ import pytest
 import redrive
 
 
-def test_every_name_is_what_it_says() -> None:
+def test_every_public_name_is_its_own_object() -> None:
     for name in redrive.__all__:
         found = getattr(redrive, name)
         assert found is getattr(redrive, name)
@@ -26,7 +26,7 @@ def test_dir_lists_the_public_names() -> None:
 
 
 @pytest.mark.req("R-8")
-def test_from_imports() -> None:
+def test_public_names_can_be_imported() -> None:
     from redrive import Budget, RetryPolicy, retry  # noqa: F401
 
     assert RetryPolicy is importlib.import_module("redrive.core.policy").RetryPolicy
@@ -57,14 +57,14 @@ def test_a_star_import_brings_the_public_names() -> None:
         ("import redrive.errors", ("asyncio", "logging")),
     ],
 )
-def test_importing_costs_what_is_used(code: str, absent: tuple[str, ...]) -> None:
+def test_importing_a_name_loads_only_what_it_needs(code: str, absent: tuple[str, ...]) -> None:
     check = f"import sys; before = set(sys.modules); {code}; print(*(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-I", "-c", check], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not [name for name in absent if name in loaded]
 
 
-def test_importing_starts_nothing() -> None:
+def test_importing_starts_no_thread() -> None:
     code = (
         "import threading, sys; before = threading.active_count(); from redrive import *; import redrive;"
         "assert threading.active_count() == before; print('ok')"
@@ -73,7 +73,7 @@ def test_importing_starts_nothing() -> None:
     assert done.stdout == "ok\n", done.stderr
 
 
-def test_the_names_of_the_testing_package_are_loaded_when_asked_for() -> None:
+def test_names_of_the_testing_package_are_loaded_lazily() -> None:
     from redrive import testing
 
     assert dir(testing) == sorted(testing.__all__)

@@ -23,14 +23,14 @@ def write(text: str, name: str = "redrive.toml") -> None:
     Path(name).write_text(text)
 
 
-def test_defaults_where_nothing_is_said() -> None:
+def test_settings_have_defaults() -> None:
     found = settings({})
     assert (found.app, found.ledger, found.file) == (None, None, None)
     assert (found.worker.threads, found.worker.drain, found.worker.only) == (8, 30.0, ())
     assert (found.console.host, found.console.read_only, found.metrics.port) == ("127.0.0.1", False, None)
 
 
-def test_the_environment_goes_before_the_file() -> None:
+def test_the_environment_precedes_the_file() -> None:
     write('app = "shop:app"\n[worker]\nthreads = 4\nonly = ["a"]\ndrain = 5\n[console]\nread_only = true\n')
     found = settings({"REDRIVE_WORKER_THREADS": "16", "REDRIVE_METRICS_PORT": "9464", "REDRIVE_WORKER_ONLY": "b, c"})
     assert (found.app, found.worker.threads, found.worker.only, found.worker.drain) == ("shop:app", 16, ("b", "c"), 5)
@@ -39,7 +39,7 @@ def test_the_environment_goes_before_the_file() -> None:
     assert found.set_by["app"] == "redrive.toml"
 
 
-def test_another_file(tmp_path: Path) -> None:
+def test_another_file_can_be_named(tmp_path: Path) -> None:
     write('app = "here:app"')
     write('app = "there:app"', "other.toml")
     assert settings({"REDRIVE_CONFIG": "other.toml"}).app == "there:app"
@@ -66,7 +66,7 @@ def test_another_file(tmp_path: Path) -> None:
         ("app = ", r"redrive.toml is not valid TOML"),
     ],
 )
-def test_what_makes_no_sense_is_named(text: str, says: str) -> None:
+def test_invalid_settings_in_a_file_are_named(text: str, says: str) -> None:
     write(text)
     with pytest.raises(ValueError, match=says):
         settings({})
@@ -80,12 +80,12 @@ def test_what_makes_no_sense_is_named(text: str, says: str) -> None:
         ("REDRIVE_CONSOLE_READ_ONLY", "perhaps", r"REDRIVE_CONSOLE_READ_ONLY must be true or false"),
     ],
 )
-def test_and_so_in_the_environment(variable: str, text: str, says: str) -> None:
+def test_invalid_settings_in_the_environment_are_named(variable: str, text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         settings({variable: text})
 
 
-def test_what_kubernetes_makes_up_is_not_ours() -> None:
+def test_variables_set_by_kubernetes_are_ignored() -> None:
     made_up = {
         "REDRIVE_CONSOLE_PORT": "tcp://10.0.0.1:8321", "REDRIVE_CONSOLE_SERVICE_HOST": "10.0.0.1",
         "REDRIVE_CONSOLE_SERVICE_PORT": "8321", "REDRIVE_CONSOLE_PORT_8321_TCP": "tcp://10.0.0.1:8321",
@@ -93,14 +93,14 @@ def test_what_kubernetes_makes_up_is_not_ours() -> None:
     assert settings(made_up).console.port == 8321
 
 
-def test_secrets_are_not_told() -> None:
+def test_secrets_are_redacted_in_visible_values() -> None:
     found = settings({"REDRIVE_CONSOLE_PASSWORD": "correct horse"})
     assert found.console.password == "correct horse"
     assert found.visible_values()["console.password"] == HIDDEN
     assert "correct" not in str(found.visible_values())
 
 
-def test_an_app_without_an_address_takes_it_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_app_without_an_address_uses_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert App().url == "sqlite:///redrive.db"
     write('ledger = "sqlite:///other.db"')
     assert App().url == "sqlite:///other.db"

@@ -39,7 +39,7 @@ async def aget(url: str) -> bytes:
 
 
 @pytest.mark.req("C-1")
-def test_faults_pass_and_the_answer_comes() -> None:
+def test_transient_faults_are_retried_until_the_server_responds() -> None:
     with FaultServer(503, "reset", "close", Answer(body=b"here")) as server:
         assert retry(QUICK).call(get, server.url) == b"here"
         assert server.count == 4
@@ -47,14 +47,14 @@ def test_faults_pass_and_the_answer_comes() -> None:
 
 
 @pytest.mark.req("C-1")
-def test_async_faults_pass_and_the_answer_comes() -> None:
+def test_async_transient_faults_are_retried_until_the_server_responds() -> None:
     with FaultServer(503, 500, Answer(body=b"here")) as server:
         assert asyncio.run(retry(QUICK).acall(aget, server.url)) == b"here"
         assert server.count == 3
 
 
 @pytest.mark.req("C-4")
-def test_the_last_error_is_the_clients_own() -> None:
+def test_the_last_error_is_raised_as_the_client_raised_it() -> None:
     with FaultServer(503) as server:
         with pytest.raises(urllib.error.HTTPError) as caught:
             retry(QUICK).call(get, server.url)
@@ -66,7 +66,7 @@ def test_the_last_error_is_the_clients_own() -> None:
     assert (ended.attempts, ended.reason) == (4, "attempts")
 
 
-def test_what_is_not_worth_it_is_asked_for_once() -> None:
+def test_a_permanent_status_is_requested_once() -> None:
     with FaultServer(404) as server:
         with pytest.raises(urllib.error.HTTPError) as caught:
             retry(QUICK).call(get, server.url)
@@ -75,7 +75,7 @@ def test_what_is_not_worth_it_is_asked_for_once() -> None:
 
 
 @pytest.mark.req("C-7")
-def test_three_layers_ask_three_times() -> None:
+def test_three_nested_layers_make_three_requests() -> None:
     three = retry(RetryPolicy(max_attempts=3, backoff_base=0, jitter=0))
     with FaultServer(503) as server:
         with pytest.raises(urllib.error.HTTPError) as caught:
@@ -85,7 +85,7 @@ def test_three_layers_ask_three_times() -> None:
 
 
 @pytest.mark.req("R-6")
-def test_the_server_is_never_asked_earlier_than_it_said() -> None:
+def test_no_retry_is_sent_before_retry_after() -> None:
     with FaultServer(Answer(429, {"retry-after-ms": "80"}), 200) as server:
         retry(QUICK).call(get, server.url)
         assert server.waits[0] >= 0.08
@@ -93,7 +93,7 @@ def test_the_server_is_never_asked_earlier_than_it_said() -> None:
 
 @pytest.mark.req("R-6")
 @pytest.mark.parametrize("form", ["seconds", "date"])
-def test_what_does_not_fit_is_handed_over_at_once(form: str) -> None:
+def test_a_retry_after_beyond_the_deadline_fails_immediately(form: str) -> None:
     now = datetime.now(timezone.utc).replace(microsecond=0)
     header = "3000" if form == "seconds" else format_datetime(now + timedelta(seconds=3000), usegmt=True)
     headers = {"Retry-After": header, "Date": format_datetime(now, usegmt=True)}
@@ -112,7 +112,7 @@ def test_what_does_not_fit_is_handed_over_at_once(form: str) -> None:
 
 
 @pytest.mark.req("C-2")
-def test_a_plain_attempt_hands_its_time_to_the_client() -> None:
+def test_a_sync_attempt_passes_its_timeout_to_the_client() -> None:
     threads = threading.active_count()
     with FaultServer("hang") as server:
         before = threading.active_count()
@@ -135,7 +135,7 @@ def test_an_async_attempt_that_hangs_is_cancelled() -> None:
 
 
 @pytest.mark.req("C-8")
-def test_the_deadline_of_the_caller_bounds_every_layer_below() -> None:
+def test_the_deadline_of_the_caller_bounds_every_inner_layer() -> None:
     with FaultServer("hang") as server:
         inner = retry(RetryPolicy(max_attempts=50, backoff_base=0, jitter=0), attempt_timeout=0.1)
         began = time.monotonic()
@@ -150,7 +150,7 @@ def test_the_deadline_of_the_caller_bounds_every_layer_below() -> None:
 
 
 @pytest.mark.req("C-9")
-def test_a_shared_budget_bounds_what_many_clients_send() -> None:
+def test_a_shared_budget_limits_the_requests_of_all_clients() -> None:
     budget = Budget(capacity=10, cost=1, refill=0, floor=0)
     layer = retry(RetryPolicy(max_attempts=10, backoff_base=0, jitter=0), budget=budget)
 
@@ -170,7 +170,7 @@ def test_a_shared_budget_bounds_what_many_clients_send() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_an_open_breaker_sends_nothing_and_a_probe_closes_it() -> None:
+def test_an_open_breaker_sends_nothing_until_a_probe_closes_it() -> None:
     breaker = Breaker(min_calls=3, failure_rate=0.5, open_for=0.6)
     layer = retry(RetryPolicy.disabled(), breaker=breaker)
     with FaultServer(503, 503, 503, 200) as server:

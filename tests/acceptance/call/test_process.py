@@ -43,7 +43,7 @@ else:
 @pytest.mark.req("C-6")
 @pytest.mark.parametrize("colour", ["plain", "block", "async"])
 @pytest.mark.parametrize("limit", [10, None])
-def test_ctrl_c_in_a_wait_leaves_at_once(colour: str, limit: float | None) -> None:
+def test_ctrl_c_during_a_wait_ends_the_call_immediately(colour: str, limit: float | None) -> None:
     program = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", WAIT.format(colour=colour, limit=limit)],
         stdout=subprocess.PIPE,
@@ -73,7 +73,7 @@ def spend(number: int) -> int:
 
 
 @pytest.mark.req("C-4", "C-7")
-def test_a_marked_error_comes_home_from_another_process() -> None:
+def test_a_marked_error_keeps_its_outcome_across_processes() -> None:
     asked: list[int] = []
 
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -150,12 +150,12 @@ print("failed", failed, flush=True)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_fork_in_the_middle_goes_on_in_both() -> None:
+def test_retries_continue_in_parent_and_child_after_a_fork() -> None:
     done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, timeout=120)
     assert done.stdout == "failed 0\n", done.stdout + done.stderr
 
 
-def test_many_threads_with_one_retry_and_one_budget() -> None:
+def test_threads_share_one_retry_and_one_budget() -> None:
     budget = Budget(capacity=500, cost=1, refill=0, floor=0)
     layer = retry(RetryPolicy(max_attempts=1000, backoff_base=0, jitter=0), budget=budget, on=ConnectionError)
     calls: list[int] = []

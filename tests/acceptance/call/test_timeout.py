@@ -14,7 +14,7 @@ pytestmark = pytest.mark.req("C-2", "C-6")
 
 
 @every_use
-def test_an_attempt_is_cancelled_in_time_and_tried_again(use: Use) -> None:
+def test_an_attempt_is_cancelled_at_its_timeout_and_retried(use: Use) -> None:
     calls = 0
 
     async def body() -> int:
@@ -34,7 +34,7 @@ def test_an_attempt_is_cancelled_in_time_and_tried_again(use: Use) -> None:
 
 
 @every_use
-def test_a_spent_attempt_is_a_time_out(use: Use) -> None:
+def test_exhausted_attempts_raise_attempt_timeout(use: Use) -> None:
     async def main() -> None:
         with pytest.raises(errors.AttemptTimeout, match="attempt 3 took longer than 0.02 s") as caught:
             await use(retry(ZERO, attempt_timeout=SHORT, operation="crm"), hang)
@@ -50,7 +50,7 @@ def test_a_spent_attempt_is_a_time_out(use: Use) -> None:
 
 
 @every_use
-def test_a_time_out_of_the_callees_own_is_told_apart(use: Use) -> None:
+def test_a_timeout_error_of_the_callee_is_not_an_attempt_timeout(use: Use) -> None:
     async def body() -> None:
         raise TimeoutError("mine")
 
@@ -64,7 +64,7 @@ def test_a_time_out_of_the_callees_own_is_told_apart(use: Use) -> None:
 
 @every_use
 @pytest.mark.parametrize("order", ["caller first", "timer first"])
-def test_the_caller_cancels_in_the_turn_in_which_the_timer_fires(use: Use, order: str) -> None:
+def test_cancellation_by_the_caller_wins_if_the_timer_fires_in_the_same_loop_iteration(use: Use, order: str) -> None:
     """The loop is held up until both are due; then both happen before the task runs again."""
 
     async def main() -> None:
@@ -90,7 +90,7 @@ def test_the_caller_cancels_in_the_turn_in_which_the_timer_fires(use: Use, order
 
 
 @every_use
-def test_the_attempt_completes_in_the_turn_in_which_the_timer_fires(use: Use) -> None:
+def test_an_attempt_that_completes_as_the_timer_fires_leaves_no_cancellation(use: Use) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         calls = 0
@@ -115,7 +115,7 @@ def test_the_attempt_completes_in_the_turn_in_which_the_timer_fires(use: Use) ->
 
 
 @every_use
-def test_a_timer_that_fires_in_the_clean_up_after_a_cancellation(use: Use) -> None:
+def test_a_timer_that_fires_during_cleanup_keeps_the_cancellation(use: Use) -> None:
     async def main() -> None:
         cut: list[str] = []
         there = asyncio.Event()
@@ -143,7 +143,7 @@ def test_a_timer_that_fires_in_the_clean_up_after_a_cancellation(use: Use) -> No
 
 
 @every_use
-def test_a_body_that_swallows_the_timer_gives_its_result(use: Use) -> None:
+def test_a_body_that_swallows_the_timeout_returns_its_result(use: Use) -> None:
     async def body() -> str:
         try:
             await hang()
@@ -160,7 +160,7 @@ def test_a_body_that_swallows_the_timer_gives_its_result(use: Use) -> None:
 
 
 @every_use
-def test_a_body_that_makes_an_error_of_the_timer_is_tried_again(use: Use) -> None:
+def test_a_body_that_turns_the_timeout_into_an_error_is_retried(use: Use) -> None:
     calls = 0
 
     async def body() -> int:

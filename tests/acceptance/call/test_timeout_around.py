@@ -18,7 +18,7 @@ pytestmark = pytest.mark.req("C-2", "C-6")
 
 @every_use
 @pytest.mark.parametrize("outer", [SHORT, SHORT * 2.5])
-def test_a_time_out_of_asyncio_around(use: Use, outer: float) -> None:
+def test_a_surrounding_asyncio_timeout_is_not_an_attempt_timeout(use: Use, outer: float) -> None:
     async def main() -> None:
         layer = retry(RetryPolicy(max_attempts=50, backoff_base=0, jitter=0), attempt_timeout=SHORT)
         with pytest.raises(TimeoutError) as caught:
@@ -31,7 +31,7 @@ def test_a_time_out_of_asyncio_around(use: Use, outer: float) -> None:
 
 
 @every_use
-def test_a_time_out_of_asyncio_inside(use: Use) -> None:
+def test_an_inner_asyncio_timeout_is_retried(use: Use) -> None:
     calls = 0
 
     async def body() -> int:
@@ -50,7 +50,7 @@ def test_a_time_out_of_asyncio_inside(use: Use) -> None:
 
 
 @every_use
-def test_nested_timers_that_fire_in_one_turn(use: Use) -> None:
+def test_nested_timers_that_fire_together_leave_no_cancellation(use: Use) -> None:
     calls = 0
     limit = 0.3  # long enough for the inner one to begin on a machine that is busy
 
@@ -73,7 +73,7 @@ def test_nested_timers_that_fire_in_one_turn(use: Use) -> None:
 
 
 @every_use
-def test_a_task_group_inside_is_cancelled_as_a_whole(use: Use) -> None:
+def test_a_task_group_inside_an_attempt_is_cancelled_completely(use: Use) -> None:
     ended: list[int] = []
 
     async def member(number: int) -> None:
@@ -98,7 +98,7 @@ def test_a_task_group_inside_is_cancelled_as_a_whole(use: Use) -> None:
 
 @every_use
 @pytest.mark.req("C-8")
-def test_what_is_left_of_a_deadline_cuts_an_attempt_short(use: Use) -> None:
+def test_the_remaining_deadline_shortens_an_attempt(use: Use) -> None:
     async def main() -> None:
         began = time.monotonic()
         with deadline(SHORT), pytest.raises(errors.AttemptTimeout):
@@ -110,7 +110,7 @@ def test_what_is_left_of_a_deadline_cuts_an_attempt_short(use: Use) -> None:
 
 
 @every_use
-def test_a_loop_that_was_held_up_does_not_mix_up_its_tasks(use: Use) -> None:
+def test_a_blocked_event_loop_cancels_only_expired_attempts(use: Use) -> None:
     """A hundred attempts end in one turn; each is cancelled itself, and nobody else."""
 
     async def main() -> None:
@@ -129,7 +129,7 @@ def test_a_loop_that_was_held_up_does_not_mix_up_its_tasks(use: Use) -> None:
     asyncio.run(main())
 
 
-def test_one_function_in_many_tasks_shares_a_row_of_timers() -> None:
+def test_tasks_of_one_function_share_a_timer_queue() -> None:
     calls = 0
 
     @retry(ZERO, attempt_timeout=SHORT)
@@ -155,7 +155,7 @@ def test_one_function_in_many_tasks_shares_a_row_of_timers() -> None:
 
 @pytest.mark.req("C-4")
 @every_use
-def test_no_reference_cycle_is_left_by_a_time_out(use: Use) -> None:
+def test_a_timeout_leaves_no_reference_cycle(use: Use) -> None:
     layer = retry(RetryPolicy(max_attempts=2, backoff_base=0, jitter=0), attempt_timeout=0.002, operation="o")
 
     async def go() -> None:
@@ -172,7 +172,7 @@ def test_no_reference_cycle_is_left_by_a_time_out(use: Use) -> None:
 
 
 @pytest.mark.req("R-5")
-def test_a_limit_holds_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeout_of_the_policy_holds_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """tenacity's stop_after_delay lets go at 0.56 s where 0.30 was asked for."""
     slept: list[float] = []
 
@@ -197,7 +197,7 @@ def test_a_limit_holds_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert starts - 1 <= len(slept) <= starts <= 3  # a busy machine oversleeps, and then does not try
 
 
-def test_no_thread_is_left_behind() -> None:
+def test_timeouts_leave_no_thread() -> None:
     before = threading.active_count()
 
     async def main() -> None:

@@ -45,7 +45,7 @@ def s3_failure(status: int, code: str, **headers: str) -> Answer:
     ],
     ids=str,
 )
-def test_s3(answer: Answer, fault: Fault) -> None:
+def test_s3_errors_are_classified(answer: Answer, fault: Fault) -> None:
     with FaultServer(answer) as server:
         assert raised(lambda: aws(server.url).get_object(Bucket="b", Key="k"))[1] == fault
 
@@ -58,7 +58,7 @@ def test_dynamodb_throttles_with_a_400() -> None:
 
 
 @pytest.mark.req("C-10")
-def test_the_connection_of_botocore() -> None:
+def test_connection_errors_of_botocore_are_transient() -> None:
     def get(url: str) -> Fault:
         def read() -> object:
             return aws(url).get_object(Bucket="b", Key="k")["Body"].read()
@@ -76,11 +76,11 @@ def test_the_connection_of_botocore() -> None:
         assert get(url) == Fault("timeout", sent=False)
 
 
-def test_parameters_that_botocore_refuses_are_permanent() -> None:
+def test_parameters_rejected_by_botocore_are_permanent() -> None:
     assert raised(lambda: aws("http://127.0.0.1:1").get_object(Bucket="b"))[1] == Fault("permanent")
 
 
-def test_a_failed_upload_means_what_is_behind_it(tmp_path: Any) -> None:
+def test_a_failed_upload_is_classified_by_its_cause(tmp_path: Any) -> None:
     (tmp_path / "file").write_bytes(b"content")
     with FaultServer(s3_failure(503, "SlowDown")) as server:
         fault = raised(lambda: aws(server.url).upload_file(str(tmp_path / "file"), "b", "k"))[1]
@@ -92,7 +92,7 @@ def test_a_failed_upload_means_what_is_behind_it(tmp_path: Any) -> None:
     [(s3_failure(503, "SlowDown"), "throttled"), (s3_failure(500, "InternalError"), "transient"), (403, "permanent")],
     ids=str,
 )
-def test_s3fs_hides_botocores_error_behind_an_oserror(answer: Any, kind: str) -> None:
+def test_s3fs_errors_are_classified_by_the_botocore_error_behind_them(answer: Any, kind: str) -> None:
     import s3fs
 
     with FaultServer(answer) as server:
@@ -120,7 +120,7 @@ def test_s3fs_hides_botocores_error_behind_an_oserror(answer: Any, kind: str) ->
     ],
     ids=str,
 )
-def test_pyarrow_says_it_in_words_only(step: Step, fault: Fault) -> None:
+def test_pyarrow_errors_are_classified_by_their_message(step: Step, fault: Fault) -> None:
     from pyarrow import fs
 
     with FaultServer(step) as server:
@@ -160,13 +160,13 @@ def azure(url: str) -> object:
     ],
     ids=str,
 )
-def test_azure_core(answer: Answer, fault: Fault) -> None:
+def test_azure_core_errors_are_classified(answer: Answer, fault: Fault) -> None:
     with FaultServer(answer) as server, hasty(fault.kind == "timeout"):
         assert raised(lambda: azure(server.url))[1] == fault
 
 
 @pytest.mark.req("C-10")
-def test_azure_that_never_sent() -> None:
+def test_azure_connection_errors_mean_that_nothing_was_sent() -> None:
     with refused() as url:
         assert raised(lambda: azure(url))[1] == Fault("transient", sent=False)
     with unreachable() as url, hasty():
@@ -174,7 +174,7 @@ def test_azure_that_never_sent() -> None:
     assert raised(lambda: azure("http://no-such-host.invalid"))[1] == Fault("transient", sent=False)
 
 
-def test_a_busy_azure_storage_is_throttling() -> None:
+def test_server_busy_of_azure_storage_is_throttling() -> None:
     blob: Any = BlobClient
     with (
         FaultServer(Answer(503, {"x-ms-error-code": "ServerBusy"})) as server,
@@ -194,7 +194,7 @@ def test_a_busy_azure_storage_is_throttling() -> None:
     ],
     ids=str,
 )
-def test_google_over_rest(answer: Answer, fault: Fault) -> None:
+def test_google_rest_errors_are_classified(answer: Answer, fault: Fault) -> None:
     exceptions, _ = google_api()
 
     def call() -> None:
@@ -205,7 +205,7 @@ def test_google_over_rest(answer: Answer, fault: Fault) -> None:
 
 
 @pytest.mark.req("R-6")
-def test_google_says_when_to_come_back_in_its_details() -> None:
+def test_retry_info_in_google_details_sets_the_wait() -> None:
     exceptions, _ = google_api()
     info = importlib.import_module("google.rpc.error_details_pb2").RetryInfo()  # there are no types for it
     info.retry_delay.FromMilliseconds(2500)

@@ -22,12 +22,12 @@ class Order(pydantic.BaseModel):
     number: int
 
 
-def test_pydantic() -> None:
+def test_pydantic_errors_are_permanent() -> None:
     assert raised(lambda: Order.model_validate({"number": "many"}))[1] == Fault("permanent")
     assert raised(lambda: pydantic.TypeAdapter(list[int]).validate_json("{"))[1] == Fault("permanent")
 
 
-def test_an_answer_that_is_no_json() -> None:
+def test_a_response_that_is_not_json_is_permanent() -> None:
     with FaultServer(Answer(body=b"<html>")) as server, requests.get(server.url) as response:
         assert raised(response.json)[1] == Fault("permanent")
 
@@ -39,12 +39,12 @@ def connect(port: int, **settings: Any) -> None:
 
 
 @pytest.mark.req("C-10")
-def test_ssh_that_is_not_there() -> None:
+def test_an_unreachable_ssh_server_is_transient() -> None:
     with refused() as url:
         assert raised(lambda: connect(int(url.rpartition(":")[2])))[1] == Fault("transient", sent=False)
 
 
-def test_ssh_that_says_nothing() -> None:
+def test_a_silent_ssh_server_is_transient() -> None:
     with FaultServer("hang") as server:
         assert raised(lambda: connect(server.port, banner_timeout=0.2))[1] == Fault("transient")
 
@@ -54,7 +54,7 @@ class Refusing(paramiko.ServerInterface):
         return paramiko.common.AUTH_FAILED
 
 
-def test_a_wrong_password_is_permanent() -> None:
+def test_a_wrong_ssh_password_is_permanent() -> None:
     def serve() -> None:
         connection, _ = listener.accept()
         transport = paramiko.Transport(connection)

@@ -51,7 +51,7 @@ def table(postgres_db: str) -> str:
         ("DO $$BEGIN RAISE SQLSTATE 'XX000'; END$$", Fault("unknown")),
     ],
 )
-def test_statements(table: str, statement: str, fault: Fault) -> None:
+def test_statement_errors_are_classified(table: str, statement: str, fault: Fault) -> None:
     with psycopg.connect(table, autocommit=True) as connection:
         assert raised(lambda: connection.execute(statement.encode()))[1] == fault
     engine = sa.create_engine(table.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
@@ -62,7 +62,7 @@ def test_statements(table: str, statement: str, fault: Fault) -> None:
     engine.dispose()
 
 
-def test_two_transactions_that_cannot_be_serialised(table: str) -> None:
+def test_a_serialization_failure_is_transient(table: str) -> None:
     with psycopg.connect(table) as one, psycopg.connect(table) as other:
         for connection in (one, other):
             connection.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
@@ -73,13 +73,13 @@ def test_two_transactions_that_cannot_be_serialised(table: str) -> None:
         assert raised(other.commit)[1] == Fault("transient")
 
 
-def test_a_lock_that_is_taken(table: str) -> None:
+def test_a_table_lock_held_by_another_is_transient(table: str) -> None:
     with psycopg.connect(table) as holder, psycopg.connect(table) as waiter:
         holder.execute("LOCK TABLE t")
         assert raised(lambda: waiter.execute("LOCK TABLE t NOWAIT"))[1] == Fault("transient")
 
 
-def test_a_connection_that_an_administrator_cut(table: str) -> None:
+def test_a_connection_closed_by_the_administrator_is_transient(table: str) -> None:
     with psycopg.connect(table, autocommit=True) as admin:
         victim = psycopg.connect(table)
         admin.execute("SELECT pg_terminate_backend(%s)", [victim.info.backend_pid])
@@ -90,7 +90,7 @@ def test_a_connection_that_an_administrator_cut(table: str) -> None:
 
 
 @pytest.mark.req("C-10")
-def test_postgres_that_is_not_there() -> None:
+def test_an_unreachable_postgres_is_transient() -> None:
     with refused() as url:
         port = url.rpartition(":")[2]
         assert raised(lambda: psycopg.connect(f"host=127.0.0.1 port={port}"))[1] == Fault("transient", sent=False)
@@ -100,18 +100,18 @@ def test_postgres_that_is_not_there() -> None:
 
 
 @pytest.mark.req("C-10")
-def test_postgres_that_does_not_answer() -> None:
+def test_a_silent_postgres_is_a_timeout() -> None:
     with unreachable() as url:
         info = f"host=127.0.0.1 port={url.rpartition(':')[2]} connect_timeout=1"
         assert raised(lambda: psycopg.connect(info))[1] == Fault("timeout", sent=False)
 
 
-def test_postgres_that_does_not_know_us(postgres: str) -> None:
+def test_a_missing_postgres_database_is_permanent(postgres: str) -> None:
     nowhere = urlsplit(postgres)._replace(path="/nowhere").geturl()
     assert raised(lambda: psycopg.connect(nowhere))[1] == Fault("permanent", sent=False)
 
 
-def test_a_pool_without_a_free_connection(table: str) -> None:
+def test_an_exhausted_connection_pool_is_a_timeout(table: str) -> None:
     url = table.replace("postgresql:", "postgresql+psycopg:")
     engine = sa.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.1)
     with engine.connect():
@@ -119,7 +119,7 @@ def test_a_pool_without_a_free_connection(table: str) -> None:
     engine.dispose()
 
 
-def test_sqlite_that_is_locked(tmp_path: Path) -> None:
+def test_a_locked_sqlite_file_is_transient(tmp_path: Path) -> None:
     file = tmp_path / "some.db"
     holder, waiter = sqlite3.connect(file, isolation_level=None), sqlite3.connect(file, timeout=0)
     holder.execute("CREATE TABLE t (i PRIMARY KEY)")
@@ -140,7 +140,7 @@ def client(url: str, **settings: Any) -> redis.Redis:
     return redis.Redis.from_url(url, retry=ONCE, **settings)
 
 
-def test_redis_answers(redis_url: str) -> None:
+def test_redis_errors_are_classified(redis_url: str) -> None:
     key = f"classify:{uuid.uuid4()}"
     with client(redis_url) as connection:
         connection.set(key, "text", ex=60)
@@ -156,13 +156,13 @@ def test_redis_answers(redis_url: str) -> None:
         assert raised(stranger.ping)[1] == Fault("permanent")
 
 
-def test_redis_that_answers_too_late(redis_url: str) -> None:
+def test_a_late_redis_response_is_a_timeout(redis_url: str) -> None:
     with client(redis_url, socket_timeout=0.2) as connection:
         assert raised(lambda: connection.blpop(["classify:never"], timeout=30))[1] == Fault("timeout")
 
 
 @pytest.mark.req("C-10")
-def test_redis_that_is_not_there() -> None:
+def test_an_unreachable_redis_means_that_nothing_was_sent() -> None:
     with refused() as url, client(url.replace("http", "redis")) as connection:
         assert raised(connection.ping)[1] == Fault("transient", sent=False)
     with unreachable() as url, client(url.replace("http", "redis"), socket_connect_timeout=0.2) as connection:
@@ -171,7 +171,7 @@ def test_redis_that_is_not_there() -> None:
         assert raised(connection.ping)[1] == Fault("transient", sent=False)
 
 
-def test_redis_that_cuts_the_connection(redis_url: str) -> None:
+def test_a_connection_cut_by_redis_is_transient(redis_url: str) -> None:
     with client(redis_url) as admin, client(redis_url, single_connection_client=True) as victim:
         number = str(victim.client_id())
         cut = threading.Timer(0.2, lambda: admin.client_kill_filter(_id=number))

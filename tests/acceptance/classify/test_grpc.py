@@ -89,7 +89,7 @@ by_colour = pytest.mark.parametrize("call", [plain, aio])
         ).split()
     ],
 )
-def test_codes(call: Call, address: str, code: str, kind: str) -> None:
+def test_grpc_codes_are_classified(call: Call, address: str, code: str, kind: str) -> None:
     assert raised(lambda: call(address, code))[1] == Fault(kind)  # type: ignore[arg-type]  # the table above spells them
 
 
@@ -104,7 +104,7 @@ def test_codes(call: Call, address: str, code: str, kind: str) -> None:
         ("soon", Fault("permanent")),
     ],
 )
-def test_pushback_is_obeyed(call: Call, address: str, said: str, fault: Fault) -> None:
+def test_pushback_sets_the_wait(call: Call, address: str, said: str, fault: Fault) -> None:
     assert raised(lambda: call(address, f"RESOURCE_EXHAUSTED.{said}"))[1] == fault
 
 
@@ -114,7 +114,7 @@ def test_pushback_does_not_make_a_permanent_error_retryable(call: Call, address:
 
 
 @by_colour
-def test_a_refused_connection_is_transient_but_not_known_to_be_unsent(call: Call) -> None:
+def test_a_refused_grpc_connection_is_transient_and_counts_as_sent(call: Call) -> None:
     with refused() as url:
         assert raised(lambda: call(url.removeprefix("http://"), "UNAVAILABLE"))[1] == Fault("transient")
 
@@ -129,7 +129,7 @@ def test_a_refused_connection_is_transient_but_not_known_to_be_unsent(call: Call
     ],
 )
 @pytest.mark.filterwarnings("ignore:Please install grpcio-status:ImportWarning")
-def test_google_over_grpc(address: str, method: str, fault: Fault) -> None:
+def test_google_grpc_errors_are_classified(address: str, method: str, fault: Fault) -> None:
     exceptions, _ = google_api()
 
     def call() -> None:

@@ -31,7 +31,7 @@ by_every_client = pytest.mark.parametrize("get", EVERY_CLIENT)
     + [(429, "throttled")]
     + [(status, "permanent") for status in (400, 401, 403, 404, 409, 410, 412, 422, 423, 501)],
 )
-def test_statuses(get: Get, status: int, kind: str) -> None:
+def test_http_statuses_are_classified(get: Get, status: int, kind: str) -> None:
     with FaultServer(status) as server:
         _, fault = raised(lambda: get(server.url))
         assert fault == Fault(kind, status=status)  # type: ignore[arg-type]  # the table above spells them
@@ -41,14 +41,14 @@ def test_statuses(get: Get, status: int, kind: str) -> None:
 @pytest.mark.req("R-6")
 @by_client
 @pytest.mark.parametrize("status", [429, 503])
-def test_retry_after_in_seconds(get: Get, status: int) -> None:
+def test_retry_after_in_seconds_sets_the_wait(get: Get, status: int) -> None:
     with FaultServer(Answer(status, {"Retry-After": "7"})) as server:
         assert raised(lambda: get(server.url))[1] == Fault("throttled", 7.0, status=status)
 
 
 @pytest.mark.req("R-6")
 @by_client
-def test_retry_after_as_a_date_by_the_servers_clock(get: Get) -> None:
+def test_retry_after_as_a_date_uses_the_servers_clock(get: Get) -> None:
     then = datetime(2001, 2, 3, 4, 5, 6, tzinfo=timezone.utc)
     headers = {"Date": format_datetime(then, usegmt=True)}
     headers["Retry-After"] = format_datetime(then + timedelta(seconds=90), usegmt=True)
@@ -70,7 +70,7 @@ def test_retry_after_as_a_date_by_the_servers_clock(get: Get) -> None:
     ],
     ids=["reset", "close", "garbage", "cut", "hang", "drip"],
 )
-def test_what_goes_wrong_after_sending_may_have_been_executed(get: Get, step: Step, kind: str) -> None:
+def test_an_error_after_sending_counts_as_sent(get: Get, step: Step, kind: str) -> None:
     with FaultServer(step) as server, hasty(kind == "timeout"):
         assert raised(lambda: get(server.url))[1] == Fault(kind)  # type: ignore[arg-type]  # as above
         assert server.count >= 1  # aiohttp sends again by itself after a reset, and says nothing about it
@@ -78,20 +78,20 @@ def test_what_goes_wrong_after_sending_may_have_been_executed(get: Get, step: St
 
 @pytest.mark.req("C-3", "C-10")
 @by_every_client
-def test_a_refused_connection_was_never_sent(get: Get) -> None:
+def test_a_refused_connection_means_that_nothing_was_sent(get: Get) -> None:
     with refused() as url:
         assert raised(lambda: get(url))[1] == Fault("transient", sent=False)
 
 
 @pytest.mark.req("C-3", "C-10")
 @by_every_client
-def test_a_name_that_nobody_knows_was_never_sent(get: Get) -> None:
+def test_an_unknown_host_means_that_nothing_was_sent(get: Get) -> None:
     assert raised(lambda: get("http://no-such-host.invalid/"))[1] == Fault("transient", sent=False)
 
 
 @pytest.mark.req("C-3", "C-10")
 @by_every_client
-def test_no_connection_in_time_was_never_sent(get: Get) -> None:
+def test_a_connect_timeout_means_that_nothing_was_sent(get: Get) -> None:
     with unreachable() as url, hasty():
         fault = raised(lambda: get(url))[1]
     # urllib wraps time-outs of connecting and of sending alike, so that nothing is certain there.
@@ -119,21 +119,21 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultServer]:
 
 @pytest.mark.req("C-3", "C-10")
 @by_every_client
-def test_a_certificate_that_cannot_be_trusted_is_permanent(get: Get, stranger: FaultServer) -> None:
+def test_an_untrusted_certificate_is_permanent(get: Get, stranger: FaultServer) -> None:
     assert raised(lambda: get(stranger.url))[1] == Fault("permanent", sent=False)
     assert stranger.count == 0
 
 
 @pytest.mark.req("C-3")
 @by_every_client
-def test_tls_to_a_server_without_it_is_permanent(get: Get) -> None:
+def test_tls_to_a_plaintext_server_is_permanent(get: Get) -> None:
     with FaultServer() as server:
         assert raised(lambda: get(server.url.replace("http", "https")))[1] == Fault("permanent", sent=False)
 
 
 @pytest.mark.req("C-10")
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
-def test_no_free_connection_in_the_pool_was_never_sent(library: str) -> None:
+def test_an_exhausted_pool_means_that_nothing_was_sent(library: str) -> None:
     client = pytest.importorskip(library)
     with FaultServer(Answer(body=b"later", trouble="drip", pace=0.1)) as server:
         limits, timeout = client.Limits(max_connections=1), client.Timeout(60, pool=0.1)

@@ -61,7 +61,7 @@ def failure(status: int, headers: Mapping[str, str] | None = None, **error: obje
         (529, "throttled"),
     ],
 )
-def test_statuses(ask: Ask, status: int, kind: str) -> None:
+def test_llm_statuses_are_classified(ask: Ask, status: int, kind: str) -> None:
     with FaultServer(failure(status, message="no")) as server:
         assert raised(lambda: ask(server.url))[1] == Fault(kind, status=status)  # type: ignore[arg-type]  # spelt above
 
@@ -69,13 +69,13 @@ def test_statuses(ask: Ask, status: int, kind: str) -> None:
 @by_sdk
 @pytest.mark.req("R-6")
 @pytest.mark.parametrize(("name", "text", "seconds"), [("retry-after", "7", 7.0), ("retry-after-ms", "250", 0.25)])
-def test_when_to_come_back(ask: Ask, name: str, text: str, seconds: float) -> None:
+def test_retry_after_of_llm_responses_sets_the_wait(ask: Ask, name: str, text: str, seconds: float) -> None:
     with FaultServer(failure(429, {name: text}, message="slow down")) as server:
         assert raised(lambda: ask(server.url))[1] == Fault("throttled", seconds, status=429)
 
 
 @by_sdk
-def test_the_servers_own_word_on_retrying_counts(ask: Ask) -> None:
+def test_the_should_retry_header_decides(ask: Ask) -> None:
     with FaultServer(failure(500, {"x-should-retry": "false"}), failure(409, {"x-should-retry": "true"})) as server:
         assert raised(lambda: ask(server.url))[1].kind == "permanent"
         assert raised(lambda: ask(server.url))[1].kind == "transient"
@@ -88,25 +88,25 @@ def test_the_servers_own_word_on_retrying_counts(ask: Ask) -> None:
         (ask_anthropic, {"type": "rate_limit_error", "details": {"error_code": "enforced_spend_limit_reached"}}),
     ],
 )
-def test_no_money_left_is_permanent_though_it_says_429(ask: Ask, error: dict[str, Any]) -> None:
+def test_an_exhausted_quota_is_permanent_despite_its_429(ask: Ask, error: dict[str, Any]) -> None:
     with FaultServer(failure(429, **error, message="pay")) as server:
         assert raised(lambda: ask(server.url))[1] == Fault("permanent", status=429)
 
 
 @by_sdk
 @pytest.mark.parametrize("code", ["content_policy_violation", "invalid_prompt", "context_length_exceeded"])
-def test_content_that_is_refused_is_permanent(ask: Ask, code: str) -> None:
+def test_a_content_refusal_is_permanent(ask: Ask, code: str) -> None:
     with FaultServer(failure(400, code=code, type="invalid_request_error", message="no")) as server:
         assert not raised(lambda: ask(server.url))[1].retryable
 
 
 @by_sdk
-def test_an_answer_that_is_no_json_is_permanent(ask: Ask) -> None:
+def test_an_llm_response_that_is_not_json_is_permanent(ask: Ask) -> None:
     with FaultServer(Answer(200, JSON, b"not json")) as server:
         assert raised(lambda: ask(server.url))[1] == Fault("permanent")
 
 
-def test_an_answer_that_does_not_fit_its_schema_is_permanent() -> None:
+def test_a_response_that_does_not_match_its_schema_is_permanent() -> None:
     class Reply(pydantic.BaseModel):
         price: float
 
@@ -115,7 +115,7 @@ def test_an_answer_that_does_not_fit_its_schema_is_permanent() -> None:
 
 
 @by_sdk
-def test_the_connection(ask: Ask) -> None:
+def test_llm_connection_errors_are_classified(ask: Ask) -> None:
     with FaultServer("reset", "hang", Answer(200, JSON, b"{", trouble="cut")) as server:
         assert raised(lambda: ask(server.url))[1] == Fault("transient")
         with hasty():
@@ -152,7 +152,7 @@ def stream_anthropic(url: str) -> object:
         ("insufficient_quota", "permanent"),
     ],
 )
-def test_an_error_in_the_middle_of_a_stream_comes_after_a_200(stream: Ask, word: str, kind: str) -> None:
+def test_an_error_in_a_stream_after_a_200_is_classified(stream: Ask, word: str, kind: str) -> None:
     error = json.dumps({"type": "error", "error": {"type": word, "message": "no"}})
     answer = Answer(200, {"content-type": "text/event-stream"}, f"event: error\ndata: {error}\n\n".encode())
     with FaultServer(answer) as server:

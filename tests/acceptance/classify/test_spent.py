@@ -37,21 +37,21 @@ def session(**settings: Any) -> requests.Session:
 
 @times
 @pytest.mark.parametrize(("step", "kind"), [("reset", "transient"), ("hang", "timeout")])
-def test_requests_that_retries_on_its_way(retries: int, step: Step, kind: str) -> None:
+def test_retries_of_a_requests_adapter_are_detected(retries: int, step: Step, kind: str) -> None:
     with FaultServer(step) as server, session(total=retries) as client, hasty(kind == "timeout"):
         fault = raised(lambda: client.get(server.url, timeout=Limit.seconds))[1]
         assert (fault.kind, fault.spent) == (kind, "urllib3" if retries else None)
         assert server.count == 1 + retries
 
 
-def test_plain_requests_says_max_retries_exceeded_but_has_not_retried() -> None:
+def test_max_retries_exceeded_of_requests_without_retries_is_not_spent() -> None:
     with refused() as url:
         error, fault = raised(lambda: requests.get(url, timeout=Limit.seconds))
         assert "Max retries exceeded" in str(error)
         assert fault == Fault("transient", sent=False)
 
 
-def test_after_retries_nobody_can_say_that_nothing_was_sent() -> None:
+def test_an_error_after_client_retries_counts_as_sent() -> None:
     server = FaultServer("close").start()
     with session(total=1, backoff_factor=0) as client:
 
@@ -68,7 +68,7 @@ def test_after_retries_nobody_can_say_that_nothing_was_sent() -> None:
 
 
 @times
-def test_requests_that_retries_statuses(retries: int) -> None:
+def test_status_retries_of_a_requests_adapter_are_detected(retries: int) -> None:
     with FaultServer(503) as server, session(total=retries, status_forcelist=[503]) as client:
         error, fault = raised(lambda: client.get(server.url))
         assert isinstance(error, requests.exceptions.RetryError)
@@ -77,7 +77,7 @@ def test_requests_that_retries_statuses(retries: int) -> None:
 
 
 @times
-def test_requests_that_retries_and_hands_back_the_last_response(retries: int) -> None:
+def test_status_retries_that_return_the_last_response_are_detected(retries: int) -> None:
     with (
         FaultServer(503) as server,
         session(total=retries, status_forcelist=[503], raise_on_status=False) as client,
@@ -87,7 +87,7 @@ def test_requests_that_retries_and_hands_back_the_last_response(retries: int) ->
         assert server.count == 1 + retries
 
 
-def test_a_redirect_is_no_retry() -> None:
+def test_a_redirect_does_not_count_as_a_retry() -> None:
     with FaultServer(Answer(302, {"Location": "/there"}), 503) as server, session(total=5) as client:
         fault = raised(lambda: client.get(server.url).raise_for_status())[1]
         assert fault == Fault("transient", status=503)
@@ -95,7 +95,7 @@ def test_a_redirect_is_no_retry() -> None:
 
 
 @times
-def test_urllib3_itself(retries: int) -> None:
+def test_retries_of_urllib3_are_detected(retries: int) -> None:
     with FaultServer("close") as server, urllib3.PoolManager(retries=retries) as pool:
         error, fault = raised(lambda: pool.request("GET", server.url))
         assert isinstance(error, urllib3.exceptions.MaxRetryError)
@@ -104,7 +104,7 @@ def test_urllib3_itself(retries: int) -> None:
 
 
 @times
-def test_tenacity(retries: int) -> None:
+def test_retries_of_tenacity_are_detected(retries: int) -> None:
     with FaultServer(503) as server:
         layer: Any = tenacity.retry(stop=tenacity.stop_after_attempt(1 + retries))
         error, fault = raised(layer(lambda: requests.get(server.url).raise_for_status()))
@@ -113,12 +113,12 @@ def test_tenacity(retries: int) -> None:
         assert server.count == 1 + retries
 
 
-def test_tenacity_that_gives_up_on_a_result() -> None:
+def test_a_retry_error_of_tenacity_for_a_result_is_detected() -> None:
     layer: Any = tenacity.retry(stop=tenacity.stop_after_attempt(2), retry=tenacity.retry_if_result(lambda _: True))
     assert raised(layer(lambda: None))[1] == Fault("transient", spent="tenacity")
 
 
-def test_stamina_raises_the_callers_error_and_leaves_no_trace() -> None:
+def test_retries_of_stamina_cannot_be_detected() -> None:
     with FaultServer(503) as server:
         layer = stamina.retry(on=requests.HTTPError, attempts=2, wait_initial=0, wait_jitter=0)
         assert raised(layer(lambda: requests.get(server.url).raise_for_status()))[1].spent is None
@@ -139,7 +139,7 @@ def s3(url: str, retries: int, mode: str = "standard") -> Any:
 @times
 @pytest.mark.parametrize("mode", ["standard", "legacy"])
 @pytest.mark.parametrize(("step", "kind"), [(500, "transient"), ("close", "transient"), ("hang", "timeout")])
-def test_botocore(retries: int, mode: str, step: Step, kind: str) -> None:
+def test_retries_of_botocore_are_detected(retries: int, mode: str, step: Step, kind: str) -> None:
     with FaultServer(step) as server, hasty(kind == "timeout"):
         fault = raised(lambda: s3(server.url, min(retries, 1), mode).get_object(Bucket="b", Key="k"))[1]
         assert (fault.kind, fault.spent) == (kind, "botocore" if retries else None)
@@ -147,7 +147,7 @@ def test_botocore(retries: int, mode: str, step: Step, kind: str) -> None:
 
 
 @times
-def test_botocore_that_is_refused(retries: int) -> None:
+def test_a_refused_connection_counts_as_sent_after_botocore_retries(retries: int) -> None:
     with refused() as url:
         fault = raised(lambda: s3(url, min(retries, 1)).get_object(Bucket="b", Key="k"))[1]
         assert fault == (Fault("transient", spent="botocore") if retries else Fault("transient", sent=False))
@@ -161,7 +161,7 @@ def pipeline(url: str, retries: int) -> PipelineClient[Any, Any]:
 
 @times
 @pytest.mark.parametrize(("step", "kind"), [("reset", "transient"), ("hang", "timeout")])
-def test_azure_core(retries: int, step: Step, kind: str) -> None:
+def test_retries_of_azure_core_are_detected(retries: int, step: Step, kind: str) -> None:
     with FaultServer(step) as server, hasty(kind == "timeout"), pipeline(server.url, retries) as client:
         fault = raised(lambda: client.send_request(HttpRequest("GET", server.url)))[1]
         assert fault == Fault(kind, spent="azure-core" if retries else None)  # type: ignore[arg-type]  # spelt above
@@ -170,7 +170,7 @@ def test_azure_core(retries: int, step: Step, kind: str) -> None:
 
 @times
 @pytest.mark.parametrize("step", [500, "reset"])
-def test_azure_storage(retries: int, step: Step) -> None:
+def test_retries_of_azure_storage_are_detected(retries: int, step: Step) -> None:
     waits = {"initial_backoff": 0, "increment_base": 0, "random_jitter_range": 0}
     limits = dict.fromkeys(("retry_total", "retry_connect", "retry_read", "retry_status"), retries)
     blob: Any = BlobClient
@@ -183,7 +183,7 @@ def test_azure_storage(retries: int, step: Step) -> None:
         assert server.count == 1 + retries
 
 
-def test_google_api_core() -> None:
+def test_retries_of_google_api_core_are_detected() -> None:
     exceptions, retry = google_api()
 
     def call() -> None:
@@ -214,7 +214,7 @@ def ask_anthropic(url: str, retries: int) -> object:
 @pytest.mark.req("C-5")
 @pytest.mark.parametrize(("ask", "library"), [(ask_openai, "openai"), (ask_anthropic, "anthropic")])
 @pytest.mark.parametrize("step", [Answer(500, {"retry-after-ms": "10"}), "reset"], ids=["500", "reset"])
-def test_llm_clients(retries: int, ask: Any, library: str, step: Step) -> None:
+def test_retries_of_llm_clients_are_detected(retries: int, ask: Any, library: str, step: Step) -> None:
     with FaultServer(step) as server:
         fault = raised(lambda: ask(server.url, min(retries, 1)))[1]
         assert (fault.kind, fault.spent) == ("transient", library if retries else None)
@@ -222,7 +222,7 @@ def test_llm_clients(retries: int, ask: Any, library: str, step: Step) -> None:
 
 
 @times
-def test_redis_retries_by_itself_since_version_6(retries: int) -> None:
+def test_automatic_retries_of_redis_6_are_detected(retries: int) -> None:
     with refused() as url:
         client = redis.Redis(port=int(url.rpartition(":")[2]), retry=Retry(NoBackoff(), retries))
         fault = raised(client.ping)[1]
@@ -230,7 +230,7 @@ def test_redis_retries_by_itself_since_version_6(retries: int) -> None:
         client.close()
 
 
-def test_json_is_not_needed_to_see_a_retry() -> None:
+def test_retries_are_detected_without_a_json_body() -> None:
     """The header is on the request: a body that cannot be read hides nothing."""
     with FaultServer(Answer(500, {"retry-after-ms": "1"}, json.dumps([1]).encode())) as server:
         assert raised(lambda: ask_openai(server.url, 1))[1].spent == "openai"

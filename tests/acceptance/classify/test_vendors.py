@@ -47,19 +47,19 @@ def answer(status: int) -> Answer:
     ("trouble", "kind"),
     [(500, "transient"), (503, "transient"), (429, "throttled"), (400, "permanent"), (401, "permanent"), (404, "permanent")],
 )
-def test_statuses(client: Callable[..., Any], trouble: int, kind: Any) -> None:
+def test_vendor_statuses_are_classified(client: Callable[..., Any], trouble: int, kind: Any) -> None:
     with FaultServer(answer(trouble)) as server:
         assert raised(client(server.url, 0))[1] == Fault(kind, status=trouble)
 
 
 @pytest.mark.parametrize("client", [with_stripe, with_elasticsearch])
 @pytest.mark.parametrize("trouble", ["reset", "close"])
-def test_lost_connections(client: Callable[..., Any], trouble: Any) -> None:
+def test_lost_vendor_connections_are_transient(client: Callable[..., Any], trouble: Any) -> None:
     with FaultServer(trouble) as server:
         assert raised(client(server.url, 0))[1] == Fault("transient")
 
 
-def test_stripes_own_word_on_retries() -> None:
+def test_the_should_retry_header_of_stripe_decides() -> None:
     for word, status, kind in (("false", 500, "permanent"), ("true", 400, "transient")):
         said = Answer(status, {"content-type": "application/json", "stripe-should-retry": word}, b'{"error": {}}')
         with FaultServer(said) as server:
@@ -68,7 +68,7 @@ def test_stripes_own_word_on_retries() -> None:
         assert raised(with_stripe(server.url, 0))[1] == Fault("transient", status=409)
 
 
-def test_a_refused_connection_was_never_sent() -> None:
+def test_a_refused_vendor_connection_means_that_nothing_was_sent() -> None:
     with refused() as url:
         assert raised(with_stripe(url, 0))[1] == Fault("transient", sent=False)
 
@@ -76,7 +76,7 @@ def test_a_refused_connection_was_never_sent() -> None:
 @pytest.mark.req("C-7")
 @pytest.mark.parametrize("client", [with_stripe, with_elasticsearch])
 @pytest.mark.parametrize("trouble", [503, "reset"])
-def test_retries_of_the_client_are_not_multiplied(client: Callable[..., Any], trouble: Any) -> None:
+def test_retries_of_a_vendor_client_are_not_multiplied(client: Callable[..., Any], trouble: Any) -> None:
     with FaultServer(answer(trouble) if isinstance(trouble, int) else trouble) as server:
         raised(THREE(client(server.url, 1)))
         assert server.count == 2, "the client's two attempts, and not three times two"
@@ -98,7 +98,7 @@ def test_retries_of_aiohttp_retry_are_not_multiplied() -> None:
         assert server.count == 3
 
 
-def test_mysql_connections() -> None:
+def test_mysql_connection_errors_are_classified() -> None:
     pymysql: Any = pytest.importorskip("pymysql")
     with FaultServer() as server:
         port = server.port
@@ -108,7 +108,7 @@ def test_mysql_connections() -> None:
         assert raised(lambda: pymysql.connect(host="127.0.0.1", port=server.port, **limits))[1].kind == "transient"
 
 
-def test_mongo_without_a_server() -> None:
+def test_mongo_without_a_server_is_a_timeout() -> None:
     pymongo: Any = pytest.importorskip("pymongo")
     with FaultServer() as server:
         port = server.port

@@ -38,7 +38,7 @@ def post(url: str, body: object = None, token: str | None = None) -> requests.Re
 
 @pytest.mark.req("W-3", "W-2")
 @pytest.mark.parametrize(("spent", "state"), [("blocked", "blocked"), ("dead", "dlq")])
-def test_the_called_service_is_stopped(app: App, spent: Literal["dead", "blocked"], state: str) -> None:
+def test_jobs_of_a_stopped_service_are_replayed_when_it_is_back(app: App, spent: Literal["dead", "blocked"], state: str) -> None:
     """Drill 1: retries, then blocked or a dead letter; when the service is back, one replay finishes the module."""
     service = [""]
 
@@ -66,7 +66,7 @@ def test_the_called_service_is_stopped(app: App, spent: Literal["dead", "blocked
 
 
 @pytest.mark.req("W-3")
-def test_a_credential_is_broken(app: App) -> None:
+def test_a_command_with_a_broken_credential_is_replayed_after_the_fix(app: App) -> None:
     """Drill 3: provisioning stops half way on a 401. Nothing is tried again that cannot help, and nothing is left untracked."""
     token = ["expired"]
 
@@ -140,7 +140,7 @@ def test_a_retry_creates_no_second_artifact(app: App) -> None:
 
 
 @pytest.mark.req("W-3")
-def test_what_an_inner_retry_knows_of_the_time_the_durable_one_keeps_to(app: App) -> None:
+def test_a_command_waits_as_long_as_the_retry_after_of_an_inner_retry(app: App) -> None:
     """Retry-After does not fit the call: its error leaves at once and says when to come back, and so long the command waits."""
 
     @retry(max_attempts=3, timeout=0.5)

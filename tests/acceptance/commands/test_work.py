@@ -107,7 +107,7 @@ def submit(ledger: Ledger, kind: str, *payloads: str) -> list[int]:
 
 
 @pytest.mark.req("W-6")
-def test_works_drains_on_sigterm_and_says_so(folder: Path, ledger: Ledger) -> None:
+def test_work_drains_on_sigterm_and_logs_it(folder: Path, ledger: Ledger) -> None:
     submit(ledger, "mail.send", '{"n":1,"user":"ann"}', '{"n":2,"user":"ann"}')
     submit(ledger, "old.name", "{}")
     with working(folder, "--name", "w1", "--threads", "3") as process:
@@ -131,7 +131,9 @@ def test_works_drains_on_sigterm_and_says_so(folder: Path, ledger: Ledger) -> No
 
 @pytest.mark.req("W-6")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_second_signal_stops_at_once_and_what_ran_goes_back(folder: Path, ledger: Ledger, number: signal.Signals) -> None:
+def test_a_second_signal_stops_immediately_and_releases_running_jobs(
+    folder: Path, ledger: Ledger, number: signal.Signals
+) -> None:
     (job,) = submit(ledger, "slow", '{"n":1}')
     with working(folder, SHOP_SLOW="600") as process:
         until((folder / "began-1").exists)
@@ -149,7 +151,7 @@ def test_the_second_signal_stops_at_once_and_what_ran_goes_back(folder: Path, le
     assert (row.state, row.shown, row.attempts, row.crashes) == ("ready", "retry_wait", 0, 0), "uncharged"
 
 
-def test_failures_are_printed_where_logging_is_not_set_up(folder: Path, ledger: Ledger) -> None:
+def test_failures_are_printed_if_logging_is_not_configured(folder: Path, ledger: Ledger) -> None:
     (folder / "shop_mail.py").write_text(MAIL.replace('return f"mail-{n}"', 'raise Stop(f"no address {n}")'))
     (folder / "shop_mail.py").write_text("from redrive import Stop\n" + (folder / "shop_mail.py").read_text())
     submit(ledger, "mail.send", '{"n":1,"user":"ann"}', '{"n":2,"user":"ann"}')
@@ -168,7 +170,7 @@ def test_failures_are_printed_where_logging_is_not_set_up(folder: Path, ledger: 
         ledger.replay([letter.id for letter in ledger.dead_letters()], actor="ann", because="once more")
 
 
-def test_json_lines(folder: Path, ledger: Ledger) -> None:
+def test_work_prints_json_lines(folder: Path, ledger: Ledger) -> None:
     submit(ledger, "mail.send", '{"n":1,"user":"ann"}')
     with working(folder, "--json", "--only", "mail.send", "--name", "w2") as process:
         until(lambda: len(ledger.jobs("done")) == 1)
@@ -179,7 +181,7 @@ def test_json_lines(folder: Path, ledger: Ledger) -> None:
     assert (ended["event"], ended["state"], ended["done"]) == ("ended", "ended", 1)
 
 
-def test_on_a_terminal_a_line_shows_how_it_goes(folder: Path, ledger: Ledger) -> None:
+def test_work_shows_a_progress_line_on_a_terminal(folder: Path, ledger: Ledger) -> None:
     submit(ledger, "mail.send", *(f'{{"n":{n},"user":"ann"}}' for n in range(5)))
     main, other = pty.openpty()
     env = environment(folder, TERM="xterm-256color", NO_COLOR="1")
@@ -216,7 +218,7 @@ def test_on_a_terminal_a_line_shows_how_it_goes(folder: Path, ledger: Ledger) ->
         (["twice:app"], 2, "command 'a' is already registered"),
     ],
 )
-def test_what_makes_no_sense(
+def test_invalid_arguments_of_work_are_rejected(
     folder: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, arguments: list[str], status: int, says: str
 ) -> None:
     (folder / "empty.py").write_text("from redrive import App\napp = App('sqlite://')\n")
@@ -234,7 +236,7 @@ def test_what_makes_no_sense(
     assert "Traceback" not in done.stderr
 
 
-def test_a_schema_that_is_missing_on_postgres(folder: Path, postgres_db: str) -> None:
+def test_a_missing_postgres_schema_is_reported(folder: Path, postgres_db: str) -> None:
     """Nothing is made by the way; the message has the command that makes it, and no password."""
     address = (
         postgres_db.replace("postgresql://", f"postgresql://x:{quote('s3cret')}@", 1) if "@" not in postgres_db else postgres_db
@@ -249,7 +251,7 @@ def test_a_schema_that_is_missing_on_postgres(folder: Path, postgres_db: str) ->
     assert "Traceback" not in done.stderr
 
 
-def test_ends_with_3_when_its_file_was_removed(folder: Path) -> None:
+def test_work_exits_with_3_if_its_ledger_file_is_removed(folder: Path) -> None:
     open_ledger(f"sqlite:///{folder / 'shop.db'}", migrate=True).close()
     with working(folder, "--json") as process:
         assert process.stdout is not None
@@ -261,7 +263,7 @@ def test_ends_with_3_when_its_file_was_removed(folder: Path) -> None:
     assert "was removed or moved while in use" in err
 
 
-def test_a_removed_file_is_reported_once_with_the_recovery(folder: Path) -> None:
+def test_a_removed_ledger_file_is_reported_once_with_the_recovery(folder: Path) -> None:
     file = folder / "shop.db"
     open_ledger(f"sqlite:///{file}", migrate=True).close()
     with working(folder) as process:
@@ -279,7 +281,7 @@ def test_a_removed_file_is_reported_once_with_the_recovery(folder: Path) -> None
 
 
 @pytest.mark.req("W-6")
-def test_sigterm_ends_it_while_the_database_is_silent(folder: Path, postgres_db: str) -> None:
+def test_sigterm_ends_work_while_the_database_is_silent(folder: Path, postgres_db: str) -> None:
     (folder / "shop_mail.py").write_text(ASYNC)
     open_ledger(postgres_db, migrate=True).close()
     parts = urlsplit(postgres_db)

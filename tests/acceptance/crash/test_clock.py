@@ -29,7 +29,7 @@ def step(monkeypatch: pytest.MonkeyPatch) -> Step:
 
 
 @pytest.mark.req("L-4", "L-9")
-def test_forward_it_ends_leases_early_and_the_late_settle_is_refused(step: Step) -> None:
+def test_a_clock_set_forward_expires_leases_and_late_settles_are_rejected(step: Step) -> None:
     with open_ledger("sqlite://") as ledger:
         ledger.submit(NewJob("plain", "k"))
         (first,) = ledger.claim({"plain": 1}, worker="a", lease=60)
@@ -46,7 +46,7 @@ def test_forward_it_ends_leases_early_and_the_late_settle_is_refused(step: Step)
 
 
 @pytest.mark.req("L-9")
-def test_backward_it_makes_everybody_wait_and_nothing_is_lost(step: Step) -> None:
+def test_a_clock_set_back_delays_jobs_and_loses_none(step: Step) -> None:
     with open_ledger("sqlite://") as ledger:
         ledger.submit_many([NewJob("plain", "held"), NewJob("plain", "waiting")])
         (held,) = ledger.claim({"plain": 1}, worker="a", lease=60)
@@ -62,7 +62,7 @@ def test_backward_it_makes_everybody_wait_and_nothing_is_lost(step: Step) -> Non
         assert ledger.imbalance() == []
 
 
-def test_backward_and_forward_again_a_renewed_lease_is_the_holders(step: Step) -> None:
+def test_a_renewed_lease_survives_a_clock_set_back_and_forward(step: Step) -> None:
     with open_ledger("sqlite://") as ledger:
         ledger.submit(NewJob("plain", "k"))
         (lease,) = ledger.claim({"plain": 1}, worker="a", lease=60)

@@ -25,7 +25,7 @@ def written_by_another(url: str) -> Iterator[None]:
         other.execute("ROLLBACK")
 
 
-def test_another_writer_is_waited_for(tmp_path: Path) -> None:
+def test_a_busy_writer_is_waited_for(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
     with open_ledger(url, migrate=True) as ledger:
         ledger.submit(NewJob("plain", "before"))
@@ -48,7 +48,7 @@ def test_another_writer_is_waited_for(tmp_path: Path) -> None:
         assert ledger.imbalance() == []
 
 
-def test_another_writer_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.05)
     url = f"sqlite:///{tmp_path}/ledger.db"
     with open_ledger(url, migrate=True) as ledger:
@@ -81,7 +81,7 @@ def no_more_pages(ledger: Ledger, pages: int) -> None:
 
 
 @pytest.mark.req("L-8")
-def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_loses_no_job(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"
     with open_ledger(url, migrate=True) as ledger:
         ledger.submit_many([NewJob("plain", f"k{n}", b"x" * 3000) for n in range(20)])

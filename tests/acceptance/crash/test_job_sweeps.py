@@ -36,7 +36,7 @@ def changed(ledger: Ledger, act: str) -> int:
 @pytest.mark.parametrize("act", ["cancel", "reschedule"])
 # The first commit stores the operation, and each other one changes the next jobs.
 @pytest.mark.parametrize(("point", "before"), [("sweep.before_commit:3", 1), ("sweep.after_commit:3", 2)])
-def test_a_worker_finishes_what_a_killed_operator_began(
+def test_a_worker_finishes_the_sweep_of_a_killed_operator(
     url: str, zygote: Zygote, tmp_path: Path, act: str, point: str, before: int
 ) -> None:
     fresh(url)

@@ -19,7 +19,7 @@ from .oracle import an_hour_passes
 
 
 @pytest.mark.req("L-3", "L-8")
-def test_killed_at_random_under_load(url: str, zygote: Zygote, tmp_path: Path) -> None:
+def test_workers_killed_at_random_under_load_lose_no_job(url: str, zygote: Zygote, tmp_path: Path) -> None:
     keys = {"plain": 80, "own": 80, "paid": 80}
     crew = Crew(zygote, url, tmp_path, lease=1)
     crew.submit(**keys)

@@ -23,11 +23,11 @@ def played(zygote: Zygote, tmp_path: Path) -> str:
     return url
 
 
-def test_a_run_without_a_crash_is_well(played: str, tmp_path: Path) -> None:
+def test_a_run_without_a_crash_has_no_problems(played: str, tmp_path: Path) -> None:
     assert judge(played, tmp_path / "diary", 0) == ([], [], [])
 
 
-def test_a_job_that_is_gone_is_lost(played: str, tmp_path: Path) -> None:
+def test_a_missing_job_counts_as_lost(played: str, tmp_path: Path) -> None:
     with connection(played) as opened:
         opened.execute("DELETE FROM redrive_job WHERE kind = 'own' AND key = 'first'")
     verdict = judge(played, tmp_path / "diary", 0)
@@ -35,7 +35,7 @@ def test_a_job_that_is_gone_is_lost(played: str, tmp_path: Path) -> None:
     assert not verdict.ok
 
 
-def test_an_effect_twice_is_doubled(played: str, tmp_path: Path) -> None:
+def test_a_repeated_effect_counts_as_duplicated(played: str, tmp_path: Path) -> None:
     with connection(played) as opened:
         opened.execute("INSERT INTO effect VALUES ('paid', 'second')")
     diary = Diary(tmp_path / "diary")
@@ -45,13 +45,13 @@ def test_an_effect_twice_is_doubled(played: str, tmp_path: Path) -> None:
     assert judge(played, tmp_path / "diary", 1).doubled == ["paid/second was paid 2 times"]  # a crash explains the first
 
 
-def test_counts_that_do_not_balance_are_wrong(played: str, tmp_path: Path) -> None:
+def test_unbalanced_counts_are_reported(played: str, tmp_path: Path) -> None:
     with connection(played) as opened:
         opened.execute("UPDATE redrive_tally SET done = done + 1 WHERE kind = 'plain'")
     assert len(judge(played, tmp_path / "diary", 0).wrong) == 2
 
 
-def test_the_table_says_what_is_wrong() -> None:
+def test_the_table_lists_the_problems() -> None:
     good = Row("turn.after_commit", "sqlite", ["ok"] * 6, 0, 0, [])
     bad = Row("turn.after_commit", "postgresql", ["ok"] * 5 + ["WRONG"], 1, 0, ["it is lost"])
     _, first, second = lines(iter([good, bad]))

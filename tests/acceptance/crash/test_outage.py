@@ -40,7 +40,7 @@ def own_cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.req("L-8")
-def test_every_connection_is_cut_again_and_again(postgres_once: str, zygote: Zygote, tmp_path: Path) -> None:
+def test_repeated_connection_losses_lose_no_job(postgres_once: str, zygote: Zygote, tmp_path: Path) -> None:
     crew = Crew(zygote, postgres_once, tmp_path, lease=2)
     crew.submit(**KEYS)
     workers = [crew.hire() for _ in range(3)]
@@ -57,7 +57,7 @@ def test_every_connection_is_cut_again_and_again(postgres_once: str, zygote: Zyg
 
 
 @pytest.mark.req("L-8")
-def test_the_server_is_restarted_in_the_middle(own_cluster: Cluster, zygote: Zygote, tmp_path: Path) -> None:
+def test_a_server_restart_under_load_loses_no_job(own_cluster: Cluster, zygote: Zygote, tmp_path: Path) -> None:
     with own_cluster.running() as url:
         crew = Crew(zygote, url, tmp_path, lease=2)
         crew.submit(**KEYS)
@@ -78,7 +78,7 @@ def test_the_server_is_restarted_in_the_middle(own_cluster: Cluster, zygote: Zyg
 
 
 @pytest.mark.req("L-11")
-def test_a_ledger_is_as_good_as_new_after_its_connections_were_cut(postgres_once: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_ledger_works_normally_after_its_connections_were_cut(postgres_once: str, caplog: pytest.LogCaptureFixture) -> None:
     prepare(postgres_once)
     with open_ledger(postgres_once, migrate=True) as ledger, connection(postgres_once) as operator:
         ledger.submit(NewJob("plain", "first"))  # by now every connection is there

@@ -19,14 +19,14 @@ from .oracle import prepare
 
 @pytest.mark.req("L-2", "L-3", "L-8")
 @pytest.mark.parametrize("point", POINTS)
-def test_dying_there(point: str, url: str, zygote: Zygote, tmp_path: Path) -> None:
+def test_a_crash_at_each_point_loses_no_job(point: str, url: str, zygote: Zygote, tmp_path: Path) -> None:
     crashes, verdict = play(zygote, url, tmp_path, point, "kill", "first")
     assert verdict.ok, verdict
     expected = 0 if NOWHERE.get(point) == url.partition(":")[0] else 1
     assert crashes == expected, f"{point} was reached {crashes} times: {(tmp_path / 'output').read_text()}"
 
 
-def test_the_variable_alone_does_it(tmp_path: Path) -> None:
+def test_the_environment_variable_alone_triggers_the_crash(tmp_path: Path) -> None:
     prepare(url := f"sqlite:///{tmp_path}/ledger.db")
     program = "import sys; from tests.acceptance.crash.story import main; sys.exit(main(sys.argv[1:]))"
     done = subprocess.run(

@@ -14,7 +14,7 @@ from .oracle import connection, prepare, rows
 
 
 @pytest.mark.req("L-1")
-def test_an_old_worker_on_a_newer_schema_is_refused_and_changes_nothing(url: str) -> None:
+def test_an_old_worker_rejects_a_newer_schema_and_changes_nothing(url: str) -> None:
     prepare(url)
     with open_ledger(url, migrate=True) as ledger:
         ledger.submit(NewJob("plain", "k"))
@@ -28,7 +28,7 @@ def test_an_old_worker_on_a_newer_schema_is_refused_and_changes_nothing(url: str
 
 
 @pytest.mark.req("L-1")
-def test_a_new_worker_on_an_older_schema_is_refused_until_it_is_migrated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_worker_rejects_an_older_schema_until_it_is_migrated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     prepare(url)
     with monkeypatch.context() as then:
         then.setattr(schema, "HEAD", "0001")
@@ -44,7 +44,7 @@ def test_a_new_worker_on_an_older_schema_is_refused_until_it_is_migrated(url: st
         assert new.counts()["plain"][:4] == (1, 0, 0, 1)
 
 
-def test_a_worker_that_is_open_goes_on_while_a_newer_version_migrates(url: str) -> None:
+def test_a_running_worker_continues_while_a_newer_version_migrates(url: str) -> None:
     prepare(url)
     with open_ledger(url, migrate=True) as old:
         old.submit_many([NewJob("plain", "first"), NewJob("plain", "second")])

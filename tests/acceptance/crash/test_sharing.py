@@ -65,7 +65,7 @@ sys.exit(status)
 
 
 @pytest.mark.req("L-11")
-def test_a_child_forked_while_a_thread_was_in_the_middle_does_not_hang(url: str) -> None:
+def test_a_child_forked_during_a_transaction_of_another_thread_does_not_hang(url: str) -> None:
     prepare(url)
     done = subprocess.run([sys.executable, "-c", HELD, url], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")

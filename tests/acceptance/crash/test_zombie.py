@@ -18,7 +18,7 @@ from .oracle import an_hour_passes, rows
 
 @pytest.mark.req("L-4")
 @pytest.mark.parametrize("kind", ["gated", "gated-own", "gated-paid"])
-def test_a_late_settle_is_refused_and_counted(kind: str, url: str, zygote: Zygote, tmp_path: Path) -> None:
+def test_a_late_settle_is_rejected_and_counted(kind: str, url: str, zygote: Zygote, tmp_path: Path) -> None:
     crew = Crew(zygote, url, tmp_path, lease=3600)
     crew.submit(**{kind.replace("-", "_"): 1})
     zombie = crew.hire()

@@ -62,7 +62,7 @@ def test_a_service_that_returns_errors_has_failed(mode: Mode, server: FaultServe
 
 
 @pytest.mark.parametrize("status", [405, 410, 501])
-def test_hopeless_statuses_end_the_wait_at_once(mode: Mode, server: FaultServer, status: int) -> None:
+def test_hopeless_statuses_end_the_wait_immediately(mode: Mode, server: FaultServer, status: int) -> None:
     server.script(503, status)
     with client(mode, server.url) as api, instant() as clock, pytest.raises(errors.NotReady) as caught:
         api.wait_until_ready()

@@ -74,7 +74,7 @@ def scope(**more: Any) -> dict[str, Any]:
     return {"type": "http", "method": "POST", "path": "/", "headers": [(b"Idempotency-Key", b"k")], **more}
 
 
-def test_a_plain_asgi_application(app: App) -> None:
+def test_a_bare_asgi_application_is_wrapped(app: App) -> None:
     asgi = app.idempotency(plain)
     pieces = ({"type": "http.request", "body": b"a", "more_body": True}, {"type": "http.request", "body": b"b"})
     first, again = call(asgi, scope(), *pieces), call(asgi, scope(), *pieces)
@@ -113,7 +113,7 @@ def test_an_incomplete_response_frees_the_key(app: App) -> None:
         assert app.keys().page() == []
 
 
-def test_a_file_sent_by_the_server(app: App) -> None:
+def test_a_file_sent_by_the_server_is_not_stored(app: App) -> None:
     async def file(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.pathsend", "path": "/etc/hosts"})

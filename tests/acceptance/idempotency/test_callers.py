@@ -150,7 +150,7 @@ def test_a_multipart_retry_with_another_boundary_is_the_same_request(app: App) -
     assert send(asgi, header, body=body)[0] == REJECTED
 
 
-def test_request_chooses_what_is_compared(app: App) -> None:
+def test_request_chooses_the_compared_fields(app: App) -> None:
     asgi = app.idempotency(Shop(), request=lambda scope, body: body[:1])
     assert send(asgi, body=b"ab") == send(asgi, body=b"ac") == (200, b"1")
     assert send(asgi, body=b"b")[0] == REJECTED

@@ -121,7 +121,7 @@ def test_a_retry_gets_the_stored_response(client: Client, world: World, app: App
 
 
 @pytest.mark.req("I-4")
-def test_a_request_without_a_key(client: Client, app: App, world: World) -> None:
+def test_a_request_without_a_key_runs_each_time(client: Client, app: App, world: World) -> None:
     assert [client.send("/charge").json["number"] for _ in range(2)] == [1, 2]
     assert client.send("/charge", key=UUID, method="GET", body=b"").json == 3  # safe methods need none
     with served(api_of(app, world, required=True)) as strict:
@@ -170,7 +170,7 @@ def test_a_running_request_is_a_409(client: Client, world: World) -> None:
     [(status, True) for status in (200, 204, 303, 402, 409, 410, 412)]
     + [(status, False) for status in (400, 401, 403, 404, 405, 408, 415, 422, 425, 429, 500, 502, 503)],
 )
-def test_statuses_whose_responses_are_stored(client: Client, world: World, status: int, stored: bool) -> None:
+def test_statuses_decide_whether_responses_are_stored(client: Client, world: World, status: int, stored: bool) -> None:
     world.status = status
     answers = [client.send("/status", key=UUID) for _ in range(2)]
     assert [answer.status for answer in answers] == [status, status]
@@ -245,7 +245,7 @@ def test_a_disconnected_client_gets_the_response_later(client: Client, world: Wo
     assert (answer.status, answer.replayed, answer.json["number"]) == (201, True, 1)
 
 
-def test_a_disconnect_in_the_middle_of_the_request(client: Client, world: World) -> None:
+def test_a_disconnect_during_the_request_begins_no_key(client: Client, world: World) -> None:
     with socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection:
         head = f"POST /charge HTTP/1.1\r\nhost: 127.0.0.1:{client.port}\r\nidempotency-key: {UUID}\r\ncontent-length: 100\r\n\r\n"
         connection.sendall(head.encode() + b"half")
@@ -263,13 +263,13 @@ def test_a_key_belongs_to_its_user(app: App, world: World) -> None:
     assert [(record.domain, record.user_id) for record in app.keys().page()] == [("shop", "ann"), ("shop", "bob")]
 
 
-def test_paths_and_methods(app: App, world: World) -> None:
+def test_keys_are_required_only_for_the_configured_paths_and_methods(app: App, world: World) -> None:
     with served(api_of(app, world, required=True, paths="/char*", methods=("post",))) as client:
         assert client.send("/charge").status == 400
         assert client.send("/status").status == 200
 
 
-def test_on_postgres(postgres_db: str, world: World) -> None:
+def test_the_middleware_works_on_postgres(postgres_db: str, world: World) -> None:
     with App(postgres_db, migrate=True) as app, served(api_of(app, world)) as client:
         first, again = (client.send("/charge", key=UUID) for _ in range(2))
         assert first.body == again.body

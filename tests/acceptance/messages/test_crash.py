@@ -20,7 +20,7 @@ IDS = tuple(f"p-{n:03}" for n in range(30))
 @pytest.mark.req("M-1", "M-6")
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("point", [point for point in MESSAGE_POINTS if point != "tell.after"])
-def test_a_crash_between_read_and_acknowledgement(market: Market, point: str, nth: int) -> None:
+def test_a_crash_between_read_and_acknowledgement_loses_no_message(market: Market, point: str, nth: int) -> None:
     market.send(*IDS)
     status = market.wait(market.hire("until=idle", crash_at=f"{point}:{nth}:kill"))
     assert status == -signal.SIGKILL, market.story()

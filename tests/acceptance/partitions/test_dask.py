@@ -186,7 +186,7 @@ def test_an_unreachable_scheduler_is_one_line_of_the_status(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("address", ["dask://nowhere", "tcp://host:8786", "dask://host:99999", "dask://a b:1"])
-def test_an_invalid_address_is_refused_in_one_line(tmp_path: Path, address: str) -> None:
+def test_an_invalid_address_is_rejected_in_one_line(tmp_path: Path, address: str) -> None:
     with lake(tmp_path, "lake_invalid"), pytest.raises(Unreadable) as refused:
         start_worker("lake_invalid:app", WorkOptions(executor=address))
     sys.modules.pop("lake_invalid")
@@ -194,7 +194,7 @@ def test_an_invalid_address_is_refused_in_one_line(tmp_path: Path, address: str)
     assert str(refused.value) == expected
 
 
-def test_a_dataset_that_dask_workers_cannot_import_is_refused(tmp_path: Path) -> None:
+def test_a_dataset_that_dask_workers_cannot_import_is_rejected(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/lake.db", stores={"raw": {"type": "memory"}})
 
     @app.dataset("crm", "orders", raw="raw", customers=["acme"], checks=[])

@@ -85,7 +85,7 @@ def test_a_stopping_worker_waits_for_extractions(app: App) -> None:
 
 
 @pytest.mark.req("P-6")
-def test_partitions_of_a_killed_local_process_are_recovered_at_once(app: App) -> None:
+def test_partitions_of_a_killed_local_process_are_recovered_immediately(app: App) -> None:
     @app.dataset("crm", "orders", **told(concurrency=1))
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([{"n": 1}])

@@ -22,7 +22,7 @@ from tests.acceptance.partitions.world import SINCE, UNTIL, backfill, counts, to
 
 
 @pytest.mark.req("P-1", "P-11")
-def test_sync_and_async_extractions_by_two_workers(app: App) -> None:
+def test_two_workers_run_sync_and_async_extractions(app: App) -> None:
     seen: list[tuple[str, Partition, str]] = []
 
     @app.dataset("crm", "orders", **told())
@@ -252,7 +252,7 @@ def test_a_source_that_is_not_ready_is_not_charged(app: App) -> None:
         ("0001-01-01", "9999-12-31", "more than a hundred years"),
     ],
 )
-def test_invalid_dates_are_refused(app: App, since: str, until_: str | None, says: str) -> None:
+def test_invalid_dates_are_rejected(app: App, since: str, until_: str | None, says: str) -> None:
     orders = app.dataset("crm", "orders", **told())(lambda partition, out: None)
     with pytest.raises(ValueError, match=says):
         orders.read("acme", since, until_)

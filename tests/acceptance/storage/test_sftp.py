@@ -52,7 +52,7 @@ def server_port(sftp_options: dict[str, Any]) -> int:
 
 @pytest.mark.req("S-3", "S-11")
 @pytest.mark.parametrize("step", ["reset", "silent", 500], ids=["reset", "silent", "cut in the handshake"])
-def test_connecting_is_retried_as_the_policy_says(make_store: Callable[..., Store], server_port: int, step: Step) -> None:
+def test_connecting_is_retried_by_the_policy(make_store: Callable[..., Store], server_port: int, step: Step) -> None:
     with Relay(server_port, step) as relay:
         store = make_store(relay, timeout=0.5 if step == "silent" else 30.0)
         with pytest.raises(Unavailable) as caught:

@@ -125,7 +125,7 @@ def test_a_worker_killed_between_function_and_report_costs_one_attempt(crew: Pro
 
 
 @pytest.mark.req("E-9")
-def test_a_server_that_is_away_is_one_line_and_the_outbox_holds(url: str, tmp_path: Path) -> None:
+def test_an_offline_server_is_reported_in_one_line_and_the_outbox_keeps_its_jobs(url: str, tmp_path: Path) -> None:
     found, port = program(), free_port()
     assert found is not None
     with App(url, engine=Temporal(f"127.0.0.1:{port}", task_queue="away", heartbeat=2)) as app:

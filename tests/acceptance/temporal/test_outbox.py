@@ -115,7 +115,7 @@ def test_an_activity_that_was_cancelled_in_the_server_cancels_its_job(app: App, 
 
 
 @pytest.mark.req("E-9")
-def test_a_canary_of_replays_goes_on_when_its_activities_are_done(app: App) -> None:
+def test_a_canary_of_replays_continues_when_its_activities_are_done(app: App) -> None:
     broken = [True]
 
     @app.command("crm.sync", key="crm:{user}:1:sync:v1")

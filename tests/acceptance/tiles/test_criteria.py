@@ -132,7 +132,7 @@ def test_ac_05_the_cap_of_waits(store: TileStore, provider: Provider, redrive_cl
     assert redrive_clock.slept == [2, 4, 8, *[10] * 7]
 
 
-def test_ac_06_the_give_up_value_is_there() -> None:
+def test_ac_06_the_give_up_value_exists() -> None:
     assert VotingStatus("upload_giveup") is VotingStatus.UPLOAD_GIVEUP
     assert {"PENDING", "TRUSTED", "REJECTED", "UPLOAD_GIVEUP"} <= set(VotingStatus.__members__)
     page = (Path(examples.tiles.__file__).parent / "README.md").read_text(encoding="utf-8")
@@ -140,7 +140,7 @@ def test_ac_06_the_give_up_value_is_there() -> None:
 
 
 @pytest.mark.req("B-10")
-def test_ac_07_an_increment_says_the_new_count(store: TileStore, provider: Provider) -> None:
+def test_ac_07_an_increment_returns_the_new_count(store: TileStore, provider: Provider) -> None:
     built(store, provider, 10)
     items = store.items()
     with store.engine.begin() as tx:
@@ -188,7 +188,7 @@ def test_ac_09_a_drop_in_for_the_protocol(store: TileStore, provider: Provider) 
 
 
 @pytest.mark.req("B-9")
-def test_ac_10_the_bypass(store: TileStore, provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
+def test_ac_10_retries_can_be_disabled(store: TileStore, provider: Provider, caplog: pytest.LogCaptureFixture) -> None:
     config = Config.from_env({"C11_PROVIDER": provider.url, "C11_DISABLE_RETRY_DECORATOR": "true"})
     with caplog.at_level(logging.INFO, "redrive"):
         uploader = build_tile_uploader(config, store)
@@ -216,7 +216,7 @@ def test_ac_11_other_methods_pass_through(store: TileStore, provider: Provider) 
     [(lambda: False, FlightStateNotOnGroundError), (lambda: True, SatelliteProviderError)],
     ids=["air", "down"],
 )
-def test_ac_12_what_the_uploader_raises_goes_through(
+def test_ac_12_errors_of_the_uploader_are_raised(
     store: TileStore, redrive_clock: FakeClock, counted: list[str], on_ground: Callable[[], bool], error: type[Exception]
 ) -> None:
     store.add("f", [("t00", b"x")])
@@ -228,7 +228,7 @@ def test_ac_12_what_the_uploader_raises_goes_through(
 
 
 @pytest.mark.req("B-8")
-def test_ac_13_called_again_it_sends_only_what_is_left(store: TileStore, provider: Provider, redrive_clock: FakeClock) -> None:
+def test_ac_13_a_second_call_sends_only_pending_tiles(store: TileStore, provider: Provider, redrive_clock: FakeClock) -> None:
     provider.refuse = lambda tile, time: "busy" if tile >= "t30" and time == 1 else ""
     uploader = built(store, provider, 50, Settings(max_in_call_retries=0))
     first = uploader.upload_pending_tiles(FLIGHT)
@@ -243,7 +243,7 @@ def test_ac_13_called_again_it_sends_only_what_is_left(store: TileStore, provide
 
 
 @pytest.mark.req("B-15")
-def test_an_outage_of_the_provider_gives_up_nobody_but_the_damaged_tile(
+def test_an_outage_of_the_provider_gives_up_only_the_damaged_tile(
     store: TileStore, provider: Provider, redrive_clock: FakeClock
 ) -> None:
     uploader = built(store, provider, 40)

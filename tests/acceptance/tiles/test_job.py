@@ -72,7 +72,7 @@ def test_a_job_with_a_given_up_tile_is_a_dead_letter(app: App, store: TileStore,
 
 
 @pytest.mark.req("B-15")
-def test_few_tiles_that_are_given_up_in_an_outage_are_a_dead_letter(app: App, store: TileStore, provider: Provider) -> None:
+def test_tiles_given_up_in_an_outage_are_a_dead_letter(app: App, store: TileStore, provider: Provider) -> None:
     filled(store, 3)
     provider.refuse = lambda *_: "overloaded"
     upload = built(app, store, provider)

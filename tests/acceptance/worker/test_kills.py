@@ -11,7 +11,7 @@ from .shift import Shift, drained, isolate, killed, poisoned, stopped
 
 
 @pytest.mark.req("W-5", "L-3")
-def test_a_fresh_worker_finishes_what_a_killed_one_left(shift: Shift) -> None:
+def test_a_new_worker_finishes_the_jobs_of_a_killed_one(shift: Shift) -> None:
     found = killed(shift)
     assert (found.finished, found.lost) == (200, 0)
     assert found.twice <= 8, "no more than were running"
@@ -19,7 +19,7 @@ def test_a_fresh_worker_finishes_what_a_killed_one_left(shift: Shift) -> None:
 
 
 @pytest.mark.req("W-5")
-def test_on_another_machine_within_the_lease(shift: Shift) -> None:
+def test_jobs_of_a_killed_machine_are_recovered_within_the_lease(shift: Shift) -> None:
     found = killed(shift, "elsewhere", "lease=2", jobs=60, after=20)
     assert (found.finished, found.lost) == (60, 0)
     assert found.twice <= 8
@@ -27,7 +27,7 @@ def test_on_another_machine_within_the_lease(shift: Shift) -> None:
 
 
 @pytest.mark.req("L-3")
-def test_poison_ends_as_a_dead_letter_and_takes_nobody_along(shift: Shift) -> None:
+def test_a_poison_job_becomes_a_dead_letter_and_affects_no_other_job(shift: Shift) -> None:
     found = poisoned(shift)
     assert (found.finished, found.kills, found.reason) == (59, 3, "crashed_worker")
     assert found.charged == 0
@@ -38,14 +38,14 @@ def test_poison_ends_as_a_dead_letter_and_takes_nobody_along(shift: Shift) -> No
     ("command", "reason", "attempts"),
     [(isolated.segfault, "crashed_process", 3), (isolated.fork_often, "attempts", 2), (isolated.eat_memory, "attempts", 2)],
 )
-def test_poison_in_a_process_costs_one_job_and_no_worker(shift: Shift, command: Any, reason: str, attempts: int) -> None:
+def test_a_poison_job_in_a_process_costs_one_job_and_no_worker(shift: Shift, command: Any, reason: str, attempts: int) -> None:
     found = isolate(shift, command)
     assert found[:-1] == (59, reason, attempts, 1, 0, 0)
 
 
 @pytest.mark.req("L-3", "L-4")
 @pytest.mark.parametrize("where", ["", "elsewhere"])
-def test_a_worker_that_was_stopped_has_not_crashed_and_does_no_harm(shift: Shift, where: str) -> None:
+def test_a_suspended_worker_has_not_crashed_and_its_late_settles_are_rejected(shift: Shift, where: str) -> None:
     found = stopped(shift, *filter(None, [where]))
     assert (found.finished, found.crashes) == (200, 0)
     assert found.late >= 1
@@ -53,13 +53,13 @@ def test_a_worker_that_was_stopped_has_not_crashed_and_does_no_harm(shift: Shift
 
 
 @pytest.mark.req("W-6", "L-3")
-def test_draining_gives_back_what_does_not_end_in_time(shift: Shift) -> None:
+def test_draining_releases_jobs_that_do_not_end_in_time(shift: Shift) -> None:
     found = drained(shift, "long=300")
     assert (found.finished, found.released, found.charged) == (0, 16, 0)
     assert found.seconds < 60
 
 
 @pytest.mark.req("W-6")
-def test_draining_waits_for_what_ends_in_time(shift: Shift) -> None:
+def test_draining_waits_for_jobs_that_end_in_time(shift: Shift) -> None:
     found = drained(shift, drain=120)
     assert (found.finished, found.released) == (16, 0)

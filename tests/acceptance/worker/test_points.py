@@ -17,7 +17,7 @@ OTHERS = (
 
 @pytest.mark.req("W-5", "L-3", "L-8")
 @pytest.mark.parametrize("point", [*WORKER_POINTS, *OTHERS])
-def test_dying_there(shift: Shift, point: str) -> None:
+def test_a_crash_at_each_point_of_a_worker_loses_no_job(shift: Shift, point: str) -> None:
     found = died(shift, point)
     assert found.reached, "it never came to that point"
     assert (found.lost, found.doubled) == ([], [])

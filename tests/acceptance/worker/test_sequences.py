@@ -83,7 +83,7 @@ def test_killed_workers_keep_each_sequence_in_order(shift: Shift) -> None:
     shift.balanced()
 
 
-def test_a_head_that_kills_its_workers_fails_or_is_cancelled_lets_the_next_job_run(shift: Shift) -> None:
+def test_a_sequence_continues_after_its_head_crashes_fails_or_is_cancelled(shift: Shift) -> None:
     sequences = {
         "killing": ["a/1", "a/poison", "a/2", "a/3"],
         "failing": ["b/bad", "b/1", "b/2"],

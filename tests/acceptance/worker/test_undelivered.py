@@ -13,7 +13,7 @@ from .shift import DEAD, DONE, Shift
 
 @pytest.mark.req("L-3")
 @pytest.mark.parametrize("point", ["turn.after_commit:1", "worker.claimed:1", "turn.before_commit:2"])
-def test_an_only_attempt_that_did_not_start_is_made_by_the_next_worker(shift: Shift, point: str) -> None:
+def test_an_only_attempt_that_did_not_start_is_left_to_the_next_worker(shift: Shift, point: str) -> None:
     """The first write claims. The second one starts."""
     with open_ledger(shift.url) as ledger:
         ledger.submit_many([NewJob("work", f"k{n:03}", max_attempts=1) for n in range(6)])

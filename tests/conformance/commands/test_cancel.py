@@ -117,7 +117,7 @@ def test_a_running_sync_job_reads_that_it_was_cancelled(app: App, on_temporal: b
 
 @pytest.mark.req("Q-2")
 @pytest.mark.parametrize("form", ["submit", "asubmit", "tx"])
-def test_a_submission_is_refused_while_its_job_is_asked_to_stop(app: App, form: str, on_temporal: bool) -> None:
+def test_a_submission_is_rejected_while_its_job_is_being_cancelled(app: App, form: str, on_temporal: bool) -> None:
     if on_temporal and form == "tx":
         pytest.skip("a submission in a transaction does not ask Temporal: see tests/acceptance/temporal/test_outbox.py")
 
@@ -159,7 +159,7 @@ def test_a_submission_is_refused_while_its_job_is_asked_to_stop(app: App, form: 
 
 
 @pytest.mark.req("Q-2")
-def test_a_sync_job_that_returns_all_the_same_is_done(app: App, on_temporal: bool) -> None:
+def test_a_sync_job_that_ignores_the_cancel_is_done(app: App, on_temporal: bool) -> None:
     started = threading.Event()
 
     @app.command("slow.finish")

@@ -151,7 +151,7 @@ def test_a_job_is_found_by_its_id(app: App) -> None:
         send.job("zzz")
 
 
-def test_the_result_of_a_discarded_or_pruned_job(app: App, on_temporal: bool) -> None:
+def test_the_result_of_a_discarded_or_pruned_job_is_unavailable(app: App, on_temporal: bool) -> None:
     @app.command("no")
     def no() -> None:
         raise Stop("no use")

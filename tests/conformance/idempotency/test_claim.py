@@ -138,7 +138,7 @@ def test_a_failure_inside_the_callers_transaction(app: App, url: str) -> None:
     engine.dispose()
 
 
-def test_a_second_transaction_on_one_key_is_busy_at_once(postgres_ledger: str) -> None:
+def test_a_second_transaction_on_one_key_is_busy_immediately(postgres_ledger: str) -> None:
     """The second transaction does not wait for the commit of the first one."""
     with App(postgres_ledger) as app, psycopg.connect(postgres_ledger) as one, psycopg.connect(postgres_ledger) as two:
         with app.claim(KEY, tx=one) as claim:

@@ -47,7 +47,7 @@ def test_another_request_with_the_same_key_is_rejected(app: App) -> None:
     assert refused.value.key == str(KEY)
 
 
-def test_request_chooses_what_is_compared(app: App) -> None:
+def test_request_chooses_the_compared_arguments(app: App) -> None:
     @app.once(TEMPLATE, request=lambda order, trace: order.cents)
     def charge(order: Order, trace: object) -> int:
         return order.cents

@@ -23,7 +23,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.mark.req("L-1")
 @pytest.mark.filterwarnings("ignore:.*expression-based index")  # without include_name
-def test_autogenerate_leaves_the_ledger_alone(url: str) -> None:
+def test_autogenerate_ignores_the_tables_of_the_ledger(url: str) -> None:
     own = MetaData()
     Table("shop_order", own, Column("id", Integer, primary_key=True))
     engine = create_engine(url)

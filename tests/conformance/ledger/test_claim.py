@@ -43,7 +43,7 @@ def test_one_claim_goes_through_all_priorities(ledger: Ledger) -> None:
     assert keys(claim(ledger, 4)) == {"p-2", "p-1", "p0", "p1"}
 
 
-def test_limits_hold_for_each_kind_and_for_all(ledger: Ledger) -> None:
+def test_limits_hold_for_each_job_type_and_for_all(ledger: Ledger) -> None:
     for kind in ("one", "two", "three"):
         ledger.submit_many([NewJob(kind, str(number), priority=number % 3) for number in range(9)])
     leases = ledger.claim({"one": 2, "two": 5}, worker="w")
@@ -142,7 +142,7 @@ def test_a_lease_of_zero_seconds_is_rejected(ledger: Ledger, seconds: float) -> 
 
 
 @pytest.mark.req("L-6")
-def test_a_turn_settles_and_claims_at_once(ledger: Ledger) -> None:
+def test_a_turn_settles_and_claims_immediately(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b", "c", "d"))
     held = claim(ledger, 2)
     turn = ledger.turn([held[0].done(b"x"), held[1].again(60, error="no")], {KIND: 10}, worker="w1")

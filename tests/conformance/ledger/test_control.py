@@ -33,7 +33,7 @@ def state(ledger: Ledger, job_id: int) -> str:
 
 
 @pytest.mark.req("Q-2")
-def test_a_queued_job_is_cancelled_at_once(ledger: Ledger) -> None:
+def test_a_queued_job_is_cancelled_immediately(ledger: Ledger) -> None:
     a, b = submit(ledger, "a", "b")
     result = ledger.control.cancel([a], **ACT)
     assert result.done == {a: "cancelled"}
@@ -47,7 +47,7 @@ def test_a_queued_job_is_cancelled_at_once(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("Q-2")
-def test_a_scheduled_retry_and_an_unstarted_claim_are_cancelled_at_once(ledger: Ledger) -> None:
+def test_a_scheduled_retry_and_an_unstarted_claim_are_cancelled_immediately(ledger: Ledger) -> None:
     a, b = submit(ledger, "a", "b", max_attempts=5)
     (lease,) = claim(ledger, 1)
     ledger.settle(lease.again(3600, error="not yet", reason="failed"))
@@ -287,7 +287,7 @@ def test_reschedule_moves_a_queued_job(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("Q-3")
-def test_reschedule_beyond_the_deadline_is_refused(ledger: Ledger) -> None:
+def test_reschedule_beyond_the_deadline_is_rejected(ledger: Ledger) -> None:
     (a,) = submit(ledger, "a", deadline=ledger.now() + timedelta(minutes=5))
     result = ledger.control.reschedule([a], ledger.now() + timedelta(hours=1), **ACT)
     assert result.done == {}

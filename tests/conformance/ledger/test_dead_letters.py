@@ -40,7 +40,7 @@ def test_a_replay_is_a_new_job_linked_to_the_old_one(ledger: Ledger) -> None:
     assert tally(ledger) == (2, 0, 0, 1, 0, 1, 0, 0, 0)
 
 
-def test_a_replay_that_dies_is_the_same_letter_again(ledger: Ledger) -> None:
+def test_a_replay_that_fails_is_the_same_dead_letter_again(ledger: Ledger) -> None:
     (letter,) = die(ledger, "a")
     for count in (1, 2):
         ledger.replay([letter.id], actor="ann", because="again")
@@ -54,7 +54,7 @@ def test_a_replay_that_dies_is_the_same_letter_again(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-3")
-def test_a_replay_whose_worker_dies_is_the_same_letter_again(ledger: Ledger) -> None:
+def test_a_replay_whose_worker_is_killed_is_the_same_dead_letter_again(ledger: Ledger) -> None:
     (letter,) = die(ledger, "a")
     ledger.replay([letter.id], actor="ann", because="again")
     claim(ledger)
@@ -66,7 +66,7 @@ def test_a_replay_whose_worker_dies_is_the_same_letter_again(ledger: Ledger) -> 
     assert (same.id, same.status, same.reason) == (letter.id, "pending", "crashed_worker")
 
 
-def test_replay_skips_letters_that_are_not_pending(ledger: Ledger) -> None:
+def test_replay_skips_dead_letters_that_are_not_pending(ledger: Ledger) -> None:
     one, two, three = die(ledger, "a", "b", "c")
     ledger.discard([two.id], actor="ann", because="of no use")
     ledger.replay([one.id], actor="ann", because="first")
@@ -76,7 +76,7 @@ def test_replay_skips_letters_that_are_not_pending(ledger: Ledger) -> None:
     assert tally(ledger).submitted == 5
 
 
-def test_max_replays_skips_letters(ledger: Ledger) -> None:
+def test_max_replays_skips_dead_letters(ledger: Ledger) -> None:
     (letter,) = die(ledger, "a")
     ledger.replay([letter.id], actor="ann", because="x", max_replays=1)
     ledger.settle(claim(ledger)[0].dead("again"))
@@ -85,7 +85,7 @@ def test_max_replays_skips_letters(ledger: Ledger) -> None:
     assert acted.skipped == {letter.id: "replayed 1 time already"}
 
 
-def test_a_discarded_letter_keeps_its_key(ledger: Ledger) -> None:
+def test_a_discarded_dead_letter_keeps_its_key(ledger: Ledger) -> None:
     (letter,) = die(ledger, "a")
     assert ledger.discard([letter.id], actor="ann", because="a test order").done == {letter.id: letter.job_id}
     again = ledger.submit(*new("a"))

@@ -32,7 +32,7 @@ def test_a_crash_counts_only_for_started_attempts(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-3")
-def test_a_job_whose_worker_was_killed_once_is_retried_like_any_other(ledger: Ledger) -> None:
+def test_a_job_whose_worker_was_killed_once_is_retried_normally(ledger: Ledger) -> None:
     ledger.submit_many([NewJob(KIND, "long", priority=-2), *new("x", "y")])
     claim(ledger, 1)
     crash(ledger)

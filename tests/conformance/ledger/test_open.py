@@ -44,7 +44,7 @@ def test_an_invalid_address_is_an_error(url: str, error: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_an_address_is_text() -> None:
+def test_an_address_must_be_text() -> None:
     with pytest.raises(TypeError, match="must be text"):
         open_ledger(7)  # type: ignore[arg-type]
 
@@ -201,9 +201,7 @@ def test_missing_privileges_are_named(postgres_ledger: str) -> None:
 
 
 @pytest.mark.req("L-1")
-def test_a_role_that_may_not_read_the_hidden_names_opens_and_uses_the_ledger(
-    postgres_ledger: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_role_without_access_to_secret_names_can_use_the_ledger(postgres_ledger: str, caplog: pytest.LogCaptureFixture) -> None:
     """Grants that were made for each table before this table existed do not cover it."""
     user = f"older{os.getpid()}"
     older = postgres_ledger.replace("postgres@", f"{user}@")

@@ -204,7 +204,7 @@ def test_a_claim_costs_the_same_with_fifty_times_the_jobs(full: Ledger, tmp_path
             assert much < 2_000  # pages, of about 4,000 that 50,000 jobs take, index and all
 
 
-def test_a_claim_on_postgres_does_not_read_what_was_claimed_before(on_postgres: Ledger) -> None:
+def test_a_claim_on_postgres_does_not_read_claimed_rows_again(on_postgres: Ledger) -> None:
     """Entries of claimed jobs stay at the front of the index until a vacuum, where every claim begins."""
     with session(on_postgres) as held:
         held.raw.execute("ALTER TABLE redrive_job SET (autovacuum_enabled = off)")
@@ -220,7 +220,7 @@ def test_a_claim_on_postgres_does_not_read_what_was_claimed_before(on_postgres: 
     assert max(costs[-5:]) < 1.5 * max(costs[1:6])
 
 
-def test_the_limit_holds_whatever_the_plan(on_postgres: Ledger) -> None:
+def test_the_limit_holds_under_any_plan(on_postgres: Ledger) -> None:
     """Trap 5: `IN (SELECT … LIMIT 5 … SKIP LOCKED)` gave 2,000 rows under a nested loop."""
     on_postgres.submit_many(new(*(str(number) for number in range(2000))))
     with session(on_postgres) as held:
@@ -239,7 +239,7 @@ def test_conditions_of_partial_indexes_are_literals() -> None:
     assert "array((" in HOT_POSTGRES["turn"]
 
 
-def test_duplicates_burn_ids_and_nothing_else(on_postgres: Ledger) -> None:
+def test_duplicates_cost_only_ids(on_postgres: Ledger) -> None:
     """Trap 12."""
     on_postgres.submit_many(new("a"))
     for _ in range(3):

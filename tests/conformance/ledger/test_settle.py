@@ -21,7 +21,7 @@ def test_done_settles_the_job(ledger: Ledger) -> None:
     assert ledger.attempts(job.id) == []
 
 
-def test_again_schedules_the_job_and_records_the_attempt(ledger: Ledger) -> None:
+def test_again_schedules_a_retry_and_records_the_attempt(ledger: Ledger) -> None:
     ledger.submit(*new("a"))
     lease = claim(ledger)[0]
     ledger.settle(lease.again(30, error="ConnectionError: no", reason="transient"))
@@ -47,7 +47,7 @@ def test_again_schedules_the_job_and_records_the_attempt(ledger: Ledger) -> None
     assert failed.started_at <= failed.ended_at
 
 
-def test_free_and_released_attempts_do_not_count(ledger: Ledger) -> None:
+def test_uncharged_and_released_attempts_do_not_count(ledger: Ledger) -> None:
     ledger.submit_many(new("a", "b", "c"))
     one, two, three = claim(ledger)
     ledger.settle([one.again(0, free=True), two.release(), three.again(0, error="parked", free=True)])
@@ -165,7 +165,7 @@ def test_a_late_settlement_does_not_fail_the_rest_of_its_batch(ledger: Ledger) -
     assert tally(ledger)[2:4] == (0, 3)
 
 
-def test_a_worker_that_lost_a_job_and_got_it_again_settles_the_newer_lease(ledger: Ledger) -> None:
+def test_a_worker_that_claims_a_lost_job_again_settles_the_newer_lease(ledger: Ledger) -> None:
     ledger.submit(*new("a"))
     old = claim(ledger, lease=10)[0]
     pass_time(ledger, 11)
@@ -195,7 +195,7 @@ def test_a_settlement_is_made_by_a_lease(ledger: Ledger) -> None:
     ledger.settle([])
 
 
-def test_outcomes_of_every_kind_in_one_batch(ledger: Ledger) -> None:
+def test_outcomes_of_every_type_fit_in_one_batch(ledger: Ledger) -> None:
     ledger.submit_many(new(*"abcdef"))
     leases = {lease.key: lease for lease in claim(ledger)}
     ledger.settle(

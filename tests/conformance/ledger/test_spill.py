@@ -37,7 +37,7 @@ def job_of(error: BaseException) -> int:
 
 
 @pytest.mark.req("Q-2")
-def test_a_call_is_not_spilled_to_a_job_that_is_asked_to_stop(ledger: Ledger, redrive_journal: Ring) -> None:
+def test_a_call_is_not_spilled_to_a_job_that_is_being_cancelled(ledger: Ledger, redrive_journal: Ring) -> None:
     app = App(ledger)
 
     @retry(**QUICK, spill=app.spill("crm.sync", key="crm:{user}:1:sync:v1"))  # type: ignore[call-overload, untyped-decorator]

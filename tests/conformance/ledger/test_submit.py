@@ -42,7 +42,7 @@ def test_the_same_key_of_another_type_is_another_job(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-6")
-def test_a_batch_tells_new_from_known_in_the_order_given(ledger: Ledger) -> None:
+def test_a_batch_distinguishes_new_and_known_jobs_in_order(ledger: Ledger) -> None:
     known = ledger.submit(*new("b"))
     found = ledger.submit_many(new("c", "b", "a", "c"))
     assert [(one.key, one.created) for one in found] == [("c", True), ("b", False), ("a", True), ("c", False)]

@@ -73,7 +73,7 @@ def test_the_selection_is_frozen(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("M-4")
-def test_the_canary_goes_first_and_the_rest_only_when_it_ended_well(ledger: Ledger) -> None:
+def test_the_canary_runs_first_and_the_rest_only_if_it_succeeds(ledger: Ledger) -> None:
     begun = ledger.sweeps.begin("replay", ids(ledger, 5), canary=2, **ANN)
     assert len(ledger.sweeps.step(begun.id).done) == 2
     waits = ledger.sweeps.step(begun.id)
@@ -257,7 +257,7 @@ def test_sweeps_are_listed_newest_first(ledger: Ledger) -> None:
     total=st.integers(1, 500), made=st.integers(0, 500), canary=st.integers(0, 20), rate=st.none() | st.floats(0.01, 1000),
     done=st.integers(0, 20), failed=st.integers(0, 20), early=st.floats(-5, 5), passed=st.booleans(),
 )  # fmt: skip
-def test_a_step_never_does_more_than_it_may(
+def test_a_step_never_exceeds_its_limit(
     total: int, made: int, canary: int, rate: float | None, done: int, failed: int, early: float, passed: bool
 ) -> None:
     now = Sweep(

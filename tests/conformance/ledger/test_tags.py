@@ -30,7 +30,7 @@ def test_correlation_ids_are_tags(ledger: Ledger) -> None:
     assert list(map(tuple, rows(ledger, TAGS))) == [(job.id, "@id", "r-1"), (job.id, "@user", "ann")]
 
 
-def test_a_long_or_strange_value_is_stored_shortened(ledger: Ledger) -> None:
+def test_a_long_or_unusual_value_is_stored_shortened(ledger: Ledger) -> None:
     value = "x" * 10_000
     ledger.submit(NewJob(KIND, "a", tags={"long": value, "strange": "a\x00\ud800"}))
     stored = {name: text for _id, name, text in rows(ledger, TAGS)}
@@ -48,7 +48,7 @@ def test_a_long_or_strange_value_is_stored_shortened(ledger: Ledger) -> None:
         ({f"t{number}": "x" for number in range(21)}, "at most 20"),
     ],
 )
-def test_invalid_tags_are_refused(ledger: Ledger, tags: dict[str, str], message: str) -> None:
+def test_invalid_tags_are_rejected(ledger: Ledger, tags: dict[str, str], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         ledger.submit(NewJob(KIND, "a", tags=tags))
     assert ledger.counts() == {}

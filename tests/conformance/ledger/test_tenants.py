@@ -92,7 +92,7 @@ def test_urgent_jobs_come_first(ledger: Ledger) -> None:
     assert claim(ledger, 2) == ["a", "a"]
 
 
-def test_tenants_with_future_jobs_only_are_passed_over(ledger: Ledger) -> None:
+def test_tenants_with_only_future_jobs_are_skipped(ledger: Ledger) -> None:
     for n in range(300):
         submit(ledger, f"{n:03}", 1, delay=3600)
     submit(ledger, "z", 3)

@@ -114,7 +114,7 @@ def test_a_payload_that_does_not_fit_is_a_dead_letter(shop: Shop, client: redis.
     assert "doesn't fit book" in (shop.app.ledger.dead_letters()[0].error or "")
 
 
-def test_each_handler_of_an_event_has_its_own_way(shop: Shop, client: redis.Redis, stream: str) -> None:
+def test_each_handler_of_an_event_has_its_own_outcome(shop: Shop, client: redis.Redis, stream: str) -> None:
     @shop.app.on("paid", name="index", persist="failures")
     def index(event: Event[Any]) -> None:
         shop.seen.append((event.id, 0))
@@ -129,7 +129,7 @@ def test_each_handler_of_an_event_has_its_own_way(shop: Shop, client: redis.Redi
     assert shop.app.ledger.counts().keys() == {"book"}
 
 
-def test_events_of_a_paused_handler_wait_in_the_ledger(shop: Shop, client: redis.Redis, stream: str) -> None:
+def test_events_of_a_paused_handler_stay_in_the_ledger(shop: Shop, client: redis.Redis, stream: str) -> None:
     @shop.app.on("paid", name="book", persist="failures")
     def book(event: Event[Any]) -> None:
         shop.seen.append((event.id, 1))
@@ -143,7 +143,7 @@ def test_events_of_a_paused_handler_wait_in_the_ledger(shop: Shop, client: redis
     shop.work(lambda: shop.seen == [("p-1", 1)])
 
 
-def test_nothing_is_acknowledged_while_the_ledger_is_away(shop: Shop, client: redis.Redis, stream: str) -> None:
+def test_nothing_is_acknowledged_while_the_ledger_is_offline(shop: Shop, client: redis.Redis, stream: str) -> None:
     @shop.app.on("paid", name="book", persist="failures")
     def book(event: Event[Any]) -> None:
         raise ConnectionError("reset by peer")

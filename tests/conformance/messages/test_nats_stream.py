@@ -242,7 +242,7 @@ def test_dead_letters_go_to_the_stream_that_has_their_subject(broker: NatsBroker
 
 
 @pytest.mark.req("E-2")
-def test_errors_say_what_to_do(broker: NatsBroker, connect: Callable[[NatsStream], Any]) -> None:
+def test_errors_name_the_fix(broker: NatsBroker, connect: Callable[[NatsStream], Any]) -> None:
     js, admin = broker.admin.js, broker.admin
     admin.run(lambda: js.add_consumer(broker.stream, durable_name="few", ack_policy="explicit", max_deliver=5))
     admin.run(lambda: js.add_consumer(broker.stream, durable_name="none", ack_policy="none"))
@@ -384,7 +384,7 @@ def test_published_messages_keep_their_order_and_are_stored_once(broker: NatsBro
         NatsStream(broker.url, broker.stream).connect()
 
 
-def test_decode_gets_the_message(ledger: Ledger, broker: NatsBroker) -> None:
+def test_decode_receives_the_message(ledger: Ledger, broker: NatsBroker) -> None:
     def decode(message: Message) -> Event[Any]:
         return Event("paid", json.loads(message.body or b"null"), id=message.headers["number"])
 

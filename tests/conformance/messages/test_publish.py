@@ -127,7 +127,7 @@ def test_an_unknown_destination_is_rejected(ledger: Ledger, redis_url: str) -> N
         App(ledger, destinations=[RedisStream(redis_url, "orders")] * 2)
 
 
-def test_a_broker_that_is_away_is_not_asked_for_each_message_of_a_batch() -> None:
+def test_an_offline_broker_is_not_called_for_each_message_of_a_batch() -> None:
     asked: list[int] = []
 
     class Away(Flaky):

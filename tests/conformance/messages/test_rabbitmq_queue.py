@@ -194,7 +194,7 @@ def test_a_deleted_queue_is_created_again(
     assert [event.id for event in shop.seen] == ["p-1", "p-2"]
 
 
-def test_nothing_is_acknowledged_while_the_ledger_is_away(
+def test_nothing_is_acknowledged_while_the_ledger_is_offline(
     ledger: Ledger, rabbitmq: dict[str, Any], rabbit_admin: RabbitAdmin, queue: str
 ) -> None:
     rabbit_admin.paid(queue, "p-1", "p-2")
@@ -265,7 +265,7 @@ def test_the_least_rights_read_and_announce(
     shop.work(lambda: len(shop.seen) == 1 and rabbit_admin.count(f"{queue}.dead") == 1)
 
 
-def test_errors_of_addresses_and_rights_say_what_to_do(
+def test_errors_of_addresses_and_rights_name_the_fix(
     rabbitmq: dict[str, Any], rabbit_admin: RabbitAdmin, queue: str, user: Callable[..., str]
 ) -> None:
     url = rabbitmq["url"]
@@ -291,7 +291,7 @@ def test_errors_of_addresses_and_rights_say_what_to_do(
     assert f"access to queue '{queue}'" in fail(RabbitQueue(at(url, login), queue), password)
 
 
-def test_tls_errors_say_what_to_do(rabbitmq: dict[str, Any], queue: str) -> None:
+def test_tls_errors_name_the_fix(rabbitmq: dict[str, Any], queue: str) -> None:
     if "secure" not in rabbitmq:
         pytest.skip("the server was given by its address, and cannot be controlled")
     secure, url = rabbitmq["secure"], rabbitmq["url"]

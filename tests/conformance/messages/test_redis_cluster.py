@@ -83,7 +83,7 @@ def test_a_failover_by_sentinels_loses_nothing(tmp_path: Path) -> None:
     assert redis_drills.fail_over(tmp_path, times=1, messages=300).is_good
 
 
-def test_a_plain_address_of_a_cluster_names_the_right_address(redis_cluster_url: str, stream: str) -> None:
+def test_a_single_server_address_of_a_cluster_names_the_right_address(redis_cluster_url: str, stream: str) -> None:
     client: Any = redis.RedisCluster(*first_node(redis_cluster_url))
     owner = client.get_node_from_key(stream)
     host, port = next(node for node in RedisAddress.parse(redis_cluster_url).nodes if node[1] != owner.port)
@@ -96,7 +96,7 @@ def test_a_plain_address_of_a_cluster_names_the_right_address(redis_cluster_url:
     consumer.close()
 
 
-def test_a_cluster_address_of_a_single_server_says_so(redis_url: str, stream: str) -> None:
+def test_a_cluster_address_of_a_single_server_is_reported(redis_url: str, stream: str) -> None:
     address = redis_url.replace("redis://", "redis+cluster://")
     with pytest.raises(
         redis.ResponseError, match=r"^Redis server \S+ is not a cluster; use an address that begins with redis://$"
@@ -111,7 +111,7 @@ def test_a_cluster_address_of_a_single_server_says_so(redis_url: str, stream: st
         ("sentinel", "/mymaster", "no Sentinel of 127.0.0.1:{port} knows a running master 'mymaster'; check that they run.*"),
     ],
 )
-def test_servers_that_do_not_run_are_named_in_one_line(mode: str, end: str, said: str) -> None:
+def test_offline_servers_are_named_in_one_line(mode: str, end: str, said: str) -> None:
     port = free_port()
     source = RedisStream(f"redis+{mode}://ann:Secret-7@127.0.0.1:{port}{end}", "orders", group="shop")
     for act in (lambda: source.connect().read(1, 0.01), lambda: source.publisher().publish([Message("1", b"", {})])):
@@ -134,7 +134,7 @@ def test_sentinels_have_a_master_and_a_database() -> None:
     assert (address.mode, address.service, address.url) == ("sentinel", "mymaster", "redis://s1:26379/2")
 
 
-def test_other_addresses_go_to_the_client_as_they_are() -> None:
+def test_other_addresses_are_passed_to_the_client_unchanged() -> None:
     assert RedisAddress.parse("valkeys://h:1/0") == ("single", "rediss://h:1/0", (), "")
     assert RedisAddress.parse("unix:///run/redis.sock?db=1").servers == "/run/redis.sock"
     assert RedisAddress.parse("redis://ann:pw@h").servers == "h:6379"

@@ -129,7 +129,7 @@ def test_a_cluster_needs_two_more_rights(role: str, redis_cluster_url: str, stre
             use_all(source(login, stream, role), role)
 
 
-def test_a_wrong_password_is_said_in_one_line(client: redis.Redis, redis_url: str, redis_cluster_url: str) -> None:
+def test_a_wrong_password_is_reported_in_one_line(client: redis.Redis, redis_url: str, redis_cluster_url: str) -> None:
     for url in (redis_url, redis_cluster_url):
         address = url.replace("://", "://ann:Secret-7@")
         with pytest.raises(redis.AuthenticationError, match="the login was rejected; check user and password") as caught:
@@ -164,7 +164,7 @@ def test_tls_reads_with_the_certificate_authority_of_the_address(tls: Callable[.
     consumer.close()
 
 
-def test_a_server_that_asks_for_a_certificate_gets_the_one_of_the_address(tls: Callable[..., TlsDoor], stream: str) -> None:
+def test_a_client_certificate_of_the_address_is_sent(tls: Callable[..., TlsDoor], stream: str) -> None:
     door = tls(asks=True)
     address = f"rediss://127.0.0.1:{door.port}/0?ssl_ca_certs={door.certificate}"
     with pytest.raises(redis.ConnectionError):

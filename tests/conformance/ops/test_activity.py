@@ -28,7 +28,7 @@ def write(ledger: Ledger, minutes_ago: int, *, kind: str = "mail", done: int = 1
 
 
 @pytest.mark.req("Q-12")
-def test_the_last_hour_by_minute(ledger: Ledger, ann: Operator) -> None:
+def test_activity_of_the_last_hour_is_counted_by_minute(ledger: Ledger, ann: Operator) -> None:
     write(ledger, 3, done=5, failed=2, run=2.0)
     write(ledger, 30, done=95, run=0.1)
     write(ledger, 90, done=1000)
@@ -45,7 +45,7 @@ def test_the_last_hour_by_minute(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("Q-12")
-def test_one_job_type(ledger: Ledger, ann: Operator) -> None:
+def test_activity_can_be_limited_to_one_job_type(ledger: Ledger, ann: Operator) -> None:
     write(ledger, 5, kind="mail", done=7)
     write(ledger, 6, kind="sms", done=3, failed=1)
     mail = ann.overview.activity(kind="mail")
@@ -56,7 +56,7 @@ def test_one_job_type(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("Q-12")
-def test_failures_by_cause(ledger: Ledger, ann: Operator) -> None:
+def test_failures_are_counted_by_cause(ledger: Ledger, ann: Operator) -> None:
     die(ledger, *"abc", signature="TimeoutError")
     die(ledger, "d", kind="mail", signature="KeyError")
     report = ann.overview.activity(since=ledger.now() - timedelta(hours=1))
@@ -71,7 +71,7 @@ def test_failures_by_cause(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("Q-12")
-def test_small_causes_are_one_series(ledger: Ledger, ann: Operator) -> None:
+def test_small_causes_are_merged_into_one_series(ledger: Ledger, ann: Operator) -> None:
     for number in range(10):
         die(ledger, *(f"{number}-{each}" for each in range(number + 1)), signature=f"Error{number}")
     causes = ann.overview.activity().causes
@@ -80,7 +80,7 @@ def test_small_causes_are_one_series(ledger: Ledger, ann: Operator) -> None:
     assert (causes[-1].kind, causes[-1].total) == (None, 1 + 2 + 3 + 4)
 
 
-def test_nothing_happened(ledger: Ledger, ann: Operator) -> None:
+def test_activity_of_an_empty_ledger_is_empty(ledger: Ledger, ann: Operator) -> None:
     report = ann.overview.activity()
     assert report.is_empty
     assert (report.total.ended, report.total.run_p50, report.kinds) == (0, None, ())
@@ -94,7 +94,7 @@ def test_nothing_happened(ledger: Ledger, ann: Operator) -> None:
         (timedelta(days=200), None, "kept for 90 days"),
     ],
 )
-def test_an_invalid_range_is_refused(ledger: Ledger, ann: Operator, since: timedelta, until: timedelta | None, why: str) -> None:
+def test_an_invalid_range_is_rejected(ledger: Ledger, ann: Operator, since: timedelta, until: timedelta | None, why: str) -> None:
     now = ledger.now()
     with pytest.raises(ValueError, match=why):
         ann.overview.activity(since=now - since, until=None if until is None else now - until)

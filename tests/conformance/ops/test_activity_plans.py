@@ -114,7 +114,7 @@ def rows_of(plan: str) -> int:
 
 
 @pytest.mark.req("Q-12")
-def test_a_week_costs_the_same_beside_ninety_days(ledger: Ledger, ann: Operator) -> None:
+def test_a_week_costs_the_same_among_ninety_days(ledger: Ledger, ann: Operator) -> None:
     fill(ledger, WEEK)
     cost, plans = read_week(ledger, ann)
     with ledger.reading() as connection:

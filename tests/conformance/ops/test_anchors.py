@@ -63,7 +63,7 @@ def findings(ledger: Ledger) -> list[str]:
 
 @pytest.mark.req("O-5")
 @pytest.mark.parametrize("harm", [cut, emptied, rewritten])
-def test_the_doctor_notices_by_the_file_of_anchors(ledger: Ledger, file: Path, harm: Callable[[Ledger], None]) -> None:
+def test_the_doctor_detects_tampering_by_the_anchor_file(ledger: Ledger, file: Path, harm: Callable[[Ledger], None]) -> None:
     decide(ledger)
     AuditAnchorTask(ledger, str(file)).do(ledger.now())
     assert findings(ledger) == []

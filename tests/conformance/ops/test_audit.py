@@ -56,7 +56,7 @@ SWAPPED = [
         ([update(audit).where(at(5)).values(number=0)], 1, "it was inserted before the first entry"),
     ],
 )
-def test_tampering_shows(
+def test_tampering_with_the_audit_log_is_detected(
     ledger: Ledger, ann: Operator, statements: Sequence[sqlalchemy.Executable], broken: int, problem: str
 ) -> None:
     decide(ledger)
@@ -68,7 +68,7 @@ def test_tampering_shows(
 
 
 @pytest.mark.req("O-5")
-def test_an_entry_made_to_fit_does_not_fit_the_next(ledger: Ledger, ann: Operator) -> None:
+def test_a_forged_entry_breaks_the_next_one(ledger: Ledger, ann: Operator) -> None:
     from redrive.ledger.audit import digest
 
     decide(ledger)
@@ -79,7 +79,7 @@ def test_an_entry_made_to_fit_does_not_fit_the_next(ledger: Ledger, ann: Operato
 
 
 @pytest.mark.req("O-5")
-def test_an_end_that_was_cut_off_shows_by_an_anchor(ledger: Ledger, ann: Operator) -> None:
+def test_a_truncated_audit_log_is_detected_by_an_anchor(ledger: Ledger, ann: Operator) -> None:
     decide(ledger)
     anchor = ann.audit.verify().anchor
     assert anchor.startswith("5:")
@@ -96,7 +96,7 @@ def test_an_end_that_was_cut_off_shows_by_an_anchor(ledger: Ledger, ann: Operato
         ann.audit.verify("5")
 
 
-def test_decisions_are_found(ledger: Ledger, ann: Operator) -> None:
+def test_audit_entries_are_found_by_filter(ledger: Ledger, ann: Operator) -> None:
     ledger.record(actor="ann", action="dead.replay", because="one", what={})
     ledger.record(actor="bob", action="dead.discard", because="two", what={"password": "s3cret"})
     ledger.record(actor="bob", action="deadline", because="three", what={})
@@ -113,7 +113,7 @@ def test_decisions_are_found(ledger: Ledger, ann: Operator) -> None:
     assert "s3cret" not in str(ann.audit.find())
 
 
-def test_the_signature_of_an_error_is_not_hidden(ledger: Ledger, ann: Operator) -> None:
+def test_the_signature_of_an_error_is_not_redacted(ledger: Ledger, ann: Operator) -> None:
     ledger.record(actor="redrive", action="kind.park", because="x", what={"kind": "mail", "signature": "TimeoutError"})
     ledger.record(actor="redrive", action="kind.park", because="x", what={"kind": "mail", "signature": "E: token=s3cret"})
     secret, plain = ann.audit.find()
@@ -130,7 +130,7 @@ with open_ledger(sys.argv[1]) as ledger:
 
 
 @pytest.mark.req("O-5")
-def test_writers_of_several_processes_make_one_chain(url: str, ledger: Ledger, ann: Operator) -> None:
+def test_several_processes_write_one_audit_chain(url: str, ledger: Ledger, ann: Operator) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, f"writer {each}"]) for each in range(4)]
     assert [writer.wait(120) for writer in writers] == [0, 0, 0, 0]
     chain = ann.audit.verify()

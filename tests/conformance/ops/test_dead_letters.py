@@ -27,7 +27,7 @@ from tests.conformance.ops.world import SECRET, die
 REFUSED = "HTTPStatusError: 503 for 100% of_them"
 
 
-def test_they_are_found_by_what_is_known_of_them(ledger: Ledger, ann: Operator) -> None:
+def test_dead_letters_are_found_by_filter(ledger: Ledger, ann: Operator) -> None:
     (old,) = die(ledger, "old")
     pass_time(ledger, 7200)
     slow = die(ledger, "a", "b")
@@ -59,7 +59,7 @@ def test_they_are_found_by_what_is_known_of_them(ledger: Ledger, ann: Operator) 
 
 
 @pytest.mark.req("J-4")
-def test_one_is_shown_without_its_secrets(ledger: Ledger, ann: Operator) -> None:
+def test_a_dead_letter_is_shown_without_secrets(ledger: Ledger, ann: Operator) -> None:
     token = IDS.set({"request_id": "r-1"})
     headers = {"content-type": "application/json", "authorization": f"Bearer {SECRET}"}
     (number,) = die(ledger, "shop:ann:o-1:receipt:v1", headers=headers)
@@ -87,7 +87,7 @@ def test_one_is_shown_without_its_secrets(ledger: Ledger, ann: Operator) -> None
     ("payload", "shown"),
     [(b"plain text", "plain text"), (b"\xff\x00", None), (b"", ""), (b"[1, 2]", [1, 2]), (b"\x00\x01", None)],
 )
-def test_payloads_of_any_kind_are_shown_or_not(ledger: Ledger, ann: Operator, payload: bytes, shown: object) -> None:
+def test_payloads_of_any_type_are_shown_or_omitted(ledger: Ledger, ann: Operator, payload: bytes, shown: object) -> None:
     (number,) = die(ledger, "a", payload=payload)
     report = ann.dead_letters.get(number)
     assert report is not None
@@ -95,7 +95,7 @@ def test_payloads_of_any_kind_are_shown_or_not(ledger: Ledger, ann: Operator, pa
 
 
 @pytest.mark.req("O-5")
-def test_a_preview_leaves_no_trace(ledger: Ledger, ann: Operator) -> None:
+def test_a_preview_changes_nothing(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a", "b")
     before = ledger.dead_letters(), ledger.counts(), ledger.audit()
     plan = ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync"))
@@ -108,7 +108,7 @@ def test_a_preview_leaves_no_trace(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("O-5")
-def test_what_is_done_is_in_the_audit_with_who_and_why(ledger: Ledger, ann: Operator) -> None:
+def test_actions_are_in_the_audit_log_with_actor_and_reason(ledger: Ledger, ann: Operator) -> None:
     first, second = die(ledger, "a", "b")
     ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(first,))), because="the CRM is back")
     ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(second,))), because="a test order")
@@ -120,7 +120,7 @@ def test_what_is_done_is_in_the_audit_with_who_and_why(ledger: Ledger, ann: Oper
 
 
 @pytest.mark.parametrize("because", ["", " \n", None])
-def test_without_a_reason_nothing_is_done(ledger: Ledger, ann: Operator, because: str) -> None:
+def test_an_action_without_a_reason_is_rejected(ledger: Ledger, ann: Operator, because: str) -> None:
     (number,) = die(ledger, "a")
     for plan in (
         ann.dead_letters.replay(DeadLetterFilter(ids=(number,))),
@@ -132,12 +132,12 @@ def test_without_a_reason_nothing_is_done(ledger: Ledger, ann: Operator, because
     assert ledger.dead_letters()[0].status == "pending"
 
 
-def test_without_a_name_nobody_is_an_operator(ledger: Ledger) -> None:
+def test_an_operator_needs_a_name(ledger: Ledger) -> None:
     with pytest.raises(ValueError, match="actor= must say who"):
         Operator(ledger, actor=" ")
 
 
-def test_no_selection_is_refused(ann: Operator) -> None:
+def test_an_empty_selection_is_rejected(ann: Operator) -> None:
     for wrong in (DeadLetterFilter(), DeadLetterFilter(limit=5)):
         with pytest.raises(ValueError, match="no dead letters selected; pass ids, kind"):
             ann.dead_letters.replay(wrong)
@@ -145,7 +145,7 @@ def test_no_selection_is_refused(ann: Operator) -> None:
         ann.dead_letters.replay(DeadLetterFilter(kind="x", limit=0))
 
 
-def test_only_what_is_pending_is_planned_and_the_rest_is_named(ledger: Ledger, ann: Operator) -> None:
+def test_only_pending_dead_letters_are_planned_and_others_are_named(ledger: Ledger, ann: Operator) -> None:
     first, second, third = die(ledger, "a", "b", "c")
     ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(second,))), because="old")
     plan = ann.dead_letters.replay(
@@ -164,7 +164,7 @@ def test_only_what_is_pending_is_planned_and_the_rest_is_named(ledger: Ledger, a
     assert ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")).ids == (first, third)
 
 
-def test_what_moved_on_since_the_plan_is_left_alone(ledger: Ledger, ann: Operator) -> None:
+def test_dead_letters_changed_since_the_plan_are_skipped(ledger: Ledger, ann: Operator) -> None:
     first, second = die(ledger, "a", "b")
     plan = ann.dead_letters.discard(DeadLetterFilter(kind="crm.sync"))
     Operator(ledger, actor="bob").apply(ann.dead_letters.replay(DeadLetterFilter(ids=(first,))), because="mine")
@@ -172,7 +172,7 @@ def test_what_moved_on_since_the_plan_is_left_alone(ledger: Ledger, ann: Operato
     assert (list(applied.done), applied.skipped) == ([second], {first: "replaying"})
 
 
-def test_many_are_done_in_whole_steps(ledger: Ledger, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_plan_is_applied_in_complete_steps(ledger: Ledger, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_model, "MAX_STEP_ITEMS", 2)
     numbers = die(ledger, "a", "b", "c", "d", "e")
     begun = ann.begin(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="all")
@@ -202,7 +202,7 @@ with open_ledger(url) as ledger:
 @pytest.mark.parametrize("how", ["exit", "kill"])
 @pytest.mark.parametrize("step", ["before_commit", "after_commit"])
 @pytest.mark.parametrize("act", ["replay", "discard"])
-def test_killed_in_between_the_rest_is_done_by_who_comes_next(
+def test_a_sweep_of_a_killed_process_is_finished_by_the_next_one(
     url: str, ledger: Ledger, ann: Operator, act: str, step: str, how: str
 ) -> None:
     numbers = die(ledger, "a", "b", "c", "d", "e")
@@ -228,7 +228,7 @@ def test_killed_in_between_the_rest_is_done_by_who_comes_next(
     assert ledger.imbalance() == []
 
 
-def test_a_letter_that_died_again_has_its_last_time_and_its_first(ledger: Ledger, ann: Operator) -> None:
+def test_a_dead_letter_that_failed_again_has_its_first_and_last_time(ledger: Ledger, ann: Operator) -> None:
     (first,) = die(ledger, "a")
     pass_time(ledger, 7200)
     ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(first,))), because="fixed")
@@ -251,7 +251,7 @@ def test_an_empty_text_selects_nothing_for_a_plan(ann: Operator, name: str) -> N
         ann.dead_letters.discard(DeadLetterFilter(**values))
 
 
-def test_a_time_selects_for_plans_counts_and_exports_alike(ledger: Ledger, ann: Operator) -> None:
+def test_a_time_selects_the_same_for_plans_counts_and_exports(ledger: Ledger, ann: Operator) -> None:
     (old,) = die(ledger, "old")
     pass_time(ledger, 7200)
     die(ledger, "new")
@@ -265,7 +265,7 @@ def test_a_time_selects_for_plans_counts_and_exports_alike(ledger: Ledger, ann: 
 
 
 @pytest.mark.req("M-4")
-def test_apply_reports_what_workers_did_at_the_same_time_too(ledger: Ledger) -> None:
+def test_apply_reports_changes_by_workers_too(ledger: Ledger) -> None:
     class BesideAWorker(Operator):
         def carry_out(self, sweep_id: int, /) -> Iterator[Applied]:
             for step in super().carry_out(sweep_id):
@@ -282,7 +282,7 @@ def test_apply_reports_what_workers_did_at_the_same_time_too(ledger: Ledger) -> 
 
 
 @pytest.mark.req("M-4")
-def test_the_report_of_a_sweep_has_the_verdict_on_its_canary(ledger: Ledger, ann: Operator) -> None:
+def test_the_report_of_a_sweep_includes_the_canary_result(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a", "b", "c")
     begun = ann.begin(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="fixed", canary=2)
     ledger.sweeps.step(begun.id)
@@ -301,7 +301,7 @@ def test_the_report_of_a_sweep_has_the_verdict_on_its_canary(ledger: Ledger, ann
     assert report.canary.verdict == "passed", "its retry ended well"
 
 
-def test_a_sweep_is_steered_by_somebody_with_a_reason(ledger: Ledger, ann: Operator) -> None:
+def test_a_sweep_is_controlled_with_an_actor_and_a_reason(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a", "b")
     begun = ann.begin(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="fixed", rate=1, canary=1)
     assert (begun.state, begun.selection, begun.rate, begun.canary, begun.left) == ("running", {"kind": "crm.sync"}, 1.0, 1, 2)
@@ -333,7 +333,7 @@ def test_resume_after_a_failed_canary_must_accept_the_failure(ledger: Ledger, an
 
 
 @pytest.mark.parametrize("wrong", [{"rate": 0}, {"rate": -1}, {"canary": -1}, {"canary": True}])
-def test_a_sweep_with_wrong_numbers_is_refused_and_nothing_is_written(
+def test_a_sweep_with_invalid_numbers_is_rejected_and_nothing_is_written(
     ledger: Ledger, ann: Operator, wrong: dict[str, Any]
 ) -> None:
     die(ledger, "a")

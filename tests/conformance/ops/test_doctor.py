@@ -37,7 +37,7 @@ def only(health: Health) -> Finding:
     return found
 
 
-def test_a_ledger_in_use_is_well(ledger: Ledger, ann: Operator) -> None:
+def test_a_ledger_in_use_is_healthy(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", f"k{each}") for each in range(20)])
     ledger.maintenance.heartbeat("w1")
     leases = ledger.claim({"mail": 10}, worker="w1")
@@ -53,7 +53,7 @@ def test_a_ledger_in_use_is_well(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("W-1")
-def test_a_command_that_nobody_has_registered(ledger: Ledger, ann: Operator) -> None:
+def test_an_unregistered_job_type_is_reported(ledger: Ledger, ann: Operator) -> None:
     """Kept, and said: it was renamed, or its worker does not run."""
     ledger.submit_many([NewJob("old.name", "b"), NewJob("old.name", "c")])
     pass_time(ledger, 300)
@@ -67,7 +67,7 @@ def test_a_command_that_nobody_has_registered(ledger: Ledger, ann: Operator) -> 
     assert ann.health.check().findings == ()
 
 
-def test_leases_that_nobody_took_back(ledger: Ledger, ann: Operator) -> None:
+def test_expired_leases_are_reported(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", "a"), NewJob("mail", "b")])
     ledger.claim({"mail": 2}, worker="w1", lease=30)
     pass_time(ledger, 300)
@@ -80,7 +80,7 @@ def test_leases_that_nobody_took_back(ledger: Ledger, ann: Operator) -> None:
     assert ann.health.check().findings == ()
 
 
-def test_keys_whose_holder_is_gone(ledger: Ledger, ann: Operator) -> None:
+def test_idempotency_records_of_a_lost_holder_are_reported(ledger: Ledger, ann: Operator) -> None:
     with App(ledger) as app:
         for each in range(2):
             with app.claim(f"shop:ann:o-{each}:charge:v1") as claim:
@@ -107,7 +107,7 @@ def test_keys_whose_holder_is_gone(ledger: Ledger, ann: Operator) -> None:
         sqlalchemy.insert(tally).values(kind="ghost", submitted=1),
     ],
 )
-def test_counts_that_do_not_balance(ledger: Ledger, ann: Operator, planted: sqlalchemy.Executable) -> None:
+def test_unbalanced_counts_are_reported(ledger: Ledger, ann: Operator, planted: sqlalchemy.Executable) -> None:
     ledger.submit_many([NewJob("mail", "a"), NewJob("mail", "b"), NewJob("other", "c")])
     change(ledger, planted)
     found = only(ann.health.check())
@@ -123,7 +123,7 @@ def test_counts_that_do_not_balance(ledger: Ledger, ann: Operator, planted: sqla
 
 
 @pytest.mark.req("L-8")
-def test_a_dead_job_without_its_letter(ledger: Ledger, ann: Operator) -> None:
+def test_a_dead_job_without_a_dead_letter_is_reported(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a")
     change(ledger, sqlalchemy.delete(dead))
     found = only(ann.health.check())
@@ -133,7 +133,7 @@ def test_a_dead_job_without_its_letter(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("L-8")
-def test_work_under_way_is_no_imbalance(ledger: Ledger, ann: Operator) -> None:
+def test_work_in_progress_is_not_an_imbalance(ledger: Ledger, ann: Operator) -> None:
     stop = threading.Event()
     failed: list[BaseException] = []
 
@@ -184,14 +184,14 @@ class Apart(SystemClock):
         (7200, "critical", "120 min behind this machine"),
     ],
 )
-def test_a_clock_that_is_off(ledger: Ledger, seconds: float, severity: str, says: str) -> None:
+def test_a_wrong_clock_is_reported(ledger: Ledger, seconds: float, severity: str, says: str) -> None:
     found = only(doctor.diagnose(ledger, clock=Apart(seconds)))
     assert (found.name, found.severity) == ("clock skew", severity)
     assert says in found.says
     assert doctor.diagnose(ledger, clock=Apart(0.5)).findings == ()
 
 
-def test_work_that_waits_while_no_worker_is_alive(ledger: Ledger, ann: Operator) -> None:
+def test_queued_jobs_without_a_worker_are_reported(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", "a"), NewJob("mail", "b"), NewJob("sms", "c"), NewJob("sms", "later", delay=90_000)])
     assert ann.health.check().findings == ()  # not so soon
     pass_time(ledger, 120)
@@ -209,7 +209,7 @@ def test_work_that_waits_while_no_worker_is_alive(ledger: Ledger, ann: Operator)
     assert only(ann.health.check()).name == "no workers"
 
 
-def test_dead_letters_that_grow(ledger: Ledger, ann: Operator) -> None:
+def test_growing_dead_letters_are_reported(ledger: Ledger, ann: Operator) -> None:
     for kind in ("a", "b", "c"):
         die(ledger, *(f"{kind}-{each}" for each in range(9)), kind=kind)
     pass_time(ledger, 3 * 3600)
@@ -236,7 +236,7 @@ def test_doctor_counts_all_dead_letters_beside_a_job_type_with_many_new_ones(led
 
 
 @pytest.mark.req("O-5")
-def test_a_broken_audit(ledger: Ledger, ann: Operator) -> None:
+def test_a_broken_audit_log_is_reported(ledger: Ledger, ann: Operator) -> None:
     ledger.record(actor="ann", action="x", because="y", what={})
     change(ledger, sqlalchemy.update(audit).values(actor="bob"))
     found = only(ann.health.check())
@@ -252,7 +252,7 @@ def test_a_broken_audit(ledger: Ledger, ann: Operator) -> None:
         ("abc", "pass the address of another database; these tables belong to another program"),
     ],
 )
-def test_a_schema_that_is_not_this_codes(url: str, ledger: Ledger, revision: str, mend: str) -> None:
+def test_an_unknown_schema_is_reported(url: str, ledger: Ledger, revision: str, mend: str) -> None:
     before = ledger.audit()
     with ledger.begin() as tx:
         (known,) = tx.execute(sqlalchemy.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalars()
@@ -273,13 +273,13 @@ def test_a_schema_that_is_not_this_codes(url: str, ledger: Ledger, revision: str
     assert doctor.examine(url).findings == ()
 
 
-def test_a_ledger_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_ledger_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="no ledger at"):
         doctor.examine(f"sqlite:///{tmp_path / 'none.db'}")
 
 
 @pytest.mark.req("L-7")
-def test_a_parked_kind_is_named_with_its_reason(ledger: Ledger, ann: Operator) -> None:
+def test_a_parked_job_type_is_named_with_its_reason(ledger: Ledger, ann: Operator) -> None:
     ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
     ledger.submit_many([NewJob("mail", f"k{each}") for each in range(3)])
     with ledger.connections.write.use() as session:
@@ -301,7 +301,7 @@ def test_doctor_counts_dead_letters_that_wait_for_a_decision(ledger: Ledger, ann
 
 
 @pytest.mark.req("O-3")
-def test_a_source_that_cannot_be_read_is_in_doctor_and_overview(ledger: Ledger, ann: Operator) -> None:
+def test_an_unreadable_source_is_in_doctor_and_overview(ledger: Ledger, ann: Operator) -> None:
     class Unreadable:
         name = "read shop.events"
         every = 0.01

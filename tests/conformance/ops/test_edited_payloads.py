@@ -24,7 +24,7 @@ def call(url: str, *arguments: str, typed: str | None = None) -> tuple[int, str]
 
 
 @pytest.mark.req("M-4")
-def test_an_edited_replay_runs_what_was_written_and_the_letter_keeps_what_came(ledger: Ledger, ann: Operator) -> None:
+def test_an_edited_replay_runs_the_new_payload_and_the_dead_letter_keeps_the_original(ledger: Ledger, ann: Operator) -> None:
     (number,) = die(ledger, "o-1", payload={"cents": "many"}, headers={"x": "1"})
     job_id = ann.dead_letters.replay_edited(number, b'{"cents": 5}', because="the shop sent a word")
     (lease,) = ledger.claim({"crm.sync": 10}, worker="w1")
@@ -58,7 +58,7 @@ def test_the_report_names_the_replays_with_an_edited_payload(url: str, ledger: L
 
 
 @pytest.mark.parametrize(("reason", "is_suggested"), [("undecodable", False), ("payload_lost", False), ("attempts", True)])
-def test_no_replay_is_suggested_that_would_fail_again(
+def test_no_replay_is_suggested_if_it_would_fail_again(
     url: str, ledger: Ledger, ann: Operator, reason: str, is_suggested: bool
 ) -> None:
     ledger.submit(NewJob("crm.sync", "o-1", b"{}"))
@@ -76,7 +76,7 @@ def test_no_replay_is_suggested_that_would_fail_again(
         assert f"redrive dead export {letter.id} --raw" in printed
 
 
-def test_an_edit_that_would_only_die_again_is_refused(ledger: Ledger, ann: Operator) -> None:
+def test_an_edit_that_would_fail_again_is_rejected(ledger: Ledger, ann: Operator) -> None:
     (number,) = die(ledger, "o-1")
     with pytest.raises(ValueError, match=r"has \[redacted\] in place of a secret"):
         ann.dead_letters.replay_edited(number, b'{"user": "bob", "password": "[redacted]"}', because="x")
@@ -95,7 +95,7 @@ def test_an_edit_that_would_only_die_again_is_refused(ledger: Ledger, ann: Opera
 
 
 @pytest.mark.req("J-4")
-def test_an_export_has_all_of_them_without_secrets_unless_somebody_says_why(ledger: Ledger, ann: Operator) -> None:
+def test_an_export_has_no_secrets_unless_a_reason_is_passed(ledger: Ledger, ann: Operator) -> None:
     first, second = die(ledger, "o-1", "o-2", headers={"authorization": f"Bearer {SECRET}"})
     (binary,) = die(ledger, "o-3", kind="mail", payload=b"\xff\x00")
     masked = list(ann.dead_letters.export())
@@ -112,7 +112,7 @@ def test_an_export_has_all_of_them_without_secrets_unless_somebody_says_why(ledg
     assert [one["id"] for one in ann.dead_letters.export(DeadLetterFilter(limit=2))] == [first, second]
 
 
-def test_on_the_command_line(url: str, ledger: Ledger, tmp_path: Path) -> None:
+def test_edited_payloads_are_replayed_on_the_command_line(url: str, ledger: Ledger, tmp_path: Path) -> None:
     first, second, third = die(ledger, "o-1", "o-2", "o-3")
     status, printed = call(url, "export")
     assert status == 0

@@ -35,7 +35,7 @@ def plans(connection: Connection) -> list[str]:
 
 
 @pytest.mark.req("O-4")
-def test_no_look_at_groups_that_nobody_asked_for(ledger: Ledger) -> None:
+def test_groups_are_not_queried_unless_requested(ledger: Ledger) -> None:
     kept = [
         {"kind": f"kind-{number % 20}", "signature": f"Error {number}", "slot": NOW - slot, "tries": 1, "died": 0}
         for number in range(GROUPS)

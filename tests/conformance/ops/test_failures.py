@@ -32,7 +32,7 @@ def balanced(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("O-4", "L-8")
-def test_grouped_by_kind_and_signature(ledger: Ledger, ann: Operator) -> None:
+def test_failures_are_grouped_by_job_type_and_signature(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a", "b", "c")
     die(ledger, "d", kind="mail", signature="TimeoutError")
     die(ledger, "e", error="ValueError: no address of 7", signature="ValueError: no address of #")
@@ -57,7 +57,7 @@ def test_grouped_by_kind_and_signature(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("O-4", "L-8")
-def test_what_becomes_of_dead_letters_is_counted(ledger: Ledger, ann: Operator) -> None:
+def test_decisions_about_dead_letters_are_counted(ledger: Ledger, ann: Operator) -> None:
     one, two, three = die(ledger, "a", "b", "c")
     ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(one,))), because="old")
     ann.apply(
@@ -79,7 +79,7 @@ def test_what_becomes_of_dead_letters_is_counted(ledger: Ledger, ann: Operator) 
 
 
 @pytest.mark.req("O-4")
-def test_attempts_that_fail_are_seen_before_anything_is_dead(ledger: Ledger, ann: Operator) -> None:
+def test_failed_attempts_are_shown_before_the_first_dead_letter(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", str(each)) for each in range(12)])
     leases = ledger.claim({"mail": 12}, worker="w1")
     ledger.settle([lease.again(60, error=TIMEOUT)._replace(signature="TimeoutError") for lease in leases[:11]])
@@ -91,7 +91,7 @@ def test_attempts_that_fail_are_seen_before_anything_is_dead(ledger: Ledger, ann
 
 
 @pytest.mark.req("O-4", "L-8")
-def test_blocked_ones_and_lost_ones(ledger: Ledger, ann: Operator) -> None:
+def test_blocked_and_lost_jobs_are_counted(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", each, max_attempts=1) for each in "abc"])
     blocked, lost, freed = ledger.claim({"mail": 3}, worker="w1", lease=30)
     ledger.settle([blocked.blocked("credentials"), freed.blocked("credentials", until=ledger.now() - timedelta(seconds=1))])
@@ -107,7 +107,7 @@ def test_blocked_ones_and_lost_ones(ledger: Ledger, ann: Operator) -> None:
     balanced(ledger)
 
 
-def test_a_replay_that_is_lost_takes_its_new_cause(ledger: Ledger, ann: Operator) -> None:
+def test_a_lost_replay_gets_its_new_cause(ledger: Ledger, ann: Operator) -> None:
     (letter,) = die(ledger, "a", max_attempts=1)
     ann.apply(ann.dead_letters.replay(DeadLetterFilter(ids=(letter,))), because="mended")
     ledger.claim({"crm.sync": 1}, worker="w1", lease=30)
@@ -117,7 +117,7 @@ def test_a_replay_that_is_lost_takes_its_new_cause(ledger: Ledger, ann: Operator
     balanced(ledger)
 
 
-def test_late_settlements_count_for_nothing(ledger: Ledger, ann: Operator) -> None:
+def test_late_settlements_are_not_counted(ledger: Ledger, ann: Operator) -> None:
     ledger.submit(NewJob("mail", "a"))
     (lease,) = ledger.claim({"mail": 1}, worker="w1")
     end = lease.dead("x", error="e", signature="s")
@@ -127,7 +127,7 @@ def test_late_settlements_count_for_nothing(ledger: Ledger, ann: Operator) -> No
     balanced(ledger)
 
 
-def test_signatures_that_no_index_would_take(ledger: Ledger, ann: Operator) -> None:
+def test_long_and_hostile_signatures_are_stored(ledger: Ledger, ann: Operator) -> None:
     long = "Ä🦆" * 3000
     die(ledger, "a", signature=long)
     die(ledger, "b", signature="\x00'; DROP TABLE redrive_dead; --")
@@ -140,7 +140,7 @@ def test_signatures_that_no_index_would_take(ledger: Ledger, ann: Operator) -> N
 
 
 @pytest.mark.req("O-4")
-def test_one_group_with_its_dead_letters(ledger: Ledger, ann: Operator) -> None:
+def test_a_group_has_its_dead_letters(ledger: Ledger, ann: Operator) -> None:
     letters = die(ledger, "a", "b")
     die(ledger, "c", signature=None)
     report = ann.overview.failure("crm.sync", "TimeoutError")
@@ -153,7 +153,7 @@ def test_one_group_with_its_dead_letters(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("O-4")
-def test_hour_by_hour_and_what_was_seen_lately(ledger: Ledger, ann: Operator) -> None:
+def test_failures_have_hourly_counts_and_recent_ones_first(ledger: Ledger, ann: Operator) -> None:
     die(ledger, *map(str, range(5)), signature="old")
     ledger.maintenance.fold_counters()
     pass_time(ledger, 3 * 3600)
@@ -175,7 +175,7 @@ def test_hour_by_hour_and_what_was_seen_lately(ledger: Ledger, ann: Operator) ->
     assert ann.overview.failures(since=now - timedelta(hours=2), until=now - timedelta(hours=1)) == []
 
 
-def test_what_was_dealt_with_is_forgotten_after_a_month(ledger: Ledger, ann: Operator) -> None:
+def test_resolved_groups_are_deleted_after_a_month(ledger: Ledger, ann: Operator) -> None:
     one, two = die(ledger, "a")[0], die(ledger, "b", signature="other")[0]
     ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=(one,))), because="old")
     ledger.maintenance.fold_counters()
@@ -190,7 +190,7 @@ def test_what_was_dealt_with_is_forgotten_after_a_month(ledger: Ledger, ann: Ope
 
 
 @pytest.mark.req("L-8")
-def test_the_doctor_finds_what_does_not_balance_and_a_recount_mends_it(ledger: Ledger, ann: Operator) -> None:
+def test_the_doctor_finds_unbalanced_counts_and_a_recount_fixes_them(ledger: Ledger, ann: Operator) -> None:
     die(ledger, "a", "b")
     ledger.maintenance.fold_counters()
     with ledger.begin() as tx:

@@ -51,7 +51,7 @@ def test_a_replaced_job_is_found_only_by_its_id(ledger: Ledger, ann: Operator) -
     assert [line.id for line in ann.jobs.find(JobFilter(ids=(first.id,)))] == [first.id]
 
 
-def test_a_filter_says_what_narrows_it_down() -> None:
+def test_a_filter_lists_its_conditions() -> None:
     assert JobFilter().selects_all
     assert JobFilter(ids=(3,), kind="mail").as_dict() == {"ids": (3,), "kind": "mail"}
     with pytest.raises(ValueError, match="needs a time zone"):

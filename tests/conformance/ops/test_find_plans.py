@@ -97,7 +97,7 @@ def statements(ledger: Ledger, wanted: JobFilter) -> tuple[int, list[str]]:
 
 
 @pytest.mark.req("Q-1")
-def test_every_word_is_served_by_an_index(full: Ledger) -> None:
+def test_every_search_word_uses_an_index(full: Ledger) -> None:
     for name, wanted in FORMS.items():
         count, plans = statements(full, wanted)
         expects_none = name in ("no such error", "unknown text", "state running", "state retry_wait", "state cancelled")

@@ -44,7 +44,7 @@ def test_many_jobs_are_cancelled_by_a_filter(ledger: Ledger, ann: Operator) -> N
 
 
 @pytest.mark.req("Q-2")
-def test_a_sweep_that_was_left_is_continued_by_a_worker(ledger: Ledger, ann: Operator) -> None:
+def test_an_abandoned_sweep_is_continued_by_a_worker(ledger: Ledger, ann: Operator) -> None:
     submit(ledger, 250)
     sweep = ann.begin(ann.jobs.cancel(JobFilter(kind="crm.sync")), because="INC-42")
     ledger.sweeps.step(sweep.id)
@@ -70,7 +70,7 @@ def test_ended_and_unknown_jobs_are_skipped_with_the_reason(ledger: Ledger, ann:
 
 
 @pytest.mark.req("Q-2")
-def test_a_selection_of_all_jobs_is_refused(ann: Operator) -> None:
+def test_a_selection_of_all_jobs_is_rejected(ann: Operator) -> None:
     with pytest.raises(NotAllowed, match="cancel: select jobs by id, or by a filter .*; nothing was changed"):
         ann.jobs.cancel(JobFilter())
 
@@ -119,7 +119,7 @@ def test_bad_values_are_rejected(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("Q-2")
-def test_the_report_of_a_job_says_what_a_cancel_did(ledger: Ledger, ann: Operator) -> None:
+def test_the_report_of_a_job_shows_the_effect_of_a_cancel(ledger: Ledger, ann: Operator) -> None:
     a, b = submit(ledger, 2)
     (lease,) = ledger.claim({"crm.sync": 1}, worker="w1")
     ann.apply(ann.jobs.cancel(JobFilter(ids=(a, b))), because="x")

@@ -19,7 +19,7 @@ from tests.conformance.partitions.world import World
 
 
 @pytest.mark.req("O-4")
-def test_every_kind_at_a_glance(ledger: Ledger, ann: Operator) -> None:
+def test_the_overview_lists_every_job_type(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", f"{each}", priority=(-2, 0, 2)[each % 3]) for each in range(10)])
     pass_time(ledger, 100)
     ledger.submit(NewJob("sms", "later", delay=600))
@@ -49,7 +49,7 @@ def test_every_kind_at_a_glance(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("O-4")
-def test_well_is_told_apart_from_nobody_being_there(ledger: Ledger, ann: Operator) -> None:
+def test_a_healthy_ledger_differs_from_one_without_workers(ledger: Ledger, ann: Operator) -> None:
     assert (ann.overview.summary().says, ann.overview.summary().severity, ann.overview.summary().kinds) == (
         "No worker is online (none seen so far)",
         None,
@@ -73,7 +73,7 @@ def test_well_is_told_apart_from_nobody_being_there(ledger: Ledger, ann: Operato
     assert [one.name for one in ann.overview.summary().findings] == ["late"]
 
 
-def test_the_overview_names_dead_letters_that_are_no_new_problem(ledger: Ledger, ann: Operator) -> None:
+def test_the_overview_names_dead_letters_that_are_not_a_new_problem(ledger: Ledger, ann: Operator) -> None:
     ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
     ledger.submit(NewJob("mail", "a"))
     ledger.settle(ledger.claim({"mail": 1}, worker="w1")[0].dead("attempts"))
@@ -82,7 +82,7 @@ def test_the_overview_names_dead_letters_that_are_no_new_problem(ledger: Ledger,
 
 
 @pytest.mark.req("O-4")
-def test_what_is_wrong_comes_first(ledger: Ledger, ann: Operator) -> None:
+def test_the_overview_lists_problems_first(ledger: Ledger, ann: Operator) -> None:
     ledger.maintenance.heartbeat("w1", {"kinds": ["a", "b", "z"]})
     ledger.submit(NewJob("a", "1"))
     die(ledger, "1", kind="b")
@@ -94,7 +94,7 @@ def test_what_is_wrong_comes_first(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("O-4")
-def test_parked_kinds_and_leases_that_nobody_took_back(ledger: Ledger, ann: Operator) -> None:
+def test_the_overview_shows_parked_job_types_and_expired_leases(ledger: Ledger, ann: Operator) -> None:
     from redrive.ledger.jobs import parking
 
     ledger.submit(NewJob("mail", "a"))
@@ -120,7 +120,7 @@ def test_parked_kinds_and_leases_that_nobody_took_back(ledger: Ledger, ann: Oper
     assert report.says == "queued; sms is paused after an outage (503 of the gateway); the next probe is due"
 
 
-def test_a_job_whose_failure_did_not_count_waits_for_its_next_attempt(ledger: Ledger, ann: Operator) -> None:
+def test_a_job_whose_failure_did_not_count_is_queued_for_its_next_attempt(ledger: Ledger, ann: Operator) -> None:
     ledger.submit(NewJob("mail", "a"))
     (lease,) = ledger.claim({"mail": 1}, worker="w1")
     ledger.settle(lease.again(600, error="503", reason="parked", free=True))
@@ -130,7 +130,7 @@ def test_a_job_whose_failure_did_not_count_waits_for_its_next_attempt(ledger: Le
 
 
 @pytest.mark.req("O-4")
-def test_what_waits_to_be_tried_again_is_counted_so_far(ledger: Ledger, ann: Operator) -> None:
+def test_scheduled_retries_are_counted_up_to_a_limit(ledger: Ledger, ann: Operator) -> None:
     many = MAX_COUNTED_RETRIES + 5
     ledger.submit_many([NewJob("mail", str(each)) for each in range(many)])
     ledger.settle([lease.again(600, error="e") for lease in ledger.claim({"mail": many}, worker="w1")])
@@ -139,7 +139,7 @@ def test_what_waits_to_be_tried_again_is_counted_so_far(ledger: Ledger, ann: Ope
 
 
 @pytest.mark.req("O-4")
-def test_sources_and_their_lag(url: str) -> None:
+def test_the_overview_shows_sources_and_their_lag(url: str) -> None:
     with App(url) as app:
 
         @app.on("signed.up", name="greet")
@@ -157,7 +157,7 @@ def test_sources_and_their_lag(url: str) -> None:
 
 
 @pytest.mark.req("O-4")
-def test_it_asks_few_questions(ledger: Ledger, ann: Operator) -> None:
+def test_the_number_of_queries_does_not_depend_on_the_amount_of_data(ledger: Ledger, ann: Operator) -> None:
     """As many of a ledger with much in it as of one with little."""
     asked = count()
 
@@ -202,7 +202,7 @@ def test_the_overview_counts_partitions_as_work(ledger: Ledger, ann: Operator) -
     assert (line.queued >= 2, line.running) == (True, 3)
 
 
-def test_it_runs_few_queries(ledger: Ledger, ann: Operator) -> None:
+def test_the_overview_runs_few_queries(ledger: Ledger, ann: Operator) -> None:
     """The page of the console adds one, and may run ten."""
     ledger.submit(NewJob("mail", "a"))
     statements: list[str] = []

@@ -57,7 +57,7 @@ def actions(ann: Operator) -> list[str]:
 @pytest.mark.req("O-2")
 @pytest.mark.req("O-5")
 @pytest.mark.req("P-3")
-def test_what_failed_is_planned_and_then_queued(mixed: World, ann: Operator) -> None:
+def test_failed_partitions_are_planned_and_queued(mixed: World, ann: Operator) -> None:
     before = actions(ann)
     plan = ann.partitions.retry(ALL)
     assert (plan.act, plan.count, plan.kinds) == ("retry", 3, {"crm/orders": 3})
@@ -75,7 +75,7 @@ def test_what_failed_is_planned_and_then_queued(mixed: World, ann: Operator) -> 
 
 
 @pytest.mark.req("O-2")
-def test_a_dataset_by_its_name_and_days(mixed: World, ann: Operator) -> None:
+def test_a_dataset_is_selected_by_name_and_days(mixed: World, ann: Operator) -> None:
     assert ann.partitions.retry("crm/orders", DAY).count == 3
     assert ann.partitions.retry("crm/orders", str(DAY), DAY + timedelta(days=3), customers=["bad-1", "ok-1"]).count == 1
     assert ann.partitions.retry("crm/orders", DAY - timedelta(days=3), DAY - timedelta(days=1)).count == 0
@@ -90,7 +90,7 @@ def test_a_dataset_by_its_name_and_days(mixed: World, ann: Operator) -> None:
 
 
 @pytest.mark.req("O-2")
-def test_what_makes_no_sense_is_refused(mixed: World, ann: Operator) -> None:
+def test_invalid_selections_are_rejected(mixed: World, ann: Operator) -> None:
     ahead = mixed.ledger.now().date() + timedelta(days=3)
     for wrong, says in (
         (PartitionFilter(), "no partitions selected"),
@@ -193,7 +193,7 @@ def test_clear_terminal_skips_a_partition_of_which_no_extraction_ended(unended: 
 
 
 @pytest.mark.req("O-2")
-def test_the_world_moves_on(mixed: World, ann: Operator) -> None:
+def test_a_plan_detects_partitions_changed_meanwhile(mixed: World, ann: Operator) -> None:
     plan, other = ann.partitions.retry(keys("bad-1", "bad-2")), ann.partitions.retry(keys("bad-1", "bad-2"))
     assert plan.digest == other.digest
     ann.apply(ann.partitions.retry(keys("bad-1")), **WHY)
@@ -211,7 +211,7 @@ def test_the_world_moves_on(mixed: World, ann: Operator) -> None:
 
 @pytest.mark.req("P-5")
 @pytest.mark.req("O-2")
-def test_successes_only_by_reprocess(mixed: World, ann: Operator) -> None:
+def test_accepted_partitions_are_requeued_only_by_reprocess(mixed: World, ann: Operator) -> None:
     plan = ann.partitions.retry(keys("ok-1"))
     assert (plan.count, plan.partitions and plan.partitions.left) == (0, {"accepted already": 1})
     again = ann.partitions.reprocess(keys("ok-1", "bad-1"))
@@ -307,7 +307,7 @@ def test_terminal_is_marked_and_cleared_with_a_grant(mixed: World, ann: Operator
 
 
 @pytest.mark.req("O-1")
-def test_partitions_and_sources_are_put_aside(mixed: World, ann: Operator) -> None:
+def test_partitions_and_sources_are_paused(mixed: World, ann: Operator) -> None:
     desk = ann.partitions
     desk.steer(desk.chosen("pause", keys("bad-1")), because="being looked at")
     ann.sources.pause("crm", because="the CRM moves house")
@@ -329,7 +329,7 @@ def test_partitions_and_sources_are_put_aside(mixed: World, ann: Operator) -> No
 
 @pytest.mark.req("O-1")
 @pytest.mark.req("P-14")
-def test_looked_at_from_every_side(mixed: World, ann: Operator) -> None:
+def test_partitions_are_listed_counted_and_explained(mixed: World, ann: Operator) -> None:
     desk = ann.partitions
     assert desk.datasets() == [("crm", "orders")]
     assert desk.counts() == {("crm", "orders"): {"success": 2, "failed": 3, "terminal": 1, "pending": 1}}
@@ -355,7 +355,7 @@ def test_looked_at_from_every_side(mixed: World, ann: Operator) -> None:
 
 
 @pytest.mark.req("P-13")
-def test_a_ledger_alone_does_not_roll_back(world: World, ann: Operator) -> None:
+def test_a_ledger_without_a_store_does_not_roll_back(world: World, ann: Operator) -> None:
     world.accept(world.one("acme"))
     key = world.key("acme")
     with pytest.raises(NotAllowed, match="no accepted run before the current run"):
@@ -385,7 +385,7 @@ def test_the_doctor_compares_the_calendar_with_the_rows(world: World, ann: Opera
 
 
 @pytest.mark.req("P-10")
-def test_a_canary_that_is_rejected_halts_it_until_somebody_has_looked(world: World, ann: Operator) -> None:
+def test_a_rejected_canary_halts_a_backfill_until_an_operator_resumes_it(world: World, ann: Operator) -> None:
     world.accept(world.one("a"))
     world.control.maintain()
     plan = ann.backfills.plan("crm/orders", DAY, DAY + timedelta(days=4), customers=["b"])
@@ -409,7 +409,7 @@ def test_a_canary_that_is_rejected_halts_it_until_somebody_has_looked(world: Wor
 
 
 @pytest.mark.req("O-2")
-def test_marked_partitions_are_left_out_unless_they_are_named_or_included(world: World, ann: Operator) -> None:
+def test_marked_partitions_are_skipped_unless_they_are_named_or_included(world: World, ann: Operator) -> None:
     world.backfill(["a", "b", "left"])
     world.reject(*world.claim(), final=True)
     every, named = PartitionFilter(source="crm"), PartitionFilter(keys=(world.key("left"),))
@@ -439,7 +439,7 @@ def test_marked_partitions_are_left_out_unless_they_are_named_or_included(world:
 
 
 @pytest.mark.req("O-2")
-def test_a_plan_over_several_datasets(ledger: Ledger, ann: Operator) -> None:
+def test_a_plan_covers_several_datasets(ledger: Ledger, ann: Operator) -> None:
     """Whose partitions have numbers in between each other's."""
     both = [
         DatasetLimits("crm", query, Policy(max_attempts=3, backoff=fixed(60)), concurrency=100)
@@ -458,7 +458,7 @@ def test_a_plan_over_several_datasets(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("Q-12")
-def test_customers_by_day_come_in_pages(ledger: Ledger, world: World, ann: Operator) -> None:
+def test_customers_of_a_day_are_listed_in_pages(ledger: Ledger, world: World, ann: Operator) -> None:
     names = [f"c{number:02}" for number in range(12)]
     world.backfill(names, 5)
     leases = world.claim()

@@ -29,7 +29,7 @@ def ann(ledger: Ledger) -> Operator:
 
 
 @pytest.mark.req("Q-4")
-def test_a_pause_says_who_until_when_and_why(ledger: Ledger, ann: Operator) -> None:
+def test_a_pause_shows_its_actor_end_and_reason(ledger: Ledger, ann: Operator) -> None:
     ledger.submit(NewJob("crm.sync", "crm:ann:1:sync:v1"))
     until = ledger.now() + timedelta(hours=2)
     line = ann.pauses.pause("job type", "crm.sync", until=until, because="the CRM is migrated")
@@ -62,7 +62,7 @@ def test_a_second_pause_replaces_the_first(ledger: Ledger, ann: Operator) -> Non
 
 
 @pytest.mark.req("Q-4")
-def test_unknown_names_are_refused_with_suggestions_unless_forced(ledger: Ledger, ann: Operator) -> None:
+def test_unknown_names_are_rejected_with_suggestions_unless_forced(ledger: Ledger, ann: Operator) -> None:
     ledger.submit(NewJob("crm.sync", "crm:ann:1:sync:v1"))
     with pytest.raises(NotAllowed, match=r"job type 'crm.snyc': unknown; did you mean crm.sync\?.*nothing was changed"):
         ann.pauses.pause("job type", "crm.snyc", because="INC-42")
@@ -80,7 +80,7 @@ def test_unknown_names_are_refused_with_suggestions_unless_forced(ledger: Ledger
 
 
 @pytest.mark.req("Q-4")
-def test_bad_pauses_are_refused(ledger: Ledger, ann: Operator) -> None:
+def test_invalid_pauses_are_rejected(ledger: Ledger, ann: Operator) -> None:
     with pytest.raises(ValueError, match="has passed.*nothing was changed"):
         ann.pauses.pause("app", until=ledger.now() - timedelta(seconds=1), because="INC-42")
     with pytest.raises(ValueError, match="because= must say why"):
@@ -96,7 +96,7 @@ def test_bad_pauses_are_refused(ledger: Ledger, ann: Operator) -> None:
 
 
 @pytest.mark.req("Q-4")
-def test_a_parked_job_type_is_resumed_by_its_own_act(ledger: Ledger, ann: Operator) -> None:
+def test_a_parked_job_type_is_resumed_by_its_own_action(ledger: Ledger, ann: Operator) -> None:
     with ledger.connections.write.use() as session:
         parking.park(session, "crm.sync", signature="x", reason="down", seconds=60)
     with pytest.raises(NotAllowed, match="paused after an outage, not by hand; .*redrive resume parked crm.sync"):
@@ -136,7 +136,7 @@ def test_a_paused_schedule_of_a_command_holds_its_run_and_makes_up_once(url: str
 
 
 @pytest.mark.req("Q-4")
-def test_a_pause_of_a_schedule_that_ends_by_itself_runs_then(url: str) -> None:
+def test_a_schedule_runs_when_its_pause_expires(url: str) -> None:
     with App(url) as app:
 
         @app.command("nightly", cron="0 * * * *")
@@ -242,7 +242,7 @@ def test_resuming_a_source_ends_both_pauses_by_hand_and_not_that_of_the_policy(l
 
 
 @pytest.mark.req("Q-4")
-def test_a_source_that_is_paused_after_an_outage_is_resumed_as_a_job_type_is(ledger: Ledger, ann: Operator) -> None:
+def test_a_source_paused_after_an_outage_is_resumed_like_a_job_type(ledger: Ledger, ann: Operator) -> None:
     world = World(ledger)
     world.accept(world.one("first"))
     ann.sources.pause("crm", because="no answer")

@@ -47,7 +47,7 @@ def test_a_dead_letter_is_replayed_under_the_new_name(app: App, ops: Operator) -
 
 
 @pytest.mark.req("Q-11")
-def test_a_redirected_job_that_dies_again_is_a_dead_letter_of_the_new_name(app: App, ops: Operator) -> None:
+def test_a_redirected_job_that_fails_again_is_a_dead_letter_of_the_new_name(app: App, ops: Operator) -> None:
     ledger = app.ledger
     (number,) = die(ledger, "a", payload={"order_id": 17})
     ops.apply(ops.dead_letters.replay(DeadLetterFilter(ids=(number,)), as_kind="crm.push"), because="renamed")

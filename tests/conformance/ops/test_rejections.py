@@ -23,7 +23,7 @@ def world(ledger: Ledger) -> Iterator[World]:
 
 
 @pytest.mark.req("O-4")
-def test_what_fails_is_grouped_by_dataset_and_by_why(world: World, ann: Operator) -> None:
+def test_rejections_are_grouped_by_dataset_and_reason(world: World, ann: Operator) -> None:
     assert ann.overview.rejections() == []
     world.backfill(["fine", "few-1", "few-2", "over", "away", "given"])
     leases = {lease.partition.customer_id: lease for lease in world.claim()}
@@ -49,7 +49,7 @@ def test_what_fails_is_grouped_by_dataset_and_by_why(world: World, ann: Operator
     assert len(ann.overview.rejections(limit=1)) == 1
 
 
-def test_only_the_last_of_a_dataset_are_looked_at(world: World, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_last_rejections_of_a_dataset_are_read(world: World, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rejections, "MAX_PER_DATASET", 3)
     world.backfill(5)
     world.reject(*world.claim())
@@ -58,7 +58,7 @@ def test_only_the_last_of_a_dataset_are_looked_at(world: World, ann: Operator, m
 
 
 @pytest.mark.req("J-1", "O-3")
-def test_the_journal_has_what_was_rejected_until_it_is_mended(world: World, ann: Operator) -> None:
+def test_the_journal_lists_rejections_until_they_are_fixed(world: World, ann: Operator) -> None:
     world.ledger.submit(NewJob("mail", "a"))
     tail = ann.overview.tail()
     assert [one.event for one in tail.look()] == ["submitted"]
@@ -85,7 +85,7 @@ def test_the_journal_has_what_was_rejected_until_it_is_mended(world: World, ann:
 
 
 @pytest.mark.req("O-4")
-def test_a_worker_has_partitions_in_its_hands_too(world: World, ann: Operator) -> None:
+def test_a_worker_lists_its_running_partitions(world: World, ann: Operator) -> None:
     world.ledger.maintenance.heartbeat("w1", {"kinds": []})
     world.backfill(["acme"])
     world.claim(worker="w1")
@@ -95,7 +95,7 @@ def test_a_worker_has_partitions_in_its_hands_too(world: World, ann: Operator) -
 
 
 @pytest.mark.req("O-4")
-def test_a_worker_that_was_killed_is_lost_and_not_ended(ledger: Ledger, ann: Operator) -> None:
+def test_a_killed_worker_is_lost_and_not_stopped(ledger: Ledger, ann: Operator) -> None:
     for name in ("killed", "left", "alive"):
         ledger.maintenance.heartbeat(name)
     ledger.maintenance.deregister_worker("left")
@@ -106,7 +106,7 @@ def test_a_worker_that_was_killed_is_lost_and_not_ended(ledger: Ledger, ann: Ope
 
 
 @pytest.mark.req("O-4")
-def test_the_pulse_is_another_when_partitions_move(world: World, ann: Operator) -> None:
+def test_the_change_token_changes_with_partitions(world: World, ann: Operator) -> None:
     world.backfill(["acme"])
     seen = [ann.overview.change_token()]
     (lease,) = world.claim()
@@ -121,7 +121,7 @@ def test_the_pulse_is_another_when_partitions_move(world: World, ann: Operator) 
 
 
 @pytest.mark.req("O-4")
-def test_the_overview_warns_of_partitions_that_fail_now(world: World, ann: Operator) -> None:
+def test_the_overview_warns_about_failing_partitions(world: World, ann: Operator) -> None:
     world.ledger.maintenance.heartbeat("w1", {"kinds": []})
     world.backfill(12)
     leases = world.claim()
@@ -137,7 +137,7 @@ def test_the_overview_warns_of_partitions_that_fail_now(world: World, ann: Opera
     assert ann.overview.summary().findings == (), "it is over, or known"
 
 
-def test_the_overview_tells_jobs_that_run_from_partitions_that_are_extracted(world: World, ann: Operator) -> None:
+def test_the_overview_distinguishes_running_jobs_and_extracted_partitions(world: World, ann: Operator) -> None:
     world.ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
     assert ann.overview.summary().says == "No problems found. 1 worker online; nothing running"
     world.backfill(["acme"])
@@ -180,7 +180,7 @@ def test_a_rejected_newer_run_that_is_not_retried_is_reported(world: World, ann:
     assert ann.partitions.steer(chosen, because="again").skipped == {f"crm/acme/orders/{DAY}": "accepted already"}
 
 
-def test_the_doctor_reports_no_partition_that_an_operator_gave_up(world: World, ann: Operator) -> None:
+def test_the_doctor_skips_partitions_given_up_by_an_operator(world: World, ann: Operator) -> None:
     def given_up() -> list[int]:
         return [finding.count for finding in ann.health.check().findings if finding.name == "partitions given up"]
 

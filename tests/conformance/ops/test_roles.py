@@ -107,7 +107,7 @@ def test_no_role_may_change_the_audit_log_or_the_schema(url: str, role: str, sta
         connection.execute(statement.encode())
 
 
-def test_a_submitter_changes_no_job_and_reads_no_worker(url: str) -> None:
+def test_a_submitter_cannot_change_jobs_or_read_workers(url: str) -> None:
     with psycopg.connect(under(url, "redrive_submitter"), autocommit=True) as connection:
         for statement in ("UPDATE redrive_job SET state = 2", "DELETE FROM redrive_job", "SELECT * FROM redrive_worker"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):

@@ -45,7 +45,7 @@ def test_names_are_written_once(url: str, ledger: Ledger) -> None:
         assert session.core.exec_driver_sql("SELECT name FROM redrive_hidden_name").scalars().all() == ["iban"]
 
 
-def test_a_writer_in_the_way_does_not_hold_up_the_app(url: str, ledger: Ledger) -> None:
+def test_a_blocked_write_of_names_does_not_delay_the_app(url: str, ledger: Ledger) -> None:
     with ledger.begin() as connection:
         connection.exec_driver_sql("DELETE FROM redrive_worker")
         with App(url, secrets=["iban"], migrate=False) as app:

@@ -17,7 +17,7 @@ from tests.conformance.ledger.world import pass_time
 from tests.conformance.ops.world import SECRET
 
 
-def test_jobs_are_counted_by_kind_and_shown_state(ledger: Ledger, ann: Operator) -> None:
+def test_jobs_are_counted_by_job_type_and_displayed_state(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", f"{each}") for each in range(10)])
     pass_time(ledger, 100)
     ledger.submit(NewJob("sms", "later", delay=600))
@@ -60,7 +60,7 @@ def test_cancelled_and_waiting_jobs_are_counted(ledger: Ledger, ann: Operator) -
     assert ann.overview.summary().sentence == ann.status().sentence
 
 
-def test_an_empty_ledger_and_what_was_pruned(ledger: Ledger, ann: Operator) -> None:
+def test_status_of_an_empty_and_of_a_pruned_ledger(ledger: Ledger, ann: Operator) -> None:
     assert (ann.status().kinds, ann.status().workers, ann.status().parked) == ((), (), {})
     ledger.submit(NewJob("mail", "a"))
     ledger.settle(ledger.claim({"mail": 1}, worker="w1")[0].done())
@@ -71,7 +71,7 @@ def test_an_empty_ledger_and_what_was_pruned(ledger: Ledger, ann: Operator) -> N
     assert ann.status().sentence.startswith("1 submitted = 1 done + 0 queued")
 
 
-def test_parked_kinds_are_named(ledger: Ledger, ann: Operator) -> None:
+def test_parked_job_types_are_named(ledger: Ledger, ann: Operator) -> None:
     now = ledger.now()
     with ledger.begin() as tx:
         for name, since in (("mail", now - timedelta(hours=1)), ("sms", None)):

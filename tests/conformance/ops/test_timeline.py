@@ -62,7 +62,7 @@ def test_a_report_shows_steps_sleeps_waits_and_progress(ledger: Ledger, ann: Ope
 
 
 @pytest.mark.req("Q-8")
-def test_signals_to_unknown_and_ended_jobs_are_refused(ledger: Ledger, ann: Operator) -> None:
+def test_signals_to_unknown_and_ended_jobs_are_rejected(ledger: Ledger, ann: Operator) -> None:
     (job_id,) = submit(ledger, "orders")
     with pytest.raises(NotAllowed, match="signal 'approved': job 999 not found; nothing was changed"):
         ann.jobs.signal(999, "approved", because="test")

@@ -64,7 +64,7 @@ def everything(app: App) -> str:
         return "\n".join(str(row) for name in tables for row in connection.execute(text(f'SELECT * FROM "{name}"')))
 
 
-def test_nothing_of_theirs_is_left_and_all_of_the_others(app: App) -> None:
+def test_an_erasure_removes_all_data_of_the_user_and_none_of_others(app: App) -> None:
     assert ANN in everything(app)
     before = everything(app).count("bob")
     plan = dpo(app.ledger).user_data.plan_erasure(ANN)
@@ -81,7 +81,7 @@ def test_nothing_of_theirs_is_left_and_all_of_the_others(app: App) -> None:
     assert {(one.actor, one.action, one.because) for one in operator.audit.find()} == {("dpo", "user.erase", "request 1")}
 
 
-def test_what_waits_is_left_until_it_has_ended(app: App) -> None:
+def test_queued_jobs_are_erased_after_they_end(app: App) -> None:
     with correlate(user_id=ANN):
         app.receive(Event("order.placed", {"user": ANN}, id="e-2"))
     plan = dpo(app.ledger).user_data.plan_erasure(ANN)
@@ -96,7 +96,7 @@ def test_what_waits_is_left_until_it_has_ended(app: App) -> None:
     assert app.ledger.imbalance() == []
 
 
-def test_another_user_with_a_name_alike_is_not_meant(app: App) -> None:
+def test_a_user_with_a_similar_name_is_not_erased(app: App) -> None:
     assert dpo(app.ledger).user_data.plan_erasure("ann").count == 0
     assert dpo(app.ledger).user_data.plan_erasure("%").count == 0
     with pytest.raises(ValueError, match="whose data"):
@@ -146,7 +146,7 @@ def test_no_mention_is_left_in_rows_or_files(app: App) -> None:
             assert ANN.encode() not in path.read_bytes(), path
 
 
-def test_an_entry_that_was_changed_after_an_erasure_is_noticed(app: App) -> None:
+def test_an_entry_changed_after_an_erasure_is_detected(app: App) -> None:
     mention(app, ANN)
     dpo(app.ledger).user_data.erase(dpo(app.ledger).user_data.plan_erasure(ANN), because="request 1")
     operator = Operator(app, actor="dpo")
@@ -164,7 +164,7 @@ def test_a_pseudonym_cannot_be_guessed_from_the_name(app: App) -> None:
     assert not any(hashlib.sha256(user.encode()).hexdigest()[:16] in name for user in (ANN, "bob") for name in names)
 
 
-def test_a_plan_lists_what_stays(app: App) -> None:
+def test_an_erasure_plan_lists_data_that_is_kept(app: App) -> None:
     stays = " ".join(dpo(app.ledger).user_data.plan_erasure(ANN).stays)
     assert "backups" in stays
     assert "raw data" in stays

@@ -104,7 +104,7 @@ def test_a_live_worker_keeps_its_lease_when_the_clock_jumps_ahead(world: World, 
 
 
 @pytest.mark.req("L-9")
-def test_a_lease_that_expires_between_two_rounds_is_recovered_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_expires_between_two_rounds_is_recovered_immediately(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     tending = ControlPlaneTask(world.ledger, [])
     lease = world.one()
     tend(tending, world, monkeypatch, at=0.0)

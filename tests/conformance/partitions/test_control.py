@@ -23,7 +23,7 @@ from tests.conformance.worker.world import heard
 
 
 @pytest.mark.req("P-1")
-def test_each_attempt_is_a_run_of_its_own(world: World) -> None:
+def test_each_attempt_is_a_separate_run(world: World) -> None:
     first = world.one()
     world.reject(first)
     assert world.claim() == []
@@ -36,7 +36,7 @@ def test_each_attempt_is_a_run_of_its_own(world: World) -> None:
 
 
 @pytest.mark.req("P-3")
-def test_only_the_control_plane_has_a_way_from_failed_to_pending(world: World) -> None:
+def test_only_the_control_plane_makes_a_failed_partition_pending(world: World) -> None:
     """Roles are objects: what one may not do, it cannot call."""
     verbs = {"claim", "begin_requeue", "requeue_next", "clear_terminal", "unpause", "backfill", "enqueue_scheduled"}
     assert verbs <= set(dir(ControlPlane))
@@ -139,7 +139,7 @@ def test_a_lost_probe_is_followed_by_another(world: World) -> None:
     assert len(world.claim()) == 1
 
 
-def test_the_probe_of_a_killed_worker_is_followed_at_once(world: World) -> None:
+def test_the_probe_of_a_killed_worker_is_followed_immediately(world: World) -> None:
     world.backfill(3)
     world.give_back(world.claim(1)[0], "systemic", error="down")
     world.pass_time(70)

@@ -264,12 +264,12 @@ def run(ledger: Ledger, examples: int, steps: int) -> None:
 
 
 @pytest.mark.req("P-5")
-def test_any_order_of_acts_on_sqlite() -> None:
+def test_any_order_of_operations_agrees_with_the_model_on_sqlite() -> None:
     with open_ledger("sqlite://") as ledger:
         run(ledger, 300 if FULL else 6, 35)
 
 
 @pytest.mark.req("P-5")
-def test_any_order_of_acts_on_postgres(postgres_ledger: str) -> None:
+def test_any_order_of_operations_agrees_with_the_model_on_postgres(postgres_ledger: str) -> None:
     with open_ledger(postgres_ledger) as ledger:
         run(ledger, 100 if FULL else 3, 25)

@@ -211,7 +211,7 @@ def test_one_revoked_customer_does_not_pause_the_source(ledger: Ledger, tmp_path
 
 
 @pytest.mark.req("P-10")
-def test_a_credential_refused_for_all_customers_is_not_charged(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_credential_rejected_for_all_customers_is_not_charged(ledger: Ledger, tmp_path: Path) -> None:
     is_revoked = threading.Event()
     is_revoked.set()
 
@@ -328,7 +328,7 @@ def test_a_probe_with_a_ledger_fault_keeps_the_pause(world: World) -> None:
     assert not world.register.sources()[0].paused
 
 
-def test_a_probe_whose_worker_stopped_is_followed_at_once(world: World) -> None:
+def test_a_probe_whose_worker_stopped_is_followed_immediately(world: World) -> None:
     world.backfill(["a", "b", "c"])
     world.control.release_uncharged([_systemic(world.claim(1)[0])])
     world.pass_time(100)
@@ -347,7 +347,7 @@ def use_a_ledger_that_is_away() -> None:
         away.ledger.now()
 
 
-def test_a_probe_that_fails_for_its_own_reason_is_followed_at_once(world: World) -> None:
+def test_a_probe_that_fails_for_its_own_reason_is_followed_immediately(world: World) -> None:
     world.backfill(["a", "b", "c"])
     world.control.release_uncharged([_systemic(world.claim(1)[0])])
     world.pass_time(100)

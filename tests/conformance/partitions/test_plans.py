@@ -66,7 +66,7 @@ def watched(world: World) -> list[tuple[str, object]]:
 
 
 @pytest.mark.req("P-14")
-def test_no_act_reads_a_whole_table(full: World) -> None:
+def test_no_operation_reads_a_whole_table(full: World) -> None:
     seen = watched(full)
     full.backfill(20, days=2)
     leases = full.claim(30)
@@ -142,7 +142,7 @@ def test_maintenance_does_not_read_ended_sweeps(full: World) -> None:
 
 
 @pytest.mark.req("P-14")
-def test_counts_and_calendar_read_the_rollup_alone(full: World) -> None:
+def test_counts_and_calendar_read_only_the_rollup(full: World) -> None:
     seen = watched(full)
     counts = full.register.counts(source="crm")
     cells = full.register.calendar("2020-01-01", "2020-12-31", query_name="orders")

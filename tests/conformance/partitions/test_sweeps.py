@@ -45,7 +45,7 @@ def test_every_partition_of_a_finished_backfill_is_accounted_for(world: World) -
 
 
 @pytest.mark.req("P-10")
-def test_pause_resume_and_cancel_take_effect_at_once(world: World) -> None:
+def test_pause_resume_and_cancel_take_effect_immediately(world: World) -> None:
     sweep = world.backfill(30)
     first = world.claim(5)
     world.control.move(sweep, "pause", **SAID)
@@ -87,7 +87,7 @@ def test_partitions_of_a_cancelled_retry_return_to_their_policy(world: World) ->
 
 
 @pytest.mark.req("P-10")
-def test_an_overlapping_backfill_is_refused(world: World) -> None:
+def test_an_overlapping_backfill_is_rejected(world: World) -> None:
     sweep = world.backfill(10, days=10)
     with pytest.raises(NotAllowed, match=rf"sweep {sweep} \(running\) has 10 of them"):
         world.control.backfill(Grid.of("crm", "orders", ["c1", "c2", "zz"], DAY + timedelta(5), DAY + timedelta(20)), **SAID)
@@ -202,7 +202,7 @@ def test_running_and_accepted_partitions_are_skipped_and_listed(world: World) ->
     assert done.skips == {"no raw data": 1}
 
 
-def test_two_retries_in_a_row_are_for_the_stored_keys(world: World) -> None:
+def test_two_retries_in_a_row_use_the_stored_keys(world: World) -> None:
     """T16: dbt's second retry reran everything."""
     world.backfill(4)
     leases = world.claim()

@@ -129,7 +129,7 @@ def test_a_run_that_a_failover_lost_holds_no_other_run_of_the_same_number(world:
 
 
 @pytest.mark.req("P-7")
-def test_an_older_run_that_is_judged_after_the_newer_one_is_late(world: World) -> None:
+def test_an_older_run_validated_after_the_newer_one_is_late(world: World) -> None:
     """T5."""
     older = world.one()
     world.pass_time(1000)
@@ -148,7 +148,7 @@ def test_an_older_run_that_is_judged_after_the_newer_one_is_late(world: World) -
 
 
 @pytest.mark.req("P-13")
-def test_a_verdict_is_a_row_with_what_was_measured(world: World) -> None:
+def test_a_verdict_is_stored_with_the_measured_values(world: World) -> None:
     lease = world.one()
     checks = [{"name": "row_count", "ok": False, "value": 3, "limit": 5, "detail": "dröge"}]
     said = Verdict(lease.run_id, "rejected", "orders", "3.2", checks, 3, "row_count", "3 rows, 5 wanted", "sha256:ab")
@@ -185,7 +185,7 @@ def test_rollback_goes_to_an_earlier_accepted_run_only(world: World) -> None:
 
 
 @pytest.mark.req("P-6")
-def test_revalidate_judges_the_same_raw_data_under_a_new_run(world: World) -> None:
+def test_revalidate_validates_the_same_raw_data_in_a_new_run(world: World) -> None:
     first = world.one()
     world.reject(first)
     world.retry(world.key(), act="revalidate")
@@ -464,7 +464,7 @@ def test_a_partition_that_is_never_ready_ends_at_its_age(ledger: Ledger) -> None
 
 
 @pytest.mark.req("P-4")
-def test_a_schema_error_is_terminal_at_once(world: World) -> None:
+def test_a_schema_error_is_terminal_immediately(world: World) -> None:
     lease = world.one()
     (judged,) = world.reject(lease, final=True, reason="stopped")
     assert (judged.terminal, world.facts().shade) == ("error", "terminal")

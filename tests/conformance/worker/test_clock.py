@@ -36,7 +36,7 @@ def rated(ledger: Ledger, most: int = 5) -> list[Lease]:
 
 
 @pytest.mark.req("L-9")
-def test_a_rate_goes_on_after_the_clock_is_set_back(shared: Ledger) -> None:
+def test_a_rate_continues_after_the_clock_is_set_back(shared: Ledger) -> None:
     submit(shared, "mail", 5, due=datetime(2020, 1, 1, tzinfo=timezone.utc))
     assert len(rated(shared)) == 1
     assert rated(shared) == []
@@ -76,7 +76,7 @@ def test_leases_of_a_dead_worker_end_in_time_after_the_clock_is_set_back(shared:
 
 
 @pytest.mark.req("L-9")
-def test_a_running_worker_goes_on_when_its_clock_is_set_back(on_sqlite: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_worker_continues_after_its_clock_is_set_back(on_sqlite: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     moved = threading.Event()
     real = time.time_ns
     monkeypatch.setattr("redrive.ledger.db.clock.time.time_ns", lambda: real() - (HOUR * 10**9 if moved.is_set() else 0))

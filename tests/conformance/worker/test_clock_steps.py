@@ -163,7 +163,7 @@ def test_a_job_created_during_a_jump_of_the_clock_is_due_when_it_was_submitted(s
 
 
 @pytest.mark.req("L-9")
-def test_a_job_given_back_during_a_jump_of_the_clock_is_due(shared: Ledger, jump: Jump) -> None:
+def test_a_job_released_during_a_jump_of_the_clock_is_due(shared: Ledger, jump: Jump) -> None:
     (job,) = submit(shared, "mail")
     jump.ahead()
     (lease,) = shared.claim({"mail": 1}, worker="w")
@@ -182,7 +182,7 @@ def test_a_lease_from_a_jump_of_the_clock_ends_in_time(shared: Ledger, jump: Jum
 
 
 @pytest.mark.req("L-9")
-def test_a_worker_that_starts_later_leaves_retries_of_jobs_from_a_jump_alone(shared: Ledger, jump: Jump) -> None:
+def test_a_worker_that_starts_later_keeps_retries_of_jobs_from_a_jump(shared: Ledger, jump: Jump) -> None:
     """The job was created an hour in the future. Its retry was written by the clock as it is now."""
     jump.ahead()
     submit(shared, "mail")
@@ -206,7 +206,7 @@ def test_a_worker_that_leaves_after_the_clock_was_set_back_hides_no_step(shared:
 
 
 @pytest.mark.req("L-9")
-def test_two_workers_that_notice_a_step_at_once_apply_it_once(postgres_ledger: str) -> None:
+def test_two_workers_that_notice_a_step_immediately_apply_it_once(postgres_ledger: str) -> None:
     with open_ledger(postgres_ledger) as first, open_ledger(postgres_ledger) as second, ThreadPoolExecutor(2) as threads:
         first.maintenance.heartbeat("w", {"lease": LEASE})
         second.maintenance.heartbeat("v", {"lease": LEASE})

@@ -19,7 +19,7 @@ NEVER = datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))
 
 @pytest.mark.req("W-3")
 @pytest.mark.parametrize(("spent", "shown"), [("dead", "dlq"), ("blocked", "blocked")])
-def test_past_its_budget_a_job_ends_as_its_kind_says(ledger: Ledger, spent: str, shown: str) -> None:
+def test_an_exhausted_job_ends_as_its_job_type_declares(ledger: Ledger, spent: str, shown: str) -> None:
     def work(lease: Lease) -> None:
         raise ConnectionError(f"no answer for {lease.key}")
 
@@ -33,7 +33,7 @@ def test_past_its_budget_a_job_ends_as_its_kind_says(ledger: Ledger, spent: str,
 
 
 @pytest.mark.req("J-1")
-def test_the_log_record_of_a_death_has_the_id_of_its_dead_letter(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_record_of_a_dead_job_has_the_id_of_its_dead_letter(ledger: Ledger, caplog: pytest.LogCaptureFixture) -> None:
     def work(lease: Lease) -> None:
         raise Stop("no such order")
 
@@ -90,7 +90,7 @@ def test_an_attempt_that_lost_its_lease_is_not_logged_as_a_dead_letter(ledger: L
         (Unstorable("its result is no number"), "dlq", "result"),
     ],
 )
-def test_handlers_steer(ledger: Ledger, error: Exception, state: str, reason: str) -> None:
+def test_control_exceptions_decide_the_end_of_a_job(ledger: Ledger, error: Exception, state: str, reason: str) -> None:
     def work(lease: Lease) -> None:
         raise error
 
@@ -105,7 +105,7 @@ class Unreadable(Exception):
         raise ZeroDivisionError
 
 
-def test_an_error_that_cannot_be_looked_at_has_an_end_too(ledger: Ledger) -> None:
+def test_an_error_that_raises_when_examined_ends_the_job(ledger: Ledger) -> None:
     def work(lease: Lease) -> None:
         raise Unreadable
 
@@ -116,7 +116,7 @@ def test_an_error_that_cannot_be_looked_at_has_an_end_too(ledger: Ledger) -> Non
     assert (letter.reason, letter.error) == ("attempts", "Unreadable; deciding about it raised ZeroDivisionError: ")
 
 
-def test_what_was_blocked_until_a_moment_comes_back_then(ledger: Ledger) -> None:
+def test_a_job_blocked_until_a_time_is_retried_then(ledger: Ledger) -> None:
     def work(lease: Lease) -> None:
         if lease.dead_id is None:
             raise Blocked("waits", until=datetime.now(timezone.utc) + timedelta(seconds=0.2))
@@ -126,7 +126,7 @@ def test_what_was_blocked_until_a_moment_comes_back_then(ledger: Ledger) -> None
         until(lambda: ledger.counts()["mail"].done == 1)
 
 
-def test_again_is_free_if_it_says_so(ledger: Ledger) -> None:
+def test_again_with_free_does_not_count_as_an_attempt(ledger: Ledger) -> None:
     def work(lease: Lease) -> None:
         if lease.fence < 6:
             raise Again("not yet", after=0.01, free=True)
@@ -137,7 +137,7 @@ def test_again_is_free_if_it_says_so(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
-def test_what_would_end_a_program_ends_one_attempt(ledger: Ledger, execution: str) -> None:
+def test_system_exit_ends_one_attempt_and_not_the_worker(ledger: Ledger, execution: str) -> None:
     def work(lease: Lease) -> None:
         if lease.attempt == 1:
             raise SystemExit(3)
@@ -149,7 +149,7 @@ def test_what_would_end_a_program_ends_one_attempt(ledger: Ledger, execution: st
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
-def test_a_result_that_is_too_large_is_a_dead_letter_that_says_so(ledger: Ledger, execution: str) -> None:
+def test_a_result_that_is_too_large_is_a_dead_letter_with_the_reason(ledger: Ledger, execution: str) -> None:
     large = b"x" * (ledger.max_payload + 1)
     with Worker(ledger, [kind("mail", for_execution(execution, lambda lease: large), execution)]):
         (job,) = ended(ledger, *submit(ledger, "mail"))

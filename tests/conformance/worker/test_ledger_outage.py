@@ -153,7 +153,7 @@ def test_connections_to_a_demoted_primary_are_dropped(postgres_ledger: str) -> N
         ledger.connections.write.drop_idle()
 
 
-def test_a_worker_goes_on_after_its_primary_was_demoted(postgres_ledger: str) -> None:
+def test_a_worker_continues_after_its_primary_was_demoted(postgres_ledger: str) -> None:
     with open_ledger(postgres_ledger) as ledger, Worker(ledger, [kind("mail", lambda lease: None)]) as worker:
         (first,) = submit(ledger, "mail")
         ended(ledger, first)

@@ -43,7 +43,7 @@ class Crowd:
 
 
 @pytest.mark.req("W-6")
-def test_no_more_at_once_than_the_kind_allows(shared: Ledger, url: str) -> None:
+def test_concurrency_of_a_job_type_is_limited(shared: Ledger, url: str) -> None:
     crowd = Crowd(0.02)
     ids = submit(shared, "mail", 40)
     with open_ledger(url) as theirs:
@@ -54,7 +54,7 @@ def test_no_more_at_once_than_the_kind_allows(shared: Ledger, url: str) -> None:
     assert crowd.most >= 2, "there was room for more"
 
 
-def test_a_place_that_is_left_is_taken_at_once(shared: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_free_slot_is_used_immediately(shared: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claimer, "LIMIT_RETRY_SECONDS", 10.0)
     crowd = Crowd(0.005)
     ids = submit(shared, "mail", 30)
@@ -65,7 +65,7 @@ def test_a_place_that_is_left_is_taken_at_once(shared: Ledger, monkeypatch: pyte
 
 
 @pytest.mark.req("W-6")
-def test_no_more_in_a_second_than_the_kind_allows(shared: Ledger, url: str) -> None:
+def test_the_rate_of_a_job_type_is_limited(shared: Ledger, url: str) -> None:
     crowd = Crowd(0.0)
     ids = submit(shared, "mail", 30)
     with open_ledger(url) as theirs:
@@ -79,7 +79,7 @@ def test_no_more_in_a_second_than_the_kind_allows(shared: Ledger, url: str) -> N
     assert took < 30
 
 
-def test_racing_claims_never_take_the_same_place(shared: Ledger, url: str) -> None:
+def test_racing_claims_never_take_the_same_slot(shared: Ledger, url: str) -> None:
     submit(shared, "mail", 200)
     got: list[int] = []
 
@@ -118,7 +118,7 @@ def test_a_rate_holds_in_every_window(asks: list[tuple[float, int]], rate: float
 
 @pytest.mark.req("L-7")
 @pytest.mark.parametrize("limit", [{"concurrency": 1}, {"rate": 0.001}])
-def test_due_jobs_that_a_limit_holds_back_are_not_other_work(shared: Ledger, limit: dict[str, Any]) -> None:
+def test_due_jobs_held_back_by_a_limit_do_not_count_as_other_work(shared: Ledger, limit: dict[str, Any]) -> None:
     """A visit to quarantined jobs ends for the sake of other due jobs, if these can be claimed."""
     work = kind("mail", lambda lease: None, **limit)
     submit(shared, "mail", 2)

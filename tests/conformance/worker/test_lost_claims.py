@@ -127,7 +127,7 @@ def test_a_limited_claim_whose_commit_is_lost_is_not_an_attempt(direct: Ledger, 
 
 
 @pytest.mark.req("L-3")
-def test_a_worker_that_stops_gives_back_what_was_never_delivered(direct: Ledger, relayed: Ledger, relay: Relay) -> None:
+def test_a_stopping_worker_releases_undelivered_jobs(direct: Ledger, relayed: Ledger, relay: Relay) -> None:
     ids = submit(direct, "mail", 1, max_attempts=3)
     relay.lose_response(CLAIM)
     worker = Worker(relayed, [kind("mail", lambda lease: None)])

@@ -106,7 +106,7 @@ def test_an_outage_as_long_as_an_hour_of_probes_costs_no_job_an_attempt(ledger: 
 
 
 @pytest.mark.req("L-7")
-def test_all_workers_and_the_operator_see_it(shared: Ledger, url: str) -> None:
+def test_all_workers_and_the_operator_see_a_parked_job_type(shared: Ledger, url: str) -> None:
     from redrive.ops.ledger import status
 
     service = Service()
@@ -119,7 +119,7 @@ def test_all_workers_and_the_operator_see_it(shared: Ledger, url: str) -> None:
 
 
 @pytest.mark.req("L-7")
-def test_a_worker_gives_back_what_it_charged_before_another_recognised_the_outage(ledger: Ledger) -> None:
+def test_a_worker_refunds_attempts_charged_before_another_detected_the_outage(ledger: Ledger) -> None:
     """Five failures are too few for this worker; then the job type is parked by another."""
     ids = submit(ledger, "mail", 6)
     with Worker(ledger, [kind("mail", Service(), policy=SLOW)], parking=Parking(first=60)) as worker:
@@ -132,9 +132,7 @@ def test_a_worker_gives_back_what_it_charged_before_another_recognised_the_outag
 
 
 @pytest.mark.req("L-7")
-def test_attempts_are_given_back_at_a_later_look_if_the_first_write_fails(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attempts_are_refunded_later_if_the_first_write_fails(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = submit(ledger, "mail", 6)
     give_back, failures = lease_recovery.refund_attempts, ["database is locked"]
 
@@ -153,7 +151,7 @@ def test_attempts_are_given_back_at_a_later_look_if_the_first_write_fails(
 
 
 @pytest.mark.req("L-7")
-def test_attempts_of_locked_jobs_are_given_back_when_they_are_unlocked(postgres_ledger: str) -> None:
+def test_attempts_of_locked_jobs_are_refunded_when_they_are_unlocked(postgres_ledger: str) -> None:
     with open_ledger(postgres_ledger) as ledger, open_ledger(postgres_ledger) as other:
         ids = submit(ledger, "mail", 6)
         with Worker(ledger, [kind("mail", Service(), policy=SLOW)], parking=Parking(first=60)):
@@ -167,7 +165,7 @@ def test_attempts_of_locked_jobs_are_given_back_when_they_are_unlocked(postgres_
 
 
 @pytest.mark.req("L-7")
-def test_attempts_of_more_jobs_than_a_statement_has_parameters_are_given_back(ledger: Ledger) -> None:
+def test_attempts_of_more_jobs_than_a_statement_has_parameters_are_refunded(ledger: Ledger) -> None:
     (job_id,) = submit(ledger, "mail", 1)
     (lease,) = ledger.claim({"mail": 1}, worker="one")
     ledger.settle(lease.again(60.0, error="no response", reason="failed"))
@@ -206,7 +204,7 @@ def test_a_few_failures_are_not_an_outage(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("L-7", "W-3")
-def test_jobs_with_a_bug_die_after_their_attempts_and_never_park_their_type(ledger: Ledger) -> None:
+def test_jobs_with_a_bug_become_dead_letters_and_never_park_their_type(ledger: Ledger) -> None:
     work = Poison(KeyError("total"))
     two = RetryPolicy(max_attempts=2, backoff_base=0.01, backoff_max=0.02, jitter=0.0)
     ids = [job.id for job in ledger.submit_many([NewJob("mail", f"shop:u{n}:bad:mail:v1") for n in range(12)])]
@@ -296,7 +294,7 @@ def _called(ledger: Ledger, work: Poison, enough: int) -> bool:
 
 
 @pytest.mark.req("L-7")
-def test_the_bound_holds_when_the_type_is_parked_again_and_again(ledger: Ledger) -> None:
+def test_the_bound_holds_if_the_type_is_parked_repeatedly(ledger: Ledger) -> None:
     """A good job releases the type each time; the others fail transiently for ever."""
     work = Poison(ConnectionError("no answer"))
     ids = [job.id for job in ledger.submit_many([NewJob("mail", f"shop:ann:bad{n}:mail:v1") for n in range(15)])]
@@ -342,7 +340,7 @@ def test_a_probe_that_fails_for_its_own_reason_is_charged_and_does_not_lengthen_
 
 @pytest.mark.req("L-7")
 @pytest.mark.parametrize("execution", EXECUTIONS)
-def test_a_probe_given_back_at_the_end_of_its_worker_is_followed_at_once(ledger: Ledger, execution: str) -> None:
+def test_a_probe_released_by_a_stopping_worker_is_followed_immediately(ledger: Ledger, execution: str) -> None:
     submit(ledger, "mail", 2)
     with ledger.connections.write.use() as session:
         parking.park(session, "mail", signature="ConnectionError", reason="a test", seconds=0)

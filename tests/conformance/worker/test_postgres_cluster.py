@@ -240,7 +240,7 @@ def is_answered(ask: Callable[[], object]) -> bool:
 
 
 @pytest.mark.req("E-8")
-def test_the_server_that_answered_last_is_asked_first(postgres_db: str) -> None:
+def test_the_server_that_responded_last_is_tried_first(postgres_db: str) -> None:
     """A machine that is down does not answer: asking it first would cost each connection its timeout."""
     parts = urlsplit(postgres_db)
     with Relay(1, "reset") as down:

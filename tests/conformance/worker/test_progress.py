@@ -91,7 +91,7 @@ def test_a_replay_gets_the_checkpoint(ledger: Ledger) -> None:
     assert (job.state, seen) == ("done", [0, 7, 7, 7])
 
 
-def test_bad_values_are_refused(ledger: Ledger) -> None:
+def test_invalid_values_are_rejected(ledger: Ledger) -> None:
     ledger.submit(NewJob("pages", "shop:ann:1:pages:v1"))
     (lease,) = ledger.claim({"pages": 1}, worker="one")
     job = JobSteps(ledger, lease, ledger.now).reports

@@ -97,7 +97,7 @@ def test_values_keep_the_one_that_is_not_passed_and_the_code_shows_in_the_heartb
     [{"concurrency": 0}, {"concurrency": -1}, {"rate": 0}, {"rate": -2.0}, {"rate": float("nan")}, {"concurrency": True},
      {"concurrency": 2**31}, {"rate": float("inf")}, {}],
 )  # fmt: skip
-def test_limits_that_are_not_positive_are_refused(shared: Ledger, values: dict[str, Any]) -> None:
+def test_limits_that_are_not_positive_are_rejected(shared: Ledger, values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="nothing was changed") as refused:
         set_limit(shared, "mail", **values)
     if values and all(value in (0, -1, -2.0) for value in values.values()) and True not in values.values():

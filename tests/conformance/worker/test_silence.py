@@ -128,7 +128,7 @@ def test_the_watch_waits_as_long_as_your_own_statement_timeout(postgres_ledger: 
             running.join(SOON)
 
 
-def test_a_callers_own_statement_may_take_as_long_as_it_takes(postgres_ledger: str) -> None:
+def test_a_callers_own_statement_has_no_timeout(postgres_ledger: str) -> None:
     with open_ledger(postgres_ledger) as ledger:
         ledger.connections.limit_silence(0.2)
         with ledger.begin() as connection:
@@ -138,7 +138,7 @@ def test_a_callers_own_statement_may_take_as_long_as_it_takes(postgres_ledger: s
             assert (timeout, session.raw.execute("SHOW statement_timeout").fetchone()[0]) == ("0", "30s")
 
 
-def test_a_worker_notices_a_silent_connection_and_goes_on_when_it_is_back(postgres_ledger: str) -> None:
+def test_a_worker_detects_a_silent_connection_and_continues_when_it_is_back(postgres_ledger: str) -> None:
     with (
         relayed(postgres_ledger) as (relay, url),
         open_ledger(url) as ledger,
@@ -223,7 +223,7 @@ def test_timeouts_are_set_unless_the_address_sets_them(postgres_ledger: str) -> 
         assert connection.execute("SHOW statement_timeout").fetchone() == ("7s",)
 
 
-def test_a_watch_cuts_only_lines_on_which_an_answer_is_overdue() -> None:
+def test_the_watch_closes_only_connections_with_an_overdue_response() -> None:
     watch = Watch(patience=10.0)
     mine, theirs = socket.socketpair()
     with mine, theirs:
@@ -241,7 +241,7 @@ def test_a_watch_cuts_only_lines_on_which_an_answer_is_overdue() -> None:
         assert not watch.has_cut(line)
 
 
-def test_a_statement_that_takes_too_long_is_the_ledgers_fault(postgres_ledger: str) -> None:
+def test_a_statement_that_takes_too_long_is_a_ledger_fault(postgres_ledger: str) -> None:
     """Another transaction holds the key for longer than `statement_timeout`: unavailable, and certainly not written."""
     url = f"{postgres_ledger}?options=-c%20statement_timeout%3D300ms"
     with psycopg.connect(postgres_ledger) as other, open_ledger(url) as ledger:

@@ -329,7 +329,7 @@ def test_a_locked_job_does_not_block_the_steps_of_others(postgres_ledger: str) -
         assert [len(stored(ledger, lease.job_id)) for lease in (first, second)] == [1, 1]
 
 
-def test_each_step_has_a_key_of_its_own(ledger: Ledger) -> None:
+def test_each_step_has_its_own_key(ledger: Ledger) -> None:
     keys: list[str] = []
 
     def note() -> None:

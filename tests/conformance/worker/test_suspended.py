@@ -127,7 +127,7 @@ def test_a_timeout_stays_one_after_a_late_signal(ledger: Ledger) -> None:
     assert (wait.act, wait.error) == ("wait", "timeout")
 
 
-def test_an_uncaught_timeout_makes_a_dead_letter_at_once(ledger: Ledger) -> None:
+def test_an_uncaught_timeout_makes_a_dead_letter_immediately(ledger: Ledger) -> None:
     with Worker(ledger, [kind("orders", lambda lease: current().wait_for("approved", timeout=0.01))]):
         (job,) = ended(ledger, *submit(ledger, "orders"))
     assert (job.state, job.reason, job.attempts) == ("dead", "stopped", 1)
@@ -186,7 +186,7 @@ def test_a_signal_in_the_callers_transaction_is_sent_with_it(ledger: Ledger) -> 
     assert received == [2]
 
 
-def test_an_attempt_that_swallows_the_suspension_is_suspended_all_the_same(ledger: Ledger) -> None:
+def test_an_attempt_that_swallows_the_suspension_is_still_suspended(ledger: Ledger) -> None:
     calls: Counter[str] = Counter()
 
     def work(lease: Lease) -> None:
@@ -201,7 +201,7 @@ def test_an_attempt_that_swallows_the_suspension_is_suspended_all_the_same(ledge
     assert (job.state, calls) == ("done", {"attempts": 2})
 
 
-def test_several_waits_at_once_continue_with_the_first(ledger: Ledger) -> None:
+def test_several_waits_immediately_continue_with_the_first(ledger: Ledger) -> None:
     app = App(ledger)
     received: list[Any] = []
 

@@ -21,7 +21,7 @@ from .world import EXECUTIONS, ended, for_execution, heard, kind, submit, until
 
 @pytest.mark.req("W-6")
 @pytest.mark.parametrize("execution", EXECUTIONS)
-def test_jobs_are_done_once_and_their_results_kept(ledger: Ledger, execution: str) -> None:
+def test_jobs_run_once_and_their_results_are_stored(ledger: Ledger, execution: str) -> None:
     ran: list[int] = []
 
     def work(lease: Lease) -> bytes:
@@ -37,7 +37,7 @@ def test_jobs_are_done_once_and_their_results_kept(ledger: Ledger, execution: st
     assert worker.status.state == "ended"
 
 
-def test_what_is_submitted_while_it_waits_is_taken_up_at_once(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_submitted_to_an_idle_worker_starts_immediately(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "POLL_SECONDS", 600.0)
     monkeypatch.setattr(turn, "POLL_SECONDS", 600.0)
     started = threading.Event()
@@ -47,7 +47,7 @@ def test_what_is_submitted_while_it_waits_is_taken_up_at_once(ledger: Ledger, mo
         assert started.wait(60)
 
 
-def test_what_falls_due_later_is_taken_up_then(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delayed_job_starts_when_it_is_due(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "POLL_SECONDS", 600.0)
     monkeypatch.setattr(turn, "POLL_SECONDS", 600.0)
     moments: list[float] = []
@@ -61,7 +61,7 @@ def test_what_falls_due_later_is_taken_up_then(ledger: Ledger, monkeypatch: pyte
 
 @pytest.mark.req("W-3", "W-2")
 @pytest.mark.parametrize("execution", EXECUTIONS)
-def test_a_failure_is_counted_stored_told_and_tried_again(ledger: Ledger, execution: str) -> None:
+def test_a_failure_is_counted_stored_logged_and_retried(ledger: Ledger, execution: str) -> None:
     seen: list[tuple[int, str]] = []
 
     def work(lease: Lease) -> None:
@@ -87,7 +87,7 @@ def test_a_failure_is_counted_stored_told_and_tried_again(ledger: Ledger, execut
 
 
 @pytest.mark.parametrize("execution", EXECUTIONS)
-def test_the_work_sees_its_attempt_its_key_and_whose_it_is(ledger: Ledger, execution: str) -> None:
+def test_a_job_sees_its_attempt_key_and_id(ledger: Ledger, execution: str) -> None:
     found: list[Any] = []
 
     def work(lease: Lease) -> None:
@@ -110,7 +110,7 @@ def test_the_work_sees_its_attempt_its_key_and_whose_it_is(ledger: Ledger, execu
     assert later.ids == {"request_id": "r-1", "mission_id": "m-1"}
 
 
-def test_without_a_key_of_its_own_the_work_has_one_still(ledger: Ledger) -> None:
+def test_a_job_without_a_structured_key_gets_one(ledger: Ledger) -> None:
     found: list[Any] = []
     ledger.submit(NewJob("mail", "6f1c"))
     with Worker(ledger, [kind("mail", lambda lease: found.append(current().key))]):
@@ -118,14 +118,14 @@ def test_without_a_key_of_its_own_the_work_has_one_still(ledger: Ledger) -> None
     assert str(found[0]) == "job::6f1c:mail:v1"
 
 
-def test_a_deadline_that_has_passed_is_a_dead_letter_and_nothing_runs(ledger: Ledger) -> None:
+def test_an_expired_deadline_is_a_dead_letter_and_nothing_runs(ledger: Ledger) -> None:
     ran: list[int] = []
     with Worker(ledger, [kind("mail", lambda lease: ran.append(1))]):
         (job,) = ended(ledger, *submit(ledger, "mail", deadline=datetime.now(timezone.utc) - timedelta(seconds=1)))
     assert (job.shown, job.reason, ran) == ("dlq", "deadline", [])
 
 
-def test_an_async_attempt_is_cancelled_when_its_time_is_up(ledger: Ledger) -> None:
+def test_an_async_attempt_is_cancelled_at_its_timeout(ledger: Ledger) -> None:
     cancelled: list[int] = []
 
     async def work(lease: Lease) -> None:
@@ -142,7 +142,7 @@ def test_an_async_attempt_is_cancelled_when_its_time_is_up(ledger: Ledger) -> No
     assert "AttemptTimeout" in (ledger.attempts(job.id)[0].error or "")
 
 
-def test_a_plain_attempt_gets_its_time_and_is_said_to_be_overdue(ledger: Ledger) -> None:
+def test_a_sync_attempt_sees_its_timeout_and_is_logged_as_overdue(ledger: Ledger) -> None:
     gate, found = threading.Event(), list[Any]()
 
     def work(lease: Lease) -> None:
@@ -165,7 +165,7 @@ def test_a_function_that_blocks_does_not_lose_its_lease(ledger: Ledger) -> None:
     assert worker.status.late == 0
 
 
-def test_connections_that_the_work_keeps_are_not_missed_by_the_ledger_thread(shared: Ledger, url: str) -> None:
+def test_connections_held_by_jobs_do_not_block_the_ledger_thread(shared: Ledger, url: str) -> None:
     many = 1 if url.startswith("sqlite") else 10
 
     def work(lease: Lease) -> None:
@@ -180,7 +180,7 @@ def test_connections_that_the_work_keeps_are_not_missed_by_the_ledger_thread(sha
 
 
 @pytest.mark.req("W-4")
-def test_effects_in_a_transaction_commit_with_the_end_of_their_job(ledger: Ledger) -> None:
+def test_writes_in_a_transaction_commit_with_the_end_of_their_job(ledger: Ledger) -> None:
     with ledger.begin() as tx:
         tx.execute(text("CREATE TABLE effect (key text NOT NULL)"))
 
@@ -198,14 +198,14 @@ def test_effects_in_a_transaction_commit_with_the_end_of_their_job(ledger: Ledge
         assert sorted(row[0] for row in tx.execute(text("SELECT key FROM effect"))) == sorted(job.key for job in jobs)
 
 
-def test_kinds_that_nobody_registered_are_left_alone(ledger: Ledger) -> None:
+def test_unregistered_job_types_are_skipped(ledger: Ledger) -> None:
     ids = submit(ledger, "unknown", 3)
     with Worker(ledger, [kind("mail", lambda lease: None)]):
         ended(ledger, *submit(ledger, "mail"))
     assert {job.shown for one in ids if (job := ledger.get(one)) is not None} == {"queued"}
 
 
-def test_kinds_take_turns(ledger: Ledger) -> None:
+def test_job_types_take_turns(ledger: Ledger) -> None:
     order: list[str] = []
     submit(ledger, "first", 200)
     submit(ledger, "second", 5)
@@ -234,7 +234,7 @@ class SweepTask:
             raise OSError("not yet")
 
 
-def test_chores_are_done_now_and_then_whatever_they_raise(ledger: Ledger) -> None:
+def test_background_tasks_run_repeatedly_even_if_they_raise(ledger: Ledger) -> None:
     chore = SweepTask()
     with heard() as records, Worker(ledger, [kind("mail", lambda lease: None)], background_tasks=[chore]):
         until(lambda: len(chore.done) > 3)
@@ -242,7 +242,7 @@ def test_chores_are_done_now_and_then_whatever_they_raise(ledger: Ledger) -> Non
     assert abs((chore.done[0] - datetime.now(timezone.utc)).total_seconds()) < 30
 
 
-def test_stopped_at_once_it_gives_back_what_runs_uncharged(ledger: Ledger) -> None:
+def test_an_immediate_stop_releases_running_jobs_uncharged(ledger: Ledger) -> None:
     gate, begun = threading.Event(), threading.Event()
 
     def work(lease: Lease) -> None:
@@ -261,6 +261,6 @@ def test_stopped_at_once_it_gives_back_what_runs_uncharged(ledger: Ledger) -> No
     assert [(one.ended_at is not None, one.name) for one in ledger.workers()] == [(True, worker.name)]
 
 
-def test_a_worker_is_started_once(ledger: Ledger) -> None:
+def test_a_worker_can_be_started_only_once(ledger: Ledger) -> None:
     with Worker(ledger, [kind("mail", lambda lease: None)]) as worker, pytest.raises(RuntimeError, match="create a new one"):
         worker.start()

@@ -28,11 +28,11 @@ POLICY = {
 }
 
 
-def test_the_default_options() -> None:
+def test_the_default_options_are_read() -> None:
     assert channel_retries(channel_options()) == ChannelRetries(5, 0.1, 10.0, 2.0, ("UNAVAILABLE", "RESOURCE_EXHAUSTED"))
 
 
-def test_a_service_config_by_hand() -> None:
+def test_a_handwritten_service_config_is_read() -> None:
     options = [*config({"name": [{}], "retryPolicy": POLICY}), ("grpc.keepalive_time_ms", 60_000)]
     found = channel_retries(options)
     assert found == ChannelRetries(4, 0.05, 1.0, 3.0, ("UNAVAILABLE", "ABORTED"))
@@ -52,21 +52,21 @@ def test_a_service_config_by_hand() -> None:
     ],
     ids=str,
 )
-def test_no_retries(options: list[tuple[str, Any]]) -> None:
+def test_a_channel_without_retries_is_read(options: list[tuple[str, Any]]) -> None:
     assert channel_retries(options) == NO_RETRIES
 
 
-def test_more_than_five_are_five() -> None:
+def test_more_than_five_attempts_count_as_five() -> None:
     assert channel_retries(config({"name": [{}], "retryPolicy": {**POLICY, "maxAttempts": 9}})).max_attempts == 5
 
 
 @pytest.mark.parametrize("text", ["{not json", "[]", "5", json.dumps({"methodConfig": [{"retryPolicy": {"maxAttempts": 3}}]})])
-def test_what_grpcio_would_choke_on_is_told(text: str) -> None:
+def test_a_config_that_grpcio_rejects_is_reported(text: str) -> None:
     with pytest.raises(ValueError, match="every call would fail"):
         channel_retries([("grpc.service_config", text)])
 
 
-def test_not_options_at_all() -> None:
+def test_values_that_are_not_channel_options_are_rejected() -> None:
     with pytest.raises(TypeError, match="pairs of a name and a value"):
         channel_retries(["grpc.service_config"])  # type: ignore[list-item]
     assert not is_channel_options([])
@@ -76,7 +76,7 @@ def test_not_options_at_all() -> None:
     assert is_channel_options((("grpc.a", 1), ("other", 2)))
 
 
-def test_one_method_of_several() -> None:
+def test_the_most_specific_method_name_applies() -> None:
     """The nearest name is in force: the method's own, its service's, everybody's."""
     other = {**POLICY, "maxAttempts": 2, "retryableStatusCodes": ["INTERNAL"]}
     options = config(
@@ -94,7 +94,7 @@ def test_one_method_of_several() -> None:
         path(options, "shop.Orders")
 
 
-def test_as_a_layer() -> None:
+def test_channel_options_become_a_layer() -> None:
     layer = Layer.of_channel(channel_options(RetryPolicy(3, 0.5, 2, 1)))
     assert (layer.name, layer.by, layer.max_attempts, layer.on) == ("channel", "grpc", 3, ("UNAVAILABLE", "RESOURCE_EXHAUSTED"))
     assert layer.wait(1) == pytest.approx((0.4, 0.6))

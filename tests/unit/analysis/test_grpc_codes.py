@@ -27,17 +27,17 @@ def codes(rule: CodeRule) -> set[str]:
     return set(rule.codes)
 
 
-def test_the_channel_owns_two_and_the_next_layer_the_rest() -> None:
+def test_the_channel_owns_two_codes_and_the_next_layer_the_rest() -> None:
     assert codes(code_rule(A, None)) == {"INTERNAL", "DEADLINE_EXCEEDED"}
     assert codes(code_rule([*A, ("grpc.keepalive_time_ms", 1)], None)) == {"INTERNAL", "DEADLINE_EXCEEDED"}
 
 
-def test_where_the_channel_is_off_its_codes_pass_to_the_layer_that_lists_them() -> None:
+def test_codes_of_a_disabled_channel_pass_to_the_next_layer() -> None:
     for behind in ((), channel_options(RetryPolicy.disabled())):
         assert codes(code_rule(behind, None)) == {"INTERNAL", "DEADLINE_EXCEEDED", "UNAVAILABLE"}
 
 
-def test_a_code_with_two_owners_is_refused() -> None:
+def test_a_code_with_two_owners_is_rejected() -> None:
     with pytest.raises(ValueError, match="UNAVAILABLE is already retried by the channel"):
         retry(behind=A, codes=["INTERNAL", "UNAVAILABLE"])
     with pytest.raises(ValueError, match="UNAVAILABLE is already retried"):
@@ -45,7 +45,7 @@ def test_a_code_with_two_owners_is_refused() -> None:
     assert codes(code_rule(channel_options(codes=["RESOURCE_EXHAUSTED"]), ["UNAVAILABLE"])) == {"UNAVAILABLE"}
 
 
-def test_two_layers_of_ours_that_are_both_told() -> None:
+def test_two_redrive_layers_cannot_own_the_same_code() -> None:
     told = retry(behind=A, codes=["INTERNAL"])
     with pytest.raises(ValueError, match="INTERNAL is already retried by the layer in behind="):
         SendBuffer(send, behind=told, codes=["INTERNAL", "ABORTED"])
@@ -55,19 +55,19 @@ def test_two_layers_of_ours_that_are_both_told() -> None:
     SendBuffer(send, behind=told)
 
 
-def test_nothing_left_to_do_is_told() -> None:
+def test_a_layer_without_codes_is_rejected() -> None:
     everything = channel_options(codes=["UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED"])
     with pytest.raises(ValueError, match="codes: the channel already retries DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE"):
         retry(behind=everything)
 
 
 @pytest.mark.parametrize("wrong", ["UNAVALABLE", ["INTERNAL", "x"], [5], []])
-def test_codes_are_codes(wrong: Any) -> None:
+def test_invalid_codes_are_rejected(wrong: Any) -> None:
     with pytest.raises(ValueError, match="codes must be names of gRPC status codes"):
         code_rule((), wrong)
 
 
-def test_codes_of_grpcio_itself_are_taken() -> None:
+def test_status_codes_of_grpcio_are_accepted() -> None:
     both: Any = [grpc.StatusCode.INTERNAL, "ABORTED"]
     assert codes(code_rule((), both)) == {"INTERNAL", "ABORTED"}
 
@@ -75,7 +75,7 @@ def test_codes_of_grpcio_itself_are_taken() -> None:
 # ---- what the rule says of an error
 
 
-def test_its_own_codes_and_no_others() -> None:
+def test_a_rule_retries_only_its_own_codes() -> None:
     rule = code_rule(A, None)
     internal = rule(rpc_error("INTERNAL"))
     assert internal is not None
@@ -86,13 +86,13 @@ def test_its_own_codes_and_no_others() -> None:
         assert not found.retryable
 
 
-def test_what_the_channel_owns_was_tried_by_it() -> None:
+def test_codes_of_the_channel_count_as_spent() -> None:
     found = code_rule(A, None)(rpc_error("UNAVAILABLE"))
     assert found is not None
     assert found.spent == "the channel"
 
 
-def test_no_other_errors() -> None:
+def test_other_errors_are_passed_on() -> None:
     rule = code_rule(A, None)
     assert rule(ConnectionResetError()) is None
     assert rule(grpc.RpcError()) is None, "one without a code"
@@ -104,7 +104,7 @@ class Liar(grpc.RpcError):
         raise ValueError("no code")
 
 
-def test_an_attempt_that_ran_out_of_time_here_is_as_one_there() -> None:
+def test_an_attempt_timeout_is_treated_as_deadline_exceeded() -> None:
     found = code_rule(A, None)(AttemptTimeout("late"))
     assert found is not None
     assert found.kind == "timeout"
@@ -113,7 +113,7 @@ def test_an_attempt_that_ran_out_of_time_here_is_as_one_there() -> None:
     assert not other.retryable
 
 
-def test_a_permanent_code_can_be_asked_for_and_pushback_holds_there_too() -> None:
+def test_a_permanent_code_can_be_retried_and_pushback_is_honoured() -> None:
     rule = code_rule((), ["NOT_FOUND", "UNKNOWN"])
     for error, expected in (
         (rpc_error("NOT_FOUND"), ("transient", None)),
@@ -126,7 +126,7 @@ def test_a_permanent_code_can_be_asked_for_and_pushback_holds_there_too() -> Non
         assert (found.kind, found.after) == expected
 
 
-def test_a_layer_inside_a_buffer_leaves_the_buffers_codes_to_it() -> None:
+def test_a_layer_inside_a_buffer_skips_the_codes_of_the_buffer() -> None:
     inner, outer = code_rule(A, None), code_rule(A, None, claims=True)
     claim = CodeClaim(frozenset(outer.codes))
 
@@ -153,7 +153,7 @@ def owners(*stack: Any) -> dict[str, tuple[str | None, int]]:
     return {row.error: (row.owner, row.attempts) for row in report.errors if row.error.isupper()}
 
 
-def test_the_owners_of_a_path() -> None:
+def test_the_report_names_the_owner_of_each_code() -> None:
     rpc = retry(behind=A).using(operation="call")
     buffer: SendBuffer[int] = SendBuffer(send, behind=A)
     name = f"{__name__}.send"
@@ -164,20 +164,20 @@ def test_the_owners_of_a_path() -> None:
     assert owners(buffer, rpc, A) == with_buffer, "the buffer's, and not the call's inside it"
 
 
-def test_part_of_the_codes_is_left() -> None:
+def test_a_buffer_may_own_only_some_codes() -> None:
     rpc = retry(behind=A, codes=["INTERNAL", "ABORTED"]).using(operation="call")
     buffer: SendBuffer[int] = SendBuffer(send, behind=A, codes=["INTERNAL"])
     found = owners(buffer, rpc, A)
     assert (found["INTERNAL"], found["ABORTED"]) == ((f"{__name__}.send", 4), ("call", 3))
 
 
-def test_without_behind_it_is_seen_that_it_multiplies() -> None:
+def test_layers_without_behind_multiply_attempts() -> None:
     report = layers([SendBuffer(send), A])
     assert report.multiplies
     assert {row.error: row.attempts for row in report.errors}["UNAVAILABLE"] == 20
 
 
-def test_they_are_names_of_the_root() -> None:
+def test_retry_is_exported_by_the_grpc_package() -> None:
     assert redrive.grpc.retry is retry
     with pytest.raises(AttributeError, match="no attribute 'Interceptr'"):
         _ = redrive.grpc.Interceptr  # type: ignore[attr-defined]

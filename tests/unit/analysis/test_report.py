@@ -83,7 +83,7 @@ def advice(report: LayersReport) -> list[str]:
 
 @pytest.mark.req("C-7")
 @given(st.lists(LAYERS, min_size=1, max_size=4), st.data())
-def test_attempts_are_those_of_real_layers(stack: list[Retry], data: st.DataObject) -> None:
+def test_reported_attempts_equal_those_of_real_layers(stack: list[Retry], data: st.DataObject) -> None:
     report = layers(stack)
     known = [error for error in ERRORS if error in {row.error for row in report.errors}]
     name = data.draw(st.sampled_from(known))
@@ -97,7 +97,7 @@ def test_attempts_are_those_of_real_layers(stack: list[Retry], data: st.DataObje
 
 @settings(max_examples=50)
 @given(LAYERS, LAYERS)
-def test_changing_errors_make_what_is_said(outer: Retry, inner: Retry) -> None:
+def test_reported_attempts_hold_for_changing_errors(outer: Retry, inner: Retry) -> None:
     stack = [layer.using(RetryPolicy(most), attempt_timeout=None) for layer, most in ((outer, 3), (inner, 2))]
     known, choices, most = [CrmBusy, CrmLocked, ConnectionAbortedError], [0], 0
 
@@ -124,7 +124,7 @@ def names(layer: Retry) -> list[str]:
 
 
 @pytest.mark.req("C-7")
-def test_three_layers_of_three_make_3_attempts() -> None:
+def test_three_layers_of_three_attempts_make_three_calls() -> None:
     report = layers([Layer("api"), Layer("service"), Layer("client")])
     assert (report.attempts, report.mixed_attempts, report.multiplies) == (3, 3, False)
     assert row(report, "transient").owner == "client"
@@ -140,7 +140,7 @@ def test_three_layers_of_three_make_3_attempts() -> None:
         (stamina.retry(on=ConnectionResetError, attempts=3, wait_initial=0, wait_jitter=0), "stamina", None, 9),
     ],
 )
-def test_what_is_seen_of_other_libraries(foreign: Any, by: Any, seen: bool | None, attempts: int) -> None:
+def test_spent_retries_of_other_libraries_are_detected(foreign: Any, by: Any, seen: bool | None, attempts: int) -> None:
     calls = 0
 
     @foreign  # type: ignore[untyped-decorator]
@@ -204,7 +204,7 @@ def test_each_code_has_one_owner() -> None:
         ("E42", "unknown", False),
     ],
 )
-def test_a_code_is_owned_by_who_retries_its_kind(error: str, kind: str, retried: bool) -> None:
+def test_a_code_is_owned_by_the_layer_that_retries_its_kind(error: str, kind: str, retried: bool) -> None:
     report = layers([Layer("odd", policy=RetryPolicy.disabled(), on=(error,)), Layer("usual")])
     found = row(report, error)
     assert (found.kind, found.owner) == (kind, "usual" if retried else None)
@@ -213,12 +213,12 @@ def test_a_code_is_owned_by_who_retries_its_kind(error: str, kind: str, retried:
 # ---- what else there is to say ----
 
 
-def test_a_server_may_ask_for_long_waits_where_nothing_limits_them() -> None:
+def test_long_retry_after_waits_are_reported_without_a_limit() -> None:
     assert advice(layers(Layer("one"))) == ["long_wait"]
     assert advice(layers(Layer("one", policy=RetryPolicy(3, 0.1, timeout=60)))) == []
 
 
-def test_layers_that_share_a_budget() -> None:
+def test_a_shared_budget_is_reported() -> None:
     shared = Budget()
     report = layers([retry(budget=shared, operation="a", timeout=9), retry(budget=shared, operation="b"), retry(operation="c")])
     assert "a and b share one budget" in next(advice.says for advice in report.advice if advice.code == "shared_budget")
@@ -226,7 +226,7 @@ def test_layers_that_share_a_budget() -> None:
     assert "the budget 'crm'" in next(advice.says for advice in named.advice if advice.code == "shared_budget")
 
 
-def test_another_library_that_retries_everything() -> None:
+def test_a_library_that_retries_everything_is_reported() -> None:
     report = layers(Layer("loop", by="tenacity", policy=RetryPolicy(3, 0, 0, 0)))
     assert row(report, "permanent").attempts == 3
     assert {"no_waits", "hopeless", "no_limit"} == set(advice(report))
@@ -247,11 +247,11 @@ def test_the_layers_around_one_function_are_found() -> None:
     assert (owners["timeout"], owners["DiskFull"], owners["CrmBusy"], owners["transient"]) == ("inner", "inner", "fetch", "fetch")
 
 
-def test_layers_of_one_name_are_told_apart() -> None:
+def test_layers_with_the_same_name_are_numbered() -> None:
     assert [layer.name for layer in layers([retry(), retry(), Layer("x")]).layers] == ["retry #1", "retry #2", "x"]
 
 
-def test_a_rule_of_ones_own_stands_for_what_only_it_knows() -> None:
+def test_a_custom_rule_is_listed_as_an_error() -> None:
     def crm_says_later(error: Exception) -> bool:
         raise RuntimeError("not one of ours")
 
@@ -272,7 +272,7 @@ def test_examples_of_http_errors_have_no_open_body() -> None:
     assert all(error.closed for error in seen)  # Python 3.14 emits a ResourceWarning for an open one
 
 
-def test_the_report_is_plain_data() -> None:
+def test_the_report_is_json_data() -> None:
     data = json.loads(json.dumps(layers([Layer("a", attempt_timeout="none"), Layer("b")]).as_dict(), allow_nan=False))
     assert data["multiplies"] is False
     assert data["layers"][0]["attempt_timeout"] is None
@@ -300,12 +300,12 @@ def test_the_report_is_plain_data() -> None:
         (lambda: layers(["api"]), "not str 'api'"),
     ],
 )
-def test_what_is_wrong_is_told(wrong: Callable[[], object], said: str) -> None:
+def test_invalid_layers_are_rejected(wrong: Callable[[], object], said: str) -> None:
     with pytest.raises((TypeError, ValueError), match=".*" + said.replace("(", r"\(")):
         wrong()
 
 
-def test_an_odd_backoff_is_taken_as_the_loop_takes_it() -> None:
+def test_an_invalid_backoff_is_treated_as_in_the_loop() -> None:
     odd = Layer("a", backoff=lambda attempt, draw: math.nan if attempt == 1 else math.inf)
     assert odd.wait(1) == (0, 0)
     assert odd.wait(2) == (1e8, 1e8)
@@ -322,7 +322,7 @@ def test_tenacity_in_the_same_chain_is_a_layer() -> None:
     assert layers(told).attempts == 3
 
 
-def test_a_tenacity_that_never_stops_cannot_be_counted() -> None:
+def test_tenacity_without_a_stop_is_rejected() -> None:
     with pytest.raises(ValueError, match="cannot be read from .*stop_never.* pass the stack"):
         layers(tenacity.retry(retry()(_refused)))
 

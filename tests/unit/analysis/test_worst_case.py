@@ -15,7 +15,7 @@ def advice(report: LayersReport) -> list[str]:
     return [advice.code for advice in report.advice]
 
 
-def test_seconds_are_waits_at_their_longest_and_attempts_in_full() -> None:
+def test_seconds_include_the_longest_waits_and_full_attempts() -> None:
     assert layers(Layer("one")).seconds == 0.5 + 0.75 + 3 * 10
     assert layers(Layer("one", attempt_timeout="none")).seconds is None
     assert layers(Layer("one", policy=RetryPolicy(5, timeout=7), attempt_timeout="none")).seconds == 7
@@ -23,13 +23,13 @@ def test_seconds_are_waits_at_their_longest_and_attempts_in_full() -> None:
     assert layers(steps).seconds == pytest.approx(11 + 22 + 22 + 4)
 
 
-def test_limits_around_a_layer_hold_inside() -> None:
+def test_surrounding_limits_apply_to_inner_layers() -> None:
     report = layers([Layer("outer", attempt_timeout=4, policy=RetryPolicy(2, timeout=30)), Layer("inner")])
     assert [(layer.limit, layer.limited_by, layer.seconds) for layer in report.layers] == [(30, "outer", 4), (4, "outer", 4)]
     assert advice(report) == ["cut_short", "idle"]
 
 
-def test_other_libraries_do_not_know_of_limits_around_them() -> None:
+def test_other_libraries_ignore_surrounding_limits() -> None:
     inner = Layer("sdk", by="openai", policy=RetryPolicy(3, 0.5, 8, 0), attempt_timeout=60)
     report = layers([Layer("outer"), inner])
     assert report.seconds == 0.5 + 1 + 3 * 60
@@ -50,7 +50,7 @@ def test_other_libraries_do_not_know_of_limits_around_them() -> None:
         (RetryPolicy(10**9, 0, 0, 0, timeout=10**6), 10**9, "cut_short"),
     ],
 )
-def test_attempts_that_time_does_not_allow(policy: RetryPolicy, reached: int, code: str) -> None:
+def test_attempts_beyond_the_time_limit_are_not_counted(policy: RetryPolicy, reached: int, code: str) -> None:
     began = time.process_time()
     report = layers(Layer("one", policy=policy))
     assert report.attempts == report.layers[0].attempts == reached
@@ -58,7 +58,7 @@ def test_attempts_that_time_does_not_allow(policy: RetryPolicy, reached: int, co
     assert time.process_time() - began < 5
 
 
-def test_a_billion_attempts_are_not_gone_through() -> None:
+def test_a_billion_attempts_are_computed_quickly() -> None:
     began = time.process_time()
     patient = Layer("one", policy=RetryPolicy(10**9, 1, 60, 1), attempt_timeout=1)
     report = layers([patient, Layer("two", policy=RetryPolicy(10**9, 0.001, 0.001, 0))])

@@ -44,7 +44,7 @@ def test_the_default_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("wrong", ["mysql://x", "sqlite:x", "", "postgresql://host"])
-def test_an_invalid_address_is_rejected_at_once(wrong: str) -> None:
+def test_an_invalid_address_is_rejected_immediately(wrong: str) -> None:
     with pytest.raises(LedgerError):
         App(wrong)
 

@@ -74,7 +74,7 @@ def test_pending_items_are_enqueued_if_a_later_pass_raises(script: type[Script],
 
 
 @BOTH
-def test_the_error_says_if_the_job_could_not_be_enqueued(script: type[Script], redrive_clock: FakeClock) -> None:
+def test_the_error_reports_that_the_job_could_not_be_enqueued(script: type[Script], redrive_clock: FakeClock) -> None:
     command = Command(RuntimeError("no database, password=hunter2"))
     error = raised_by(script, partial(a="", b="no"), ConnectionError("gone"), spill=command)
     assert isinstance(error, ConnectionError)

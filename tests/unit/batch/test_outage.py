@@ -22,7 +22,7 @@ from tests.unit.batch.world import SYNC_AND_ASYNC, AsyncSender, PlainStore, Scri
 
 @pytest.mark.req("B-15")
 @SYNC_AND_ASYNC
-def test_a_poison_item_that_is_alone_still_gives_up(kind: type, redrive_clock: FakeClock) -> None:
+def test_a_single_poison_item_is_given_up(kind: type, redrive_clock: FakeClock) -> None:
     store = Store()
     first, _ = send(kind, store, ["bad"], lambda *_: "checksum")
     assert (first.outcome, store.counts, store.gone) == ("failure", {"bad": 4}, {})
@@ -155,7 +155,7 @@ def test_several_messages_show_one_outage_if_no_item_succeeds() -> None:
 
 
 @pytest.mark.req("B-15")
-def test_a_permanently_rejected_item_is_given_up_at_once(
+def test_a_permanently_rejected_item_is_given_up_immediately(
     redrive_clock: FakeClock, redrive_journal: Ring, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = Store()

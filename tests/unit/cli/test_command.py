@@ -49,7 +49,7 @@ def test_a_command_receives_its_group_of_options() -> None:
     assert run(app, ["second"]).output == "bob 1\n"
 
 
-def test_a_function_without_groups_stays_as_it_is() -> None:
+def test_a_function_without_groups_is_unchanged() -> None:
     def plain(word: str) -> None: ...
 
     assert expand_option_groups(plain) is plain

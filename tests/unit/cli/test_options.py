@@ -39,7 +39,7 @@ def test_partition_states_are_the_words_of_the_tables() -> None:
     assert {parse(each) for each in ("gave up", "given up", "gave-up", "GIVEN_UP", "terminal")} == {"terminal"}
 
 
-def test_an_unknown_state_is_refused_with_the_words() -> None:
+def test_an_unknown_state_is_rejected_with_the_valid_words() -> None:
     with pytest.raises(typer.BadParameter, match="unknown state 'odd'; use pending, accepted, 'newer run rejected', failed or"):
         state_parser(PARTITION_STATES)("odd")
 

@@ -51,7 +51,7 @@ def test_a_job_gets_its_tenant_and_sequence(app: App) -> None:
         ({"sequence": "user"}, "is the name of a parameter without braces.*write '{user}'"),
     ],
 )
-def test_an_invalid_option_is_refused_at_registration(app: App, options: dict[str, Any], message: str) -> None:
+def test_an_invalid_option_is_rejected_at_registration(app: App, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         register(app, **options)
 

@@ -106,7 +106,7 @@ def test_invalid_options_are_rejected(app: App, fn: Any, options: dict[str, Any]
         (plain, TypeError, "a command needs a name, which the ledger stores; write @app.command"),
     ],
 )
-def test_names(app: App, name: Any, error: type[Exception], says: str) -> None:
+def test_names_of_commands_are_validated(app: App, name: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         app.command(name)  # at once: whoever forgets the name calls it no second time
 
@@ -157,7 +157,7 @@ def test_the_default_policy_is_durable(app: App) -> None:
     assert app.kinds()[1].settings.attempt_timeout is None
 
 
-def test_only(app: App) -> None:
+def test_only_limits_the_job_types_of_a_worker(app: App) -> None:
     app.command("a")(plain)
     app.command("b")(nothing)
     assert [kind.name for kind in app.kinds(["b"])] == ["b"]

@@ -52,11 +52,11 @@ def test_a_simple_value_is_stored_as_text(value: object, text: str) -> None:
     assert read(value) == {"value": text}
 
 
-def test_no_value_is_no_tag() -> None:
+def test_a_missing_value_is_not_a_tag() -> None:
     assert read(None) is None
 
 
-def test_an_object_is_refused_with_the_fix() -> None:
+def test_an_object_is_rejected_with_the_fix() -> None:
     with pytest.raises(TypeError, match=r"take: the tag 'value' is a Order; name an attribute .* such as 'order\.id'"):
         read(Order(1))
 
@@ -81,13 +81,13 @@ def test_tags_are_read_from_arguments_attributes_and_defaults() -> None:
         (tuple(f"t{number}" for number in range(21)), "use at most 20"),
     ],
 )
-def test_a_name_that_cannot_be_a_tag_is_refused(names: Any, message: str) -> None:
+def test_a_name_that_cannot_be_a_tag_is_rejected(names: Any, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         TagReader("sync", sync, names, skip=0)
 
 
 @pytest.mark.req("Q-1")
-def test_a_secret_or_a_word_of_the_search_is_refused() -> None:
+def test_a_secret_or_a_search_word_is_rejected() -> None:
     def login(password: str, state: str) -> None: ...
 
     with pytest.raises(ValueError, match="'password', which is a secret"):

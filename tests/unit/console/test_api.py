@@ -90,7 +90,7 @@ def test_a_search_finds_jobs_and_dead_letters(api: TestClient) -> None:
     assert 'action="/search"' in api.get("/jobs").text
 
 
-def test_batches_and_partitions_refuse_an_empty_selection(api: TestClient) -> None:
+def test_batches_and_partitions_reject_an_empty_selection(api: TestClient) -> None:
     nothing = api.post("/api/batches/reopen", json={"batch": "tiles", "reason": "corrupt", "max": 5, "because": "mended"})
     assert nothing.json() == {"opened": [], "skipped": {}}
     assert api.post("/api/batches/reopen", json={"batch": "tiles", "because": "everything"}).status_code == 422

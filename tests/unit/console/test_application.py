@@ -73,7 +73,7 @@ def test_error_groups_can_be_replayed_and_discarded(app: App) -> None:
     assert ("/dead/plan?act=replay&amp;kind=" in page, "/dead/plan?act=discard&amp;kind=" in page) == (True, True)
 
 
-def test_a_job_whose_failure_did_not_count_waits_for_its_next_attempt(app: App) -> None:
+def test_a_job_whose_failure_did_not_count_is_queued_for_its_next_attempt(app: App) -> None:
     app.ledger.submit(NewJob("mail", "a"))
     (lease,) = app.ledger.claim({"mail": 1}, worker="w1")
     app.ledger.settle(lease.again(600, error="503", reason="parked", free=True))

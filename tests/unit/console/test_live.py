@@ -43,7 +43,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_POLL_SECONDS", 0.002)
 
 
-def test_one_poller_tells_all_listeners() -> None:
+def test_one_poller_notifies_all_listeners() -> None:
     ledger = FakeLedger()
 
     async def listen() -> None:

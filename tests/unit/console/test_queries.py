@@ -50,7 +50,7 @@ def test_an_invalid_field_is_named(fields: dict[str, str], message: str) -> None
         DeadLetterListQuery.read(fields)
 
 
-def test_a_list_ignores_invalid_fields_and_says_so() -> None:
+def test_a_list_ignores_invalid_fields_and_reports_them() -> None:
     query, error = DeadLetterListQuery.read_valid({"kind": "crm.sync", "since": "yesterday"})
     assert (query.kind, query.since) == ("crm.sync", None)
     assert error is not None

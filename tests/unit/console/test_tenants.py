@@ -45,7 +45,7 @@ def test_a_list_without_tenants_has_no_section(busy: App) -> None:
         assert "<h2>Tenants</h2>" not in browser.get("/jobs", params=query).text
 
 
-def test_the_page_says_when_not_all_jobs_are_counted(busy: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_reports_when_not_all_jobs_are_counted(busy: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tenants, "MAX_QUEUED", 2)
     page = client(busy).get("/jobs", params={"kind": "mail.send"}).text
     assert "Only the first 100,000 queued jobs are counted." in page
@@ -73,5 +73,5 @@ def test_the_api_counts_tenants(busy: App) -> None:
 
 
 @pytest.mark.parametrize("query", [{}, {"kind": ""}, {"kind": "mail.send", "limit": 0}, {"kind": "mail.send", "limit": 1001}])
-def test_the_api_rejects_a_bad_question(busy: App, query: dict[str, object]) -> None:
+def test_the_api_rejects_an_invalid_query(busy: App, query: dict[str, object]) -> None:
     assert client(busy).get("/api/jobs/tenants", params=query).status_code == 422  # type: ignore[arg-type]

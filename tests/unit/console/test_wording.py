@@ -92,7 +92,7 @@ def test_a_state_is_shown_by_its_word_and_stays_in_the_address(console: TestClie
 
 
 @pytest.mark.parametrize("code", [400, 422])
-def test_an_invalid_request_is_called_so(console: TestClient, code: int) -> None:
+def test_an_invalid_request_is_named_as_such(console: TestClient, code: int) -> None:
     assert TITLES[code] == "Invalid request"
     assert "<h1>Invalid request</h1>" in console.get("/dead/plan?act=burn&ids=1").text
 

@@ -40,7 +40,7 @@ def test_the_default_numbers() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_it_opens_at_the_failure_rate_and_not_below() -> None:
+def test_the_breaker_opens_at_the_failure_rate_and_not_below() -> None:
     below, at = Breaker(), Breaker()
     assert not calls(below, failed=9, well=11)
     assert state(below) == "closed"
@@ -53,12 +53,12 @@ def test_it_opens_at_the_failure_rate_and_not_below() -> None:
 @pytest.mark.parametrize(
     ("rate", "failed", "of"), [(0.55, 11, 20), (0.07, 7, 100), (0.1, 3, 30), (0.29, 29, 100), (0.57, 57, 100), (1, 20, 20)]
 )
-def test_the_rate_is_met_exactly_where_decimals_are_not_exact(rate: float, failed: int, of: int) -> None:
+def test_the_failure_rate_is_compared_exactly(rate: float, failed: int, of: int) -> None:
     assert calls(Breaker(failure_rate=rate, min_calls=of), failed, of - failed)
 
 
 @pytest.mark.req("C-12")
-def test_it_needs_so_many_calls_to_judge() -> None:
+def test_the_breaker_needs_min_calls_to_open() -> None:
     breaker = Breaker(min_calls=5)
     assert not calls(breaker, failed=4, well=0)
     assert breaker.record(True, 0.0)
@@ -67,7 +67,7 @@ def test_it_needs_so_many_calls_to_judge() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_a_success_never_opens_it() -> None:
+def test_a_success_never_opens_the_breaker() -> None:
     breaker = Breaker(min_calls=5)
     assert not calls(breaker, failed=4, well=0)
     assert not breaker.record(False, 0.0)
@@ -76,7 +76,7 @@ def test_a_success_never_opens_it() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_calls_that_have_left_the_window_count_no_more() -> None:
+def test_calls_outside_the_window_do_not_count() -> None:
     breaker = Breaker(window=30, min_calls=4)
     calls(breaker, failed=3, well=0, now=0.0)
     assert not breaker.record(True, 30.0)
@@ -100,7 +100,7 @@ def test_old_successes_do_not_hide_new_failures() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_it_remembers_no_more_than_the_window() -> None:
+def test_memory_is_limited_to_the_window() -> None:
     breaker = Breaker(window=10, failure_rate=1)
     for now in range(1000):
         breaker.record(False, float(now))
@@ -108,14 +108,14 @@ def test_it_remembers_no_more_than_the_window() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_while_open_nobody_is_let_through_and_the_wait_is_told() -> None:
+def test_an_open_breaker_allows_no_call_and_returns_the_wait() -> None:
     breaker = opened(100.0)
     assert [breaker.allow(now) for now in (100.0, 104.0, 109.5)] == [10.0, 6.0, 0.5]
     assert state(breaker) == "open"
 
 
 @pytest.mark.req("C-12")
-def test_then_one_probe_goes_and_its_success_closes_it() -> None:
+def test_a_successful_probe_closes_the_breaker() -> None:
     breaker = opened(100.0)
     assert breaker.allow(110.0) == 0.0
     assert state(breaker) == "probing"
@@ -126,7 +126,7 @@ def test_then_one_probe_goes_and_its_success_closes_it() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_a_probe_that_fails_keeps_it_open_for_as_long_again() -> None:
+def test_a_failed_probe_keeps_the_breaker_open_for_the_full_time() -> None:
     breaker = opened(100.0)
     breaker.allow(112.0)
     assert not breaker.record(True, 113.0)  # it was open, and is: no news
@@ -137,7 +137,7 @@ def test_a_probe_that_fails_keeps_it_open_for_as_long_again() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_after_closing_it_starts_afresh() -> None:
+def test_a_closed_breaker_starts_a_new_window() -> None:
     breaker = Breaker(min_calls=3, open_for=10)
     calls(breaker, failed=3, well=0, now=0.0)
     breaker.allow(10.0)
@@ -147,7 +147,7 @@ def test_after_closing_it_starts_afresh() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_a_probe_that_never_comes_back_makes_room_for_another() -> None:
+def test_a_lost_probe_is_replaced_after_open_for() -> None:
     breaker = opened(100.0)
     assert breaker.allow(110.0) == 0.0
     assert breaker.allow(119.9) > 0
@@ -158,7 +158,7 @@ def test_a_probe_that_never_comes_back_makes_room_for_another() -> None:
 
 @pytest.mark.req("C-12")
 @pytest.mark.parametrize("now", [110.0, 110.1, 1234.567, 0.1 + 0.2 + 200, 1e9 + 0.3])
-def test_a_probe_that_was_cancelled_makes_room_at_once(now: float) -> None:
+def test_a_cancelled_probe_is_replaced_immediately(now: float) -> None:
     breaker = opened(100.0, open_for=9.7)
     assert breaker.allow(now) == 0.0
     breaker.abandon()
@@ -170,7 +170,7 @@ def test_a_probe_that_was_cancelled_makes_room_at_once(now: float) -> None:
 
 
 @pytest.mark.req("C-12")
-def test_a_cancelled_call_changes_nothing_where_no_probe_is_out() -> None:
+def test_a_cancelled_call_changes_nothing_without_a_probe() -> None:
     closed, still_open = Breaker(), opened(100.0)
     closed.abandon()
     still_open.abandon()
@@ -179,7 +179,7 @@ def test_a_cancelled_call_changes_nothing_where_no_probe_is_out() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_calls_that_were_under_way_when_it_opened_are_no_news() -> None:
+def test_calls_in_progress_when_the_breaker_opened_change_nothing() -> None:
     breaker = opened(100.0)
     assert breaker.record(False, 101.0) is False
     assert breaker.record(True, 102.0) is False
@@ -187,7 +187,7 @@ def test_calls_that_were_under_way_when_it_opened_are_no_news() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_looking_lets_nobody_through() -> None:
+def test_closed_for_starts_no_probe() -> None:
     breaker = opened(100.0)
     assert breaker.closed_for(104.0) == 6.0
     assert breaker.closed_for(110.0) == 0.0
@@ -196,7 +196,7 @@ def test_looking_lets_nobody_through() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_a_clock_that_jumps_backwards_does_not_keep_it_open() -> None:
+def test_a_clock_that_jumps_backwards_does_not_keep_the_breaker_open() -> None:
     breaker = opened(1e6)
     assert breaker.allow(5.0) == 0.0
     assert state(breaker) == "probing"
@@ -213,13 +213,13 @@ def test_a_clock_that_jumps_far_backwards_starts_a_new_window() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_a_thread_that_comes_a_little_late_is_counted_and_wipes_nothing() -> None:
+def test_a_slightly_late_call_is_counted_and_clears_nothing() -> None:
     breaker = Breaker(window=10, min_calls=4)
     assert [breaker.record(True, now) for now in (5.01, 4.99, 5.02, 4.0)] == [False, False, False, True]
 
 
 @pytest.mark.req("C-12")
-def test_late_comers_leave_no_slot_behind() -> None:
+def test_late_calls_add_no_slots() -> None:
     breaker = Breaker(window=10, min_calls=1000)
     for now in (0.5, 5.01, 4.99, 5.02, 4.98, 5.03):
         breaker.record(True, now)
@@ -228,7 +228,7 @@ def test_late_comers_leave_no_slot_behind() -> None:
     assert [(slot, failures) for slot, _, failures in breaker._slots] == [(5, 5), (14, 1)]
 
 
-def test_how_late_a_late_comer_may_be() -> None:
+def test_a_call_may_be_late_by_less_than_the_window() -> None:
     breaker = Breaker(window=10, min_calls=2)
     breaker.record(True, 20.5)
     assert breaker.record(True, 11.0)  # nine slots earlier
@@ -245,7 +245,7 @@ def test_a_clock_may_start_below_zero() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_one_name_is_one_breaker_in_the_process() -> None:
+def test_breakers_are_shared_by_name_in_the_process() -> None:
     crm = Breaker.named("test_breaker.crm", window=timedelta(minutes=1))
     assert Breaker.named("test_breaker.crm") is crm
     assert Breaker.named("test_breaker.crm", window=60) is crm
@@ -259,7 +259,7 @@ def test_a_failure_rate_is_a_share(rate: float) -> None:
         Breaker(failure_rate=rate)
 
 
-def test_numbers_of_a_wrong_type_are_named() -> None:
+def test_numbers_of_an_invalid_type_are_named() -> None:
     wrongs: list[Any] = [True, "0.5", None]
     for wrong in wrongs:
         kind = type(wrong).__name__
@@ -275,7 +275,7 @@ def test_numbers_of_a_wrong_type_are_named() -> None:
         Breaker(min_calls=5.0)  # type: ignore[arg-type]
 
 
-def test_numbers_of_a_wrong_size_are_named() -> None:
+def test_numbers_out_of_range_are_named() -> None:
     for zero in (0, timedelta(0)):
         with pytest.raises(ValueError, match="^window must be above 0: "):
             Breaker(window=zero)

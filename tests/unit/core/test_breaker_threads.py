@@ -18,7 +18,7 @@ def opened(now: float = 100.0, open_for: float = 10) -> Breaker:
 
 
 @pytest.mark.req("C-12")
-def test_of_many_threads_one_makes_the_probe() -> None:
+def test_only_one_of_many_threads_makes_the_probe() -> None:
     breaker = opened(100.0)
     through: list[float] = []
     at_once = threading.Barrier(8)
@@ -41,7 +41,7 @@ def test_of_many_threads_one_makes_the_probe() -> None:
 
 
 @pytest.mark.req("C-12")
-def test_a_thread_that_waited_while_another_closed_it_goes_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_waited_for_the_lock_passes_a_closed_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
     breaker = opened(100.0)
 
     class Meanwhile:
@@ -58,7 +58,7 @@ def test_a_thread_that_waited_while_another_closed_it_goes_through(monkeypatch: 
 
 
 @pytest.mark.req("C-12")
-def test_threads_lose_no_count_between_them() -> None:
+def test_threads_lose_no_count() -> None:
     breaker = Breaker(min_calls=4001, window=1e6)
     news: list[bool] = []
 

@@ -67,7 +67,7 @@ def test_a_retry_costs_by_the_class_of_its_error(kind: Kind, cost: float) -> Non
 
 @pytest.mark.req("C-9")
 @pytest.mark.usefixtures("threading_model")
-def test_an_empty_bucket_gives_nothing_and_loses_nothing() -> None:
+def test_an_empty_bucket_allows_nothing_and_loses_nothing() -> None:
     budget = Budget(capacity=30, cost=10, throttled_cost=4)
     assert [budget.spend("transient") for _ in range(4)] == [10, 10, 10, None]
     assert budget.left == 0
@@ -79,7 +79,7 @@ def test_an_empty_bucket_gives_nothing_and_loses_nothing() -> None:
 
 @pytest.mark.req("C-9")
 @pytest.mark.usefixtures("threading_model")
-def test_a_success_fills_it_up_to_its_capacity() -> None:
+def test_a_success_refills_up_to_the_capacity() -> None:
     budget = Budget(capacity=20, cost=10, refill=3)
     budget.spend("transient")
     budget.refund()
@@ -96,7 +96,7 @@ def test_a_success_fills_it_up_to_its_capacity() -> None:
 
 
 @pytest.mark.usefixtures("threading_model")
-def test_a_success_has_something_to_fill_up_only_where_tokens_are_missing() -> None:
+def test_below_capacity_is_true_only_if_tokens_are_missing() -> None:
     budget = Budget(capacity=20, cost=10, throttled_cost=0)
     assert budget.below_capacity is False
     budget.spend("throttled")
@@ -111,7 +111,7 @@ def test_a_success_has_something_to_fill_up_only_where_tokens_are_missing() -> N
 
 
 @pytest.mark.req("C-9")
-def test_retries_are_bounded_by_what_successes_earn() -> None:
+def test_retries_are_bounded_by_refills_of_successes() -> None:
     budget = Budget(capacity=140, cost=14, refill=1, floor=0)
     retries = 0
     for _ in range(1000):  # an outage: every call fails, and wants a retry, which fails too
@@ -123,7 +123,7 @@ def test_retries_are_bounded_by_what_successes_earn() -> None:
 
 
 @pytest.mark.req("C-9")
-def test_the_floor_lets_so_many_retries_a_second_through() -> None:
+def test_the_floor_allows_its_retries_per_second() -> None:
     budget = Budget(capacity=0, floor=2)
     moments = [100.0, 100.1, 100.49, 100.5, 100.6, 101.0, 101.2, 500.0]
     assert [budget.allow_by_floor(now) for now in moments] == [True, False, False, True, False, True, False, True]
@@ -139,14 +139,14 @@ def test_the_floor_does_not_save_up_for_a_burst() -> None:
 
 
 @pytest.mark.req("C-9")
-def test_without_a_floor_nothing_is_spared() -> None:
+def test_without_a_floor_no_retry_is_allowed_beyond_the_capacity() -> None:
     budget = Budget(capacity=0, floor=0)
     assert [budget.allow_by_floor(now) for now in (0.0, 10.0, 1e9)] == [False, False, False]
     assert budget.denied == 3
 
 
 @pytest.mark.req("C-9")
-def test_a_clock_that_jumps_backwards_does_not_shut_the_floor() -> None:
+def test_a_clock_that_jumps_backwards_does_not_block_the_floor() -> None:
     budget = Budget(capacity=0, floor=1)
     assert budget.allow_by_floor(1e6)
     assert budget.allow_by_floor(5.0)
@@ -154,14 +154,14 @@ def test_a_clock_that_jumps_backwards_does_not_shut_the_floor() -> None:
     assert budget.allow_by_floor(6.0)
 
 
-def test_the_smallest_floor_there_is_lets_one_through() -> None:
+def test_the_smallest_floor_allows_one_retry() -> None:
     budget = Budget(capacity=0, floor=5e-324)
     assert budget.allow_by_floor(0.0)
     assert not budget.allow_by_floor(1e300)
 
 
 @pytest.mark.req("C-9")
-def test_one_name_is_one_budget_in_the_process() -> None:
+def test_budgets_are_shared_by_name_in_the_process() -> None:
     crm = Budget.named("test_budget.crm", capacity=50)
     assert Budget.named("test_budget.crm") is crm
     assert Budget.named("test_budget.erp") is not crm
@@ -181,7 +181,7 @@ def test_an_unlimited_budget_is_never_spent() -> None:
         assert repr(budget) == "Budget(left=inf, capacity=inf)"
 
 
-def test_an_unlimited_budget_keeps_its_kind() -> None:
+def test_an_unlimited_budget_has_the_type_of_its_class() -> None:
     class Mine(Budget):
         pass
 
@@ -202,7 +202,7 @@ def test_every_number_is_checked_by_name(name: str) -> None:
 
 @pytest.mark.req("C-9")
 @pytest.mark.usefixtures("threading_model", "restless")
-def test_threads_never_get_more_retries_than_there_are() -> None:
+def test_threads_never_get_more_retries_than_tokens_allow() -> None:
     budget = Budget(capacity=14 * 1000, floor=0)
     granted: list[int] = []
 
@@ -216,7 +216,7 @@ def test_threads_never_get_more_retries_than_there_are() -> None:
 
 @pytest.mark.req("C-9")
 @pytest.mark.usefixtures("threading_model", "restless")
-def test_threads_lose_no_token_between_them() -> None:
+def test_threads_lose_no_token() -> None:
     budget = Budget(capacity=10_000, cost=14, throttled_cost=5)
 
     def borrow() -> None:
@@ -231,7 +231,7 @@ def test_threads_lose_no_token_between_them() -> None:
 
 @pytest.mark.req("C-9")
 @pytest.mark.usefixtures("restless")
-def test_threads_share_the_floor_and_every_refusal_is_counted() -> None:
+def test_threads_share_the_floor_and_every_denial_is_counted() -> None:
     budget = Budget(capacity=0, floor=1)
     spared: list[int] = []
     in_threads(lambda: spared.append(sum(budget.allow_by_floor(float(second)) for second in [0] * 500)))

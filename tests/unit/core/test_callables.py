@@ -35,7 +35,7 @@ def test_signature_text_hides_defaults_and_metadata() -> None:
     assert signature_text(send) == ("(order_id: str, user: str, token: str | None = …, *, limit: int = …) -> None")
 
 
-def test_signature_text_leaves_out_the_connection() -> None:
+def test_signature_text_omits_the_connection() -> None:
     assert signature_text(send, skip=2) == "(token: str | None = …, *, limit: int = …) -> None"
 
 

@@ -11,7 +11,7 @@ import pytest
 from redrive.core.clock import SYSTEM, SystemClock
 
 
-def test_monotonic_and_sleep_are_the_machines_own() -> None:
+def test_monotonic_and_sleep_use_the_system_clock() -> None:
     assert SystemClock.monotonic is time.monotonic
     assert SystemClock.sleep is time.sleep
 
@@ -38,7 +38,7 @@ def test_an_async_wait_of_zero_lets_other_tasks_run() -> None:
     assert order == ["other", "main"]
 
 
-def test_an_async_wait_is_asyncios_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_async_wait_uses_asyncio_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
 
     async def note(seconds: float) -> None:

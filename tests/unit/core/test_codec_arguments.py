@@ -33,7 +33,7 @@ ORDER = Order(1, Decimal("9.50"))
         ((ORDER, date(2026, 1, 31), 3, 4), {"user": "ann", "tax": Decimal("1.2"), "tip": Decimal(2)}),
     ],
 )
-def test_what_comes_back_calls_the_function_as_it_was_called(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def test_loaded_arguments_call_the_function_as_before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     import json
 
     arguments = Arguments(everything)
@@ -42,7 +42,7 @@ def test_what_comes_back_calls_the_function_as_it_was_called(args: tuple[Any, ..
     assert everything(*again, **by_name) == everything(*args, **kwargs)
 
 
-def test_what_was_left_to_its_default_is_left_out() -> None:
+def test_defaulted_arguments_are_omitted() -> None:
     assert Arguments(everything).dump((ORDER, date(2026, 1, 31)), {}) == {
         "first": {"id": 1, "total": "9.50"},
         "day": "2026-01-31",
@@ -71,7 +71,7 @@ def unknown(contact: Missing) -> None: ...  # type: ignore[name-defined]  # noqa
         (unknown, "annotations cannot be read: name 'Missing' is not defined"),
     ],
 )
-def test_what_cannot_be_stored_is_said_at_decoration(fn: Any, says: str) -> None:
+def test_arguments_that_cannot_be_stored_are_rejected_at_decoration(fn: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         Arguments(fn)
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_stored_is_said_at_decoration(fn: Any, says: str) -> None
 def plain(contact: int, user: str = "nobody") -> None: ...
 
 
-def test_a_call_that_does_not_fit_is_refused() -> None:
+def test_a_call_that_does_not_match_is_rejected() -> None:
     arguments = Arguments(plain)
     with pytest.raises(TypeError, match="the argument 'contact'"):
         arguments.dump(("seven",), {})
@@ -92,7 +92,7 @@ def test_a_call_that_does_not_fit_is_refused() -> None:
     assert arguments.load({"contact": 7}) == ((7,), {})
 
 
-def test_every_stored_argument_that_does_not_fit_is_named() -> None:
+def test_every_stored_argument_that_does_not_match_is_named() -> None:
     with pytest.raises(TypeError) as raised:
         Arguments(plain).load({"contact": "seven", "user": 3, "colour": "red"})
     assert str(raised.value) == (
@@ -104,7 +104,7 @@ def test_every_stored_argument_that_does_not_fit_is_named() -> None:
 def anything(value: Any) -> None: ...
 
 
-def test_values_that_json_cannot_hold_are_refused_with_the_fix() -> None:
+def test_values_that_json_cannot_represent_are_rejected_with_the_fix() -> None:
     arguments = Arguments(anything)
     with pytest.raises(TypeError, match="^anything: the argument 'value': object cannot be stored as JSON; use text, "):
         arguments.dump((object(),), {})

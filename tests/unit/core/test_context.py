@@ -47,7 +47,7 @@ def scope(end: float = math.inf, layer: Here | None = None, key: Key | None = No
     return (end, 2, layer, key, outer)
 
 
-def test_outside_of_everything_there_is_no_scope() -> None:
+def test_a_new_context_has_no_scope() -> None:
     contextvars.Context().run(_nothing_around)
 
 
@@ -60,7 +60,7 @@ def _nothing_around() -> None:
     assert clock_around() is SYSTEM
 
 
-def test_a_scope_is_entered_and_left_and_scopes_nest() -> None:
+def test_scopes_nest() -> None:
     outer, inner = scope(end=10), scope(end=5)
     before = SLOT.get()
     first = ActiveScope(outer)
@@ -75,7 +75,7 @@ def test_a_scope_is_entered_and_left_and_scopes_nest() -> None:
     assert SLOT.get() is before
 
 
-def test_scopes_may_be_left_out_of_turn() -> None:
+def test_scopes_may_be_left_in_any_order() -> None:
     before = SLOT.get()
     first, second, third = ActiveScope(scope(end=3)), ActiveScope(scope(end=2)), ActiveScope(scope(end=1))
     second.leave()
@@ -88,7 +88,7 @@ def test_scopes_may_be_left_out_of_turn() -> None:
     assert SLOT.get() is before
 
 
-def test_a_scope_left_in_another_context_is_gone_in_its_own() -> None:
+def test_a_scope_left_in_another_context_is_removed_from_its_own() -> None:
     outer = ActiveScope(scope(end=9))
     inner = ActiveScope(scope(end=1))
     elsewhere = contextvars.Context()
@@ -100,7 +100,7 @@ def test_a_scope_left_in_another_context_is_gone_in_its_own() -> None:
     assert scope_around() is None
 
 
-def test_a_copy_of_a_context_sees_that_a_scope_was_left() -> None:
+def test_a_copied_context_sees_that_a_scope_was_left() -> None:
     entered = ActiveScope(scope(end=1))
     copied = contextvars.copy_context()
     entered.leave()
@@ -112,7 +112,7 @@ def test_a_copy_of_a_context_sees_that_a_scope_was_left() -> None:
     assert seen == [None]
 
 
-def test_a_thread_has_one_cell_of_its_own() -> None:
+def test_each_thread_has_its_own_slot() -> None:
     def check() -> None:
         cell = own_slot()
         assert cell.scope is cell.base is None
@@ -125,7 +125,7 @@ def test_a_thread_has_one_cell_of_its_own() -> None:
     contextvars.Context().run(check)
 
 
-def test_another_thread_sees_a_copied_context_as_it_was_made() -> None:
+def test_another_thread_sees_a_copied_context_as_it_was_created() -> None:
     seen: list[object] = []
 
     def check() -> None:
@@ -152,7 +152,7 @@ def test_another_thread_sees_a_copied_context_as_it_was_made() -> None:
     assert seen == [scope(end=7), False, scope(end=7), True]
 
 
-def test_a_cell_starts_with_the_scope_it_was_made_with() -> None:
+def test_a_slot_keeps_its_initial_scope_as_base() -> None:
     cell = ContextSlot(scope(end=4), 1)
     cell.scope = None
     assert cell.base == scope(end=4)
@@ -170,24 +170,24 @@ def test_a_deadline_only_shrinks(end: float, outer: float, left: float) -> None:
 
 
 @pytest.mark.req("C-8")
-def test_a_deadline_outside_of_any_attempt_is_of_a_first_one() -> None:
+def test_a_deadline_outside_an_attempt_has_attempt_number_one() -> None:
     assert within(5.0, None) == (5.0, 1, None, None, None)
 
 
-def test_the_nearest_key_counts_from_the_inside_out() -> None:
+def test_the_innermost_key_counts() -> None:
     other = Key("shop", "bob", "o-2", "receipt")
     assert key_around(scope(key=KEY, outer=scope(key=other))) == KEY
     assert key_around(scope(outer=scope(outer=scope(key=other)))) == other
     assert key_around(scope(outer=scope())) is None
 
 
-def test_the_nearest_job_counts_from_the_inside_out() -> None:
+def test_the_innermost_job_counts() -> None:
     assert job_around(scope(layer=Here("j-1"), outer=scope(layer=Here("j-2")))) == "j-1"
     assert job_around(scope(layer=Here(), outer=scope(outer=scope(layer=Here("j-2"))))) == "j-2"
     assert job_around(scope(layer=Here(), outer=scope())) is None
 
 
-def test_a_stage_brings_its_clock_and_is_gone_afterwards() -> None:
+def test_a_simulation_sets_its_clock_and_is_removed_afterwards() -> None:
     stage, watched = Simulation(FakeClock()), len(SLOW_PATH_USERS)
     assert (stage.draw, stage.faults) == (None, None)
     with simulate(stage):
@@ -199,14 +199,14 @@ def test_a_stage_brings_its_clock_and_is_gone_afterwards() -> None:
     assert len(SLOW_PATH_USERS) == watched
 
 
-def test_a_stage_is_gone_after_an_error_too() -> None:
+def test_a_simulation_is_removed_after_an_error() -> None:
     watched = len(SLOW_PATH_USERS)
     with pytest.raises(ZeroDivisionError), simulate(Simulation(FakeClock())):
         raise ZeroDivisionError
     assert (clock_around(), SIMULATION.get(), len(SLOW_PATH_USERS)) == (SYSTEM, None, watched)
 
 
-def test_stages_nest_and_each_takes_only_itself_away() -> None:
+def test_nested_simulations_remove_only_themselves() -> None:
     clock = FakeClock()
     outer, inner = Simulation(clock), Simulation(clock)
     with simulate(outer):
@@ -217,6 +217,6 @@ def test_stages_nest_and_each_takes_only_itself_away() -> None:
         assert SIMULATION.get() is outer
 
 
-def test_a_stage_holds_in_its_own_context_only() -> None:
+def test_a_simulation_applies_to_its_own_context_only() -> None:
     with simulate(Simulation(FakeClock())):
         assert contextvars.Context().run(clock_around) is SYSTEM

@@ -34,7 +34,7 @@ def test_the_request_id_of_an_outgoing_call_is_bounded() -> None:
 
 
 @pytest.mark.req("J-2")
-def test_too_many_ids_are_refused() -> None:
+def test_too_many_ids_are_rejected() -> None:
     many = {f"id_{number}": "x" for number in range(MAX_IDS)}
     with correlate(**many):
         with pytest.raises(ValueError, match=f"{MAX_IDS + 1} at once; carry at most {MAX_IDS}"), correlate(one_more="x"):

@@ -34,14 +34,14 @@ def decided(
 
 @pytest.mark.req("R-4")
 @pytest.mark.parametrize("kind", ["transient", "throttled", "timeout"])
-def test_a_fault_that_may_pass_is_tried_again_after_the_backoffs_wait(kind: Kind) -> None:
+def test_a_retryable_fault_is_retried_after_the_backoff(kind: Kind) -> None:
     assert decided(Fault(kind)) == (None, 1.0)
     assert decided(Fault(kind), wait=0.0) == (None, 0.0)
     assert decided(Fault(kind), wait=0.25) == (None, 0.25)
 
 
 @pytest.mark.parametrize("kind", ["permanent", "unknown"])
-def test_a_fault_that_will_not_pass_stops_whatever_else_holds(kind: Kind) -> None:
+def test_a_permanent_fault_is_never_retried(kind: Kind) -> None:
     reason, wait = decided(Fault(kind, after=5, sent=False))
     assert reason == "not_retryable"
     assert math.isnan(wait)
@@ -50,17 +50,17 @@ def test_a_fault_that_will_not_pass_stops_whatever_else_holds(kind: Kind) -> Non
 @pytest.mark.parametrize(
     ("attempt", "most", "reason"), [(1, 1, "attempts"), (2, 3, None), (3, 3, "attempts"), (4, 3, "attempts")]
 )
-def test_the_last_attempt_is_the_last(attempt: int, most: int, reason: Reason | None) -> None:
+def test_the_last_attempt_is_not_retried(attempt: int, most: int, reason: Reason | None) -> None:
     assert decided(attempt=attempt, max_attempts=most)[0] == reason
 
 
-def test_a_hundred_thousand_attempts_are_counted_to_the_end() -> None:
+def test_a_hundred_thousand_attempts_are_counted() -> None:
     assert decided(attempt=99_999, max_attempts=100_000) == (None, 1.0)
     assert decided(attempt=100_000, max_attempts=100_000)[0] == "attempts"
 
 
 @pytest.mark.req("R-6")
-def test_after_the_last_attempt_the_servers_word_is_all_that_is_known() -> None:
+def test_after_the_last_attempt_the_wait_is_the_retry_after() -> None:
     reason, wait = decided(attempt=3)
     assert reason == "attempts"
     assert math.isnan(wait)
@@ -68,7 +68,7 @@ def test_after_the_last_attempt_the_servers_word_is_all_that_is_known() -> None:
 
 
 @pytest.mark.req("C-10")
-def test_maybe_executed_is_not_tried_again_without_idempotency_and_never_sent_is() -> None:
+def test_a_sent_call_is_not_retried_without_idempotency_and_an_unsent_one_is() -> None:
     reason, wait = decided(BUSY, idempotent=False)
     assert reason == "not_idempotent"
     assert math.isnan(wait)
@@ -78,7 +78,7 @@ def test_maybe_executed_is_not_tried_again_without_idempotency_and_never_sent_is
 
 
 @pytest.mark.req("C-10")
-def test_never_sent_is_still_bounded_by_attempts_and_time() -> None:
+def test_an_unsent_call_is_bounded_by_attempts_and_time() -> None:
     never_sent = Fault("transient", sent=False)
     assert decided(never_sent, idempotent=False, attempt=3)[0] == "attempts"
     assert decided(never_sent, idempotent=False, left=0.5)[0] == "timeout"
@@ -88,29 +88,29 @@ def test_never_sent_is_still_bounded_by_attempts_and_time() -> None:
 @pytest.mark.parametrize(
     ("left", "reason"), [(1.001, None), (1.0, "timeout"), (0.5, "timeout"), (0.0, "timeout"), (-3.0, "timeout")]
 )
-def test_a_wait_that_would_pass_the_deadline_is_not_slept(left: float, reason: Reason | None) -> None:
+def test_a_wait_beyond_the_deadline_is_not_slept(left: float, reason: Reason | None) -> None:
     assert decided(left=left) == (reason, 1.0)
 
 
 @pytest.mark.req("R-5")
-def test_without_any_time_left_not_even_a_zero_wait_fits() -> None:
+def test_without_time_left_not_even_a_zero_wait_fits() -> None:
     assert decided(wait=0.0, left=0.0) == ("timeout", 0.0)
 
 
 @pytest.mark.req("R-6")
 @pytest.mark.parametrize(("after", "waited"), [(0.0, 1.0), (0.5, 1.0), (1.0, 1.0), (1.5, 1.5), (60.0, 60.0)])
-def test_the_servers_word_is_a_floor(after: float, waited: float) -> None:
+def test_retry_after_is_a_minimum_wait(after: float, waited: float) -> None:
     assert decided(Fault("throttled", after=after)) == (None, waited)
 
 
 @pytest.mark.req("R-6")
 @pytest.mark.parametrize(("left", "reason"), [(5.001, None), (5.0, "retry_after"), (2.0, "retry_after"), (0.0, "retry_after")])
-def test_a_servers_wish_that_does_not_fit_is_a_reason_of_its_own(left: float, reason: Reason | None) -> None:
+def test_a_retry_after_that_does_not_fit_has_its_own_reason(left: float, reason: Reason | None) -> None:
     assert decided(Fault("throttled", after=5), left=left) == (reason, 5.0)
 
 
 @pytest.mark.req("R-6")
-def test_where_the_backoff_waits_longer_than_the_server_asks_the_time_is_what_stops() -> None:
+def test_a_backoff_longer_than_retry_after_ends_with_timeout() -> None:
     assert decided(Fault("throttled", after=1), wait=5.0, left=3.0) == ("timeout", 5.0)
     assert decided(Fault("throttled", after=5), wait=5.0, left=3.0) == ("timeout", 5.0)
 
@@ -120,12 +120,12 @@ def test_where_the_backoff_waits_longer_than_the_server_asks_the_time_is_what_st
     ("after", "reason"),
     [(MAX_RETRY_AFTER_SECONDS, None), (math.nextafter(MAX_RETRY_AFTER_SECONDS, 1e9), "retry_after"), (1e300, "retry_after")],
 )
-def test_without_a_time_limit_nobody_waits_for_a_server_that_asks_for_long(after: float, reason: Reason | None) -> None:
+def test_a_long_retry_after_is_rejected_without_a_time_limit(after: float, reason: Reason | None) -> None:
     assert decided(Fault("throttled", after=after)) == (reason, after)
 
 
 @pytest.mark.req("R-6")
-def test_with_a_time_limit_the_limit_decides_how_long_a_server_may_ask_for() -> None:
+def test_a_time_limit_decides_how_long_retry_after_may_be() -> None:
     assert decided(Fault("throttled", after=2 * MAX_RETRY_AFTER_SECONDS), left=3 * MAX_RETRY_AFTER_SECONDS) == (
         None,
         2 * MAX_RETRY_AFTER_SECONDS,
@@ -136,7 +136,7 @@ def test_with_a_time_limit_the_limit_decides_how_long_a_server_may_ask_for() -> 
     )
 
 
-def test_a_policy_of_longer_waits_than_that_is_the_users_own_wish() -> None:
+def test_a_backoff_longer_than_the_limit_allows_a_long_retry_after() -> None:
     assert decided(Fault("throttled", after=2 * MAX_RETRY_AFTER_SECONDS), wait=3 * MAX_RETRY_AFTER_SECONDS) == (
         None,
         3 * MAX_RETRY_AFTER_SECONDS,
@@ -155,12 +155,12 @@ def test_a_policy_of_longer_waits_than_that_is_the_users_own_wish() -> None:
         (-0.0, 0.0),
     ],
 )
-def test_a_backoff_of_the_users_own_cannot_ask_for_an_impossible_wait(wait: float, kept: float) -> None:
+def test_a_custom_backoff_is_limited_to_valid_waits(wait: float, kept: float) -> None:
     assert decided(wait=wait) == (None, kept)
 
 
 @pytest.mark.req("R-6")
-def test_a_broken_backoff_does_not_undercut_the_server() -> None:
+def test_an_invalid_backoff_does_not_shorten_retry_after() -> None:
     assert decided(Fault("throttled", after=5), wait=math.nan) == (None, 5.0)
 
 
@@ -168,6 +168,6 @@ def test_the_longest_waits_are_three_years_and_a_minute() -> None:
     assert (MAX_WAIT_SECONDS, MAX_RETRY_AFTER_SECONDS, MAX_RETRY_AFTER_IN_JOB_SECONDS) == (100_000_000, 600, 60)
 
 
-def test_attempts_that_were_used_up_are_told_from_those_that_never_made_sense() -> None:
+def test_spent_reasons_differ_from_final_reasons() -> None:
     assert {"attempts", "timeout", "retry_after", "budget", "breaker_open"} == SPENT
     assert set(get_args(Reason)) - SPENT == {"not_retryable", "not_idempotent", "nested", "stopped"}

@@ -17,26 +17,26 @@ from redrive.core.fault import KINDS, PERMANENT, TRANSIENT, UNKNOWN, Kind
 @pytest.mark.parametrize(
     ("kind", "retryable"), [("transient", True), ("throttled", True), ("timeout", True), ("permanent", False), ("unknown", False)]
 )
-def test_its_kind_says_whether_trying_again_may_help(kind: Kind, retryable: bool) -> None:
+def test_the_kind_of_a_fault_decides_whether_it_is_retryable(kind: Kind, retryable: bool) -> None:
     assert Fault(kind).retryable is retryable
     assert kind in KINDS
 
 
-def test_unless_told_it_was_sent_and_nobody_has_spoken_or_tried() -> None:
+def test_a_fault_is_sent_and_unspent_by_default() -> None:
     fault = Fault("timeout")
     assert (fault.after, fault.sent, fault.spent, fault.status) == (None, True, None, None)
     assert (TRANSIENT.kind, PERMANENT.kind, UNKNOWN.kind) == ("transient", "permanent", "unknown")
 
 
 @pytest.mark.parametrize("kind", ["", "Transient", "retry", None, 5, ["transient"]])
-def test_an_unknown_kind_is_refused_with_the_known_ones(kind: Any) -> None:
+def test_an_unknown_kind_is_rejected_with_the_known_ones(kind: Any) -> None:
     said = f"a fault must be one of transient, throttled, timeout, permanent, unknown, not {kind!r}"
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         Fault(kind)
 
 
 @pytest.mark.req("R-6")
-def test_what_the_server_asks_for_is_kept_as_seconds_from_now() -> None:
+def test_after_is_stored_as_seconds_from_now() -> None:
     assert Fault("throttled", after=5).after == 5.0
     assert type(Fault("throttled", after=5).after) is float
     assert Fault("throttled", after=1e300).after == 1e300
@@ -45,18 +45,18 @@ def test_what_the_server_asks_for_is_kept_as_seconds_from_now() -> None:
 
 
 @pytest.mark.parametrize("after", ["5", True, b"5", [5]])
-def test_what_the_server_asks_for_is_a_number(after: Any) -> None:
+def test_after_must_be_a_number(after: Any) -> None:
     with pytest.raises(TypeError, match="^after must be a number, not"):
         Fault("throttled", after=after)
 
 
 @pytest.mark.parametrize("after", [math.nan, math.inf, -math.inf, 10**400])
-def test_what_the_server_asks_for_is_finite(after: float) -> None:
+def test_after_must_be_finite(after: float) -> None:
     with pytest.raises(ValueError, match="^after (must be a finite number|is too large a number)"):
         Fault("throttled", after=after)
 
 
-def test_it_is_immutable_equal_by_value_hashable_and_survives_pickling() -> None:
+def test_a_fault_is_an_immutable_value() -> None:
     fault = Fault("throttled", 5.0, False, "urllib3", 429)
     assert fault == Fault("throttled", after=5, sent=False, spent="urllib3", status=429)
     assert {fault: 1}[Fault("throttled", 5.0, False, "urllib3", 429)] == 1

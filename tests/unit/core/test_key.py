@@ -41,14 +41,14 @@ class Colour(StrEnum):
 
 @pytest.mark.req("I-1")
 @pytest.mark.parametrize("text", EXAMPLES)
-def test_the_documents_examples_round_trip(text: str) -> None:
+def test_documented_keys_round_trip(text: str) -> None:
     assert Key.parse(text) == EXAMPLES[text]
     assert str(EXAMPLES[text]) == text
     assert str(Key.parse(text)) == text
 
 
 @pytest.mark.req("I-1")
-def test_it_is_immutable_equal_by_value_hashable_and_survives_pickling() -> None:
+def test_a_key_is_an_immutable_value() -> None:
     key = Key("shop", "ann", "o-1", "receipt")
     assert key.version == "v1"
     assert {key: 1}[Key.parse("shop:ann:o-1:receipt:v1")] == 1
@@ -71,7 +71,7 @@ def test_colons_and_percents_are_escaped_in_every_part_but_the_operation(part: s
 
 
 @pytest.mark.req("I-1")
-def test_an_operation_may_have_several_parts_which_stay_as_they_are() -> None:
+def test_pieces_of_an_operation_are_kept_unchanged() -> None:
     key = Key("d", "u", "e", "a:b%3A:c", "v")
     assert str(key) == "d:u:e:a:b%3A:c:v"
     assert Key.parse(str(key)) == key
@@ -124,7 +124,7 @@ def test_an_operation_has_no_empty_piece(operation: str) -> None:
 
 @pytest.mark.req("I-1")
 @pytest.mark.parametrize(("text", "parts"), [("", 1), ("a", 1), ("a:b:c:d", 4)])
-def test_text_with_too_few_parts_is_refused(text: str, parts: int) -> None:
+def test_text_with_too_few_parts_is_rejected(text: str, parts: int) -> None:
     said = f"a key has at least 5 parts, {SHAPE}; {text!r} has {parts}"
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         Key.parse(text)
@@ -138,7 +138,7 @@ def test_only_text_is_parsed(text: Any) -> None:
         Key.parse(text)
 
 
-def test_a_step_is_a_part_of_the_work() -> None:
+def test_a_step_extends_the_operation() -> None:
     key = Key("workflow", "ann", "run", "module:resume", "v2")
     assert str(key.step("mail")) == "workflow:ann:run:module:resume.mail:v2"
     assert key.step("mail") == replace(key, operation="module:resume.mail")
@@ -167,12 +167,12 @@ def test_a_template_takes_arguments_attributes_and_defaults() -> None:
 
 
 @pytest.mark.req("I-1")
-def test_the_template_is_kept_for_reading() -> None:
+def test_a_template_keeps_its_text() -> None:
     assert Template.over("shop:{user}:all:ship:v1", ship).text == "shop:{user}:all:ship:v1"
 
 
 @pytest.mark.req("I-1")
-def test_arguments_are_escaped_so_that_none_can_pose_as_another_part() -> None:
+def test_arguments_are_escaped_and_cannot_pose_as_another_part() -> None:
     template = "shop:{user}:{order.id}:ship:v1"
     assert filled(template, Order("b"), "ann:x") == "shop:ann%3Ax:b:ship:v1"
     assert filled(template, Order("x:b"), "ann") != filled(template, Order("b"), "ann:x")
@@ -186,20 +186,20 @@ def test_numbers_and_enums_become_their_text() -> None:
 
 
 @pytest.mark.req("I-1")
-def test_none_would_make_different_work_share_a_key() -> None:
+def test_none_in_a_template_is_rejected() -> None:
     said = "key template 'shop:{order.user}:e:o:v1': {order.user} is None, so different work would share one key; pass a value"
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         filled("shop:{order.user}:e:o:v1", Order("o-1", None), "ann")
 
 
-def test_an_argument_that_has_no_such_attribute_is_shown() -> None:
+def test_a_missing_attribute_is_named() -> None:
     said = "key template 'shop:{order.user}:e:o:v1': {order.user} cannot be read from str"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         filled("shop:{order.user}:e:o:v1", "o-1", "ann")
 
 
 @pytest.mark.req("I-1")
-def test_an_object_known_by_its_address_would_make_every_call_a_new_key() -> None:
+def test_an_object_without_stable_text_is_rejected() -> None:
     with pytest.raises(
         TypeError,
         match=r"^key template .*:v1': \{extra\} is a Nameless, which has no stable text",
@@ -208,7 +208,7 @@ def test_an_object_known_by_its_address_would_make_every_call_a_new_key() -> Non
 
 
 @pytest.mark.req("I-1")
-def test_a_value_that_makes_a_part_empty_or_unprintable_is_refused() -> None:
+def test_a_value_that_makes_a_part_empty_or_unprintable_is_rejected() -> None:
     assert filled("shop:{user}:e:o:v1", Order("o"), "") == "shop::e:o:v1"
     with pytest.raises(ValueError, match="^key part 'entity' is empty"):
         filled("shop:{user}:{order.id}:o:v1", Order(""), "ann")
@@ -217,13 +217,13 @@ def test_a_value_that_makes_a_part_empty_or_unprintable_is_refused() -> None:
 
 
 @pytest.mark.req("I-1")
-def test_arguments_that_do_not_fit_the_function_are_its_own_type_error() -> None:
+def test_arguments_that_do_not_match_the_function_raise_its_type_error() -> None:
     with pytest.raises(TypeError, match="missing a required argument: 'user'"):
         filled("shop:{user}:e:o:v1", Order("o"))
 
 
 @pytest.mark.req("I-1")
-def test_the_first_parameters_can_be_left_out() -> None:
+def test_leading_parameters_can_be_skipped() -> None:
     def project(tx: object, event: str) -> None: ...
 
     template = Template.over("event:{event}:e:o:v1", project, skip=1)
@@ -233,7 +233,7 @@ def test_the_first_parameters_can_be_left_out() -> None:
 
 
 @pytest.mark.req("I-1")
-def test_an_unknown_name_is_refused_when_decorated_with_the_known_ones() -> None:
+def test_an_unknown_name_is_rejected_at_decoration_with_the_known_ones() -> None:
     said = "key template 'shop:{usr}:e:o:v1' names 'usr', but ship has order, user, day, extra"
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         Template.over("shop:{usr}:e:o:v1", ship)
@@ -241,7 +241,7 @@ def test_an_unknown_name_is_refused_when_decorated_with_the_known_ones() -> None
 
 @pytest.mark.req("I-1")
 @pytest.mark.parametrize("fn", [lambda: None, functools.partial(lambda a: None, 1)])
-def test_a_function_without_parameters_says_so(fn: Callable[[], None]) -> None:
+def test_a_function_without_parameters_is_reported(fn: Callable[[], None]) -> None:
     with pytest.raises(ValueError, match="names 'user', but .* has no parameters$"):
         Template.over("shop:{user}:e:o:v1", fn)
 
@@ -250,7 +250,7 @@ def test_a_function_without_parameters_says_so(fn: Callable[[], None]) -> None:
 @pytest.mark.parametrize(
     "field", ["{}", "{0}", "{user!r}", "{user:>5}", "{order[id]}", "{order.items[0]}", "{order.}", "{.id}", "{a b}"]
 )
-def test_what_a_template_cannot_say_is_refused_when_decorated(field: str) -> None:
+def test_invalid_template_fields_are_rejected_at_decoration(field: str) -> None:
     text = f"shop:{field}:e:o:v1"
     said = f"key template {text!r}: write {{name}} or {{name.attribute}}, not {field}"
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
@@ -268,14 +268,14 @@ def test_what_a_template_cannot_say_is_refused_when_decorated(field: str) -> Non
         ("shop:{user}:e\n:o:v1", "key part 'entity' has a character that cannot be printed: 'e\\n'"),
     ],
 )
-def test_a_template_that_can_never_be_a_key_is_refused_when_decorated(text: str, said: str) -> None:
+def test_a_template_that_is_never_a_valid_key_is_rejected_at_decoration(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(f'key template {text!r}: {said}')}$"):
         Template.over(text, ship)
 
 
 @pytest.mark.req("I-1")
 @pytest.mark.parametrize("text", ["shop:{user:e:o:v1", "shop:user}:e:o:v1", "shop:{user}:e:o:v1{"])
-def test_a_lone_brace_is_refused_when_decorated(text: str) -> None:
+def test_a_lone_brace_is_rejected_at_decoration(text: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(f'key template {text!r}: ')}"):  # and then Python's own words
         Template.over(text, ship)
 

@@ -63,7 +63,7 @@ def test_a_signal_handler_in_the_thread_that_holds_the_lock_does_not_hang() -> N
     assert spared == [True]
 
 
-def test_other_threads_wait_for_it() -> None:
+def test_other_threads_wait_for_the_lock() -> None:
     got = []
     with LOCK:
         thread = threading.Thread(target=lambda: got.append(LOCK.acquire(blocking=False)))
@@ -72,5 +72,5 @@ def test_other_threads_wait_for_it() -> None:
     assert got == [False]
 
 
-def test_it_is_known_whether_threads_interleave_freely() -> None:
+def test_gil_tells_whether_the_interpreter_has_a_gil() -> None:
     assert GIL is getattr(sys, "_is_gil_enabled", lambda: True)()

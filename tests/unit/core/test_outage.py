@@ -19,7 +19,7 @@ def succeeded(*keys: object, group: str | None = None, at: float = 0.0) -> list[
 
 
 @pytest.mark.req("L-7")
-def test_ten_keys_and_nine_in_ten() -> None:
+def test_ten_keys_and_a_share_of_nine_tenths_are_an_outage() -> None:
     parking = Parking()
     assert parking.outage(["Timeout"] * 9) is None
     assert parking.outage(["Timeout"] * 10) == "Timeout"
@@ -30,7 +30,7 @@ def test_ten_keys_and_nine_in_ten() -> None:
 
 
 @pytest.mark.req("L-7")
-def test_several_signatures_are_an_outage_only_where_nothing_succeeds() -> None:
+def test_several_signatures_are_an_outage_only_if_nothing_succeeds() -> None:
     parking = Parking()
     assert parking.outage(["Timeout"] * 12 + ["Refused"] * 8) == "Timeout"
     assert parking.outage([f"no answer from host{number}" for number in range(10)]) is not None
@@ -46,13 +46,13 @@ def test_only_transient_faults_are_evidence(kind: str) -> None:
 
 
 @pytest.mark.req("L-7")
-def test_a_key_that_fails_again_and_again_is_one_key() -> None:
+def test_a_key_that_fails_repeatedly_counts_once() -> None:
     recent = Recent(Parking())
     assert [recent.add(End(1, "evidence", "Timeout", at=at)) for at in range(50)] == [None] * 50
 
 
 @pytest.mark.req("L-7")
-def test_ends_older_than_the_window_do_not_count() -> None:
+def test_outcomes_older_than_the_window_do_not_count() -> None:
     ends = failed(*range(9))
     assert find_outage([*ends, *failed(9, at=WINDOW + 1)], Parking()) is None
     assert find_outage([*ends, *failed(9, at=WINDOW)], Parking()) is not None
@@ -80,7 +80,7 @@ def test_an_outage_after_many_successes_is_recognised() -> None:
 
 
 @pytest.mark.req("L-7")
-def test_all_attempts_of_a_run_of_failures_are_given_back() -> None:
+def test_all_attempts_of_a_run_of_failures_are_refunded() -> None:
     """One job a minute: the first has failed four times when the tenth fails."""
     recent = Recent(Parking())
     for mark, at in enumerate((0.0, 5.0, 35.0, 155.0), 1):
@@ -109,7 +109,7 @@ def test_one_failure_of_another_customer_beside_its_success_is_not_an_outage() -
 
 
 @pytest.mark.req("L-7")
-def test_a_customer_who_left_the_short_memory_was_seen_all_the_same() -> None:
+def test_a_customer_beyond_the_short_memory_still_counts_as_seen() -> None:
     recent = Recent(Parking())
     recent.add_successes(succeeded("b", group="bob"))
     recent.add_successes(succeeded(*range(1000, 1100), group="ann", at=1.0))
@@ -131,7 +131,7 @@ def test_poison_beside_an_outage_is_charged() -> None:
     assert is_charged("evidence", parking, outage=True, uncharged=parking.uncharged)
 
 
-def test_probes_are_further_and_further_apart() -> None:
+def test_intervals_between_probes_grow() -> None:
     parking = Parking(first=5, longest=60)
     assert [parking.wait(probes) for probes in (0, 1, 2, 3, 4, 1000)] == [5, 10, 20, 40, 60, 60]
 
@@ -156,6 +156,6 @@ def test_the_bound_covers_the_probes_of_an_hour_and_four_attempts_before_it() ->
         ({"uncharged": 1.5}, TypeError),
     ],
 )
-def test_invalid_figures_are_refused(given_: dict[str, object], error: type[Exception]) -> None:
+def test_invalid_figures_are_rejected(given_: dict[str, object], error: type[Exception]) -> None:
     with pytest.raises(error):
         Parking(**given_)  # type: ignore[arg-type]

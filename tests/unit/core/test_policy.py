@@ -37,7 +37,7 @@ def test_the_five_fields_and_their_defaults() -> None:
 
 
 @pytest.mark.req("R-1")
-def test_it_is_frozen_and_has_no_room_for_more() -> None:
+def test_a_policy_is_frozen_and_has_slots() -> None:
     policy = RetryPolicy()
     for name in NAMES:
         with pytest.raises(FrozenInstanceError):
@@ -48,7 +48,7 @@ def test_it_is_frozen_and_has_no_room_for_more() -> None:
 
 
 @pytest.mark.req("R-1")
-def test_it_is_equal_by_value_hashable_and_printable() -> None:
+def test_a_policy_is_equal_by_value_hashable_and_printable() -> None:
     one, same, other = RetryPolicy(5, 1, 2), RetryPolicy(max_attempts=5, backoff_base=1.0, backoff_max=2.0), RetryPolicy(4, 1, 2)
     assert one == same
     assert hash(one) == hash(same)
@@ -58,14 +58,14 @@ def test_it_is_equal_by_value_hashable_and_printable() -> None:
     assert eval(repr(one)) == one
 
 
-def test_it_survives_pickling_and_copies() -> None:
+def test_a_policy_survives_pickling_and_copies() -> None:
     policy = RetryPolicy(7, 0.1, 3, 0, 9)
     assert pickle.loads(pickle.dumps(policy)) == policy
     assert replace(policy, timeout=None) == RetryPolicy(7, 0.1, 3, 0)
 
 
 @pytest.mark.req("R-8")
-def test_it_is_exported_at_the_top() -> None:
+def test_the_policy_is_exported_by_the_root_package() -> None:
     assert redrive.RetryPolicy is RetryPolicy
     assert "RetryPolicy" in redrive.__all__
 
@@ -82,7 +82,7 @@ def test_a_service_call_has_short_waits() -> None:
 
 @pytest.mark.req("R-2")
 @pytest.mark.parametrize("given", [0, -1, -(10**400)])
-def test_fewer_than_one_attempt_is_refused(given: int) -> None:
+def test_fewer_than_one_attempt_is_rejected(given: int) -> None:
     with pytest.raises(ValueError, match=f"^max_attempts must be at least 1: {given}$"):
         RetryPolicy(max_attempts=given)
 
@@ -105,7 +105,7 @@ def test_attempts_of_another_library_become_an_int() -> None:
 @pytest.mark.req("R-2")
 @pytest.mark.parametrize("name", ["backoff_base", "backoff_max", "jitter", "timeout"])
 @pytest.mark.parametrize("given", [-1, -0.001, math.nan, math.inf, -math.inf, 10**400])
-def test_negative_infinite_and_nan_seconds_are_refused(name: str, given: float) -> None:
+def test_negative_infinite_and_nan_seconds_are_rejected(name: str, given: float) -> None:
     with pytest.raises(ValueError, match=f"^{name} (must not be negative|must be a finite number|is too large a number)"):
         RetryPolicy(**{name: given})  # type: ignore[arg-type]
 
@@ -128,7 +128,7 @@ def test_only_the_timeout_may_be_none(name: str) -> None:
 
 
 @pytest.mark.req("R-2")
-def test_a_timeout_is_above_zero_and_zero_waits_are_fine() -> None:
+def test_a_timeout_must_be_positive_and_waits_may_be_zero() -> None:
     for zero in (0, 0.0, -0.0):
         with pytest.raises(ValueError, match=f"^timeout must be above 0, or None for no limit: {zero}$"):
             RetryPolicy(timeout=zero)
@@ -137,18 +137,18 @@ def test_a_timeout_is_above_zero_and_zero_waits_are_fine() -> None:
 
 
 @pytest.mark.req("R-1")
-def test_ints_are_kept_as_floats() -> None:
+def test_ints_are_stored_as_floats() -> None:
     policy = RetryPolicy(3, 1, 2, 3, 4)
     assert [type(getattr(policy, name)) for name in NAMES] == [int, float, float, float, float]
 
 
-def test_attempts_are_bounded_by_nothing_else() -> None:
+def test_any_number_of_attempts_is_accepted() -> None:
     assert RetryPolicy(max_attempts=100_000).max_attempts == 100_000
     assert RetryPolicy(max_attempts=1).max_attempts == 1
 
 
 @pytest.mark.req("R-4")
-def test_the_wait_doubles_up_to_its_limit_and_jitter_comes_on_top() -> None:
+def test_the_wait_doubles_up_to_its_limit_plus_jitter() -> None:
     policy = RetryPolicy(backoff_base=1.5, backoff_max=10, jitter=2)
     assert [policy.wait(attempt, 0.0) for attempt in range(1, 6)] == [1.5, 3.0, 6.0, 10.0, 10.0]
     assert [policy.wait(attempt, 0.5) for attempt in range(1, 6)] == [2.5, 4.0, 7.0, 11.0, 11.0]
@@ -156,21 +156,21 @@ def test_the_wait_doubles_up_to_its_limit_and_jitter_comes_on_top() -> None:
 
 
 @pytest.mark.req("R-4")
-def test_a_base_above_the_limit_is_cut_from_the_first_wait_on() -> None:
+def test_a_base_above_the_limit_is_cut_from_the_first_wait() -> None:
     assert RetryPolicy(backoff_base=100, backoff_max=7, jitter=0).wait(1, 0.5) == 7.0
 
 
 @pytest.mark.req("R-4")
 @pytest.mark.parametrize("base", [0.0, 5e-324, 1e-9, 1.0, 1e308])
 @pytest.mark.parametrize("attempt", [1_100, 100_000, 10**30])
-def test_no_attempt_is_too_late_for_a_wait(base: float, attempt: int) -> None:
+def test_late_attempts_have_a_wait(base: float, attempt: int) -> None:
     wait = RetryPolicy(backoff_base=base, backoff_max=60, jitter=1).wait(attempt, 0.5)
     assert wait == (0.5 if base == 0 else 60.5) or base == 5e-324
     assert 0.5 <= wait <= 60.5
 
 
 @pytest.mark.req("R-4")
-def test_doubling_is_infinite_where_a_float_cannot_hold_it() -> None:
+def test_doubling_is_infinite_beyond_the_range_of_floats() -> None:
     assert [exponential_wait(3.0, attempt) for attempt in (1, 2, 3, 11)] == [3.0, 6.0, 12.0, 3072.0]
     assert exponential_wait(1.0, 1024) == 2.0**1023
     assert exponential_wait(1.0, 1025) == math.inf
@@ -178,7 +178,7 @@ def test_doubling_is_infinite_where_a_float_cannot_hold_it() -> None:
 
 
 @pytest.mark.req("R-7")
-def test_a_mapping_gives_a_policy_and_a_missing_section_none() -> None:
+def test_a_mapping_becomes_a_policy_and_a_missing_section_none() -> None:
     assert RetryPolicy.from_mapping(None) is None
     assert RetryPolicy.from_mapping({}) == RetryPolicy()
     assert RetryPolicy.from_mapping({"max_attempts": 5}) == RetryPolicy(5)
@@ -188,7 +188,7 @@ def test_a_mapping_gives_a_policy_and_a_missing_section_none() -> None:
 
 
 @pytest.mark.req("R-7")
-def test_a_table_of_toml_gives_a_policy() -> None:
+def test_a_toml_table_becomes_a_policy() -> None:
     config = tomllib.loads("[crm.retry]\nmax_attempts = 5\nbackoff_base = 0.5\ntimeout = 30\n")
     assert RetryPolicy.from_mapping(config["crm"]["retry"]) == RetryPolicy(5, 0.5, timeout=30)
     assert RetryPolicy.from_mapping(config["crm"].get("other")) is None
@@ -198,7 +198,7 @@ def test_a_table_of_toml_gives_a_policy() -> None:
 
 @pytest.mark.req("R-7")
 @pytest.mark.parametrize("key", ["max_retries", "Max_Attempts", "", "retry", 5])
-def test_an_unknown_key_is_named_beside_the_known_ones(key: Any) -> None:
+def test_an_unknown_key_is_named_with_the_known_ones(key: Any) -> None:
     said = f"unknown key {key!r} in a retry policy; use one of: {KNOWN}"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         RetryPolicy.from_mapping({"max_attempts": 5, key: 1})
@@ -206,14 +206,14 @@ def test_an_unknown_key_is_named_beside_the_known_ones(key: Any) -> None:
 
 @pytest.mark.req("R-7")
 @pytest.mark.parametrize("section", [5, "max_attempts=5", [("max_attempts", 5)], RetryPolicy(), True])
-def test_what_is_no_mapping_is_refused(section: Any) -> None:
+def test_a_value_that_is_not_a_mapping_is_rejected(section: Any) -> None:
     said = f"a retry policy must be a table of {KNOWN}, not {type(section).__name__}: {section!r}"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         RetryPolicy.from_mapping(section)
 
 
 @pytest.mark.req("R-7", "R-2")
-def test_wrong_values_in_a_mapping_are_refused_like_arguments() -> None:
+def test_invalid_values_in_a_mapping_are_rejected_like_arguments() -> None:
     with pytest.raises(TypeError, match="^max_attempts must be a whole number, not str: '5'$"):
         RetryPolicy.from_mapping({"max_attempts": "5"})
     with pytest.raises(ValueError, match="^jitter must not be negative: -1$"):
@@ -221,7 +221,7 @@ def test_wrong_values_in_a_mapping_are_refused_like_arguments() -> None:
 
 
 @pytest.mark.req("R-7")
-def test_the_names_of_the_batch_document_are_understood() -> None:
+def test_aliases_of_the_batch_settings_are_accepted() -> None:
     given = {"max_in_call_retries": 3, "backoff_base_s": 2.0, "backoff_cap_s": 60.0}
     assert RetryPolicy.from_mapping(given) == RetryPolicy(max_attempts=4, backoff_base=2, backoff_max=60)
     assert RetryPolicy.from_mapping({"max_in_call_retries": 0}) == RetryPolicy.disabled()
@@ -236,13 +236,13 @@ def test_the_names_of_the_batch_document_are_understood() -> None:
     ("one", "other", "field"),
     [("max_attempts", "max_in_call_retries", "max_attempts"), ("backoff_cap_s", "backoff_max", "backoff_max")],
 )
-def test_two_names_for_one_field_are_refused(one: str, other: str, field: str) -> None:
+def test_two_names_for_one_field_are_rejected(one: str, other: str, field: str) -> None:
     with pytest.raises(TypeError, match=f"^{other!r} and another key both set {field!r} in a retry policy; remove one$"):
         RetryPolicy.from_mapping({one: 1, other: 1})
 
 
 @pytest.mark.req("R-7")
-def test_the_environment_gives_a_policy_and_none_where_nothing_is_set() -> None:
+def test_the_environment_becomes_a_policy_or_none_if_unset() -> None:
     environ = {
         "CRM_MAX_ATTEMPTS": "5",
         "CRM_BACKOFF_BASE": "0.5",
@@ -260,12 +260,12 @@ def test_the_environment_gives_a_policy_and_none_where_nothing_is_set() -> None:
 
 @pytest.mark.req("R-7")
 @pytest.mark.parametrize("text", ["", " ", "none", "None", " NONE "])
-def test_an_empty_timeout_in_the_environment_is_no_limit(text: str) -> None:
+def test_an_empty_timeout_variable_means_no_limit(text: str) -> None:
     assert RetryPolicy.from_env("CRM", {"CRM_TIMEOUT": text}) == RetryPolicy(timeout=None)
 
 
 @pytest.mark.req("R-7")
-def test_the_documents_names_are_understood_in_the_environment_too() -> None:
+def test_aliases_are_accepted_in_the_environment() -> None:
     assert RetryPolicy.from_env("TILES", {"TILES_MAX_IN_CALL_RETRIES": "3", "TILES_BACKOFF_CAP_S": "9"}) == RetryPolicy(
         4, backoff_max=9
     )
@@ -275,7 +275,7 @@ def test_the_documents_names_are_understood_in_the_environment_too() -> None:
 
 
 @pytest.mark.req("R-7")
-def test_the_process_environment_is_read_when_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     assert RetryPolicy.from_env("REDRIVE_TEST_POLICY") is None
     monkeypatch.setenv("REDRIVE_TEST_POLICY_MAX_ATTEMPTS", "9")
     assert RetryPolicy.from_env("REDRIVE_TEST_POLICY") == RetryPolicy(9)
@@ -302,20 +302,20 @@ def test_the_process_environment_is_read_when_none_is_given(monkeypatch: pytest.
         ("CRM_TIMEOUT", "-5", "CRM_TIMEOUT must not be negative: -5.0"),
     ],
 )
-def test_a_bad_variable_is_named_with_what_is_right(variable: str, text: str, said: str) -> None:
+def test_an_invalid_variable_is_named_with_the_expected_form(variable: str, text: str, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
         RetryPolicy.from_env("CRM", {variable: text})
 
 
 @pytest.mark.parametrize("prefix", ["", "_", None, 5])
-def test_variables_without_a_prefix_are_refused(prefix: Any) -> None:
+def test_an_empty_prefix_is_rejected(prefix: Any) -> None:
     said = f"the prefix of the variables must be text, such as 'CRM_RETRY': {prefix!r}"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         RetryPolicy.from_env(prefix, {"_MAX_ATTEMPTS": "3"})
 
 
 @pytest.mark.req("R-1")
-def test_a_subclass_keeps_its_kind() -> None:
+def test_a_subclass_keeps_its_type() -> None:
     class Mine(RetryPolicy):
         pass
 

@@ -54,7 +54,7 @@ def test_only_real_takes_negative_numbers() -> None:
 @pytest.mark.req("R-2")
 @pytest.mark.parametrize("check", [number, real])
 @pytest.mark.parametrize("given", [*NO_NUMBERS, timedelta(1)])
-def test_what_is_no_number_is_a_type_error_that_says_so(check: Callable[[str, object], float], given: object) -> None:
+def test_a_value_that_is_not_a_number_is_a_type_error(check: Callable[[str, object], float], given: object) -> None:
     said = f"jitter must be a number, not {type(given).__name__}: {given!r}"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         check("jitter", given)
@@ -62,7 +62,7 @@ def test_what_is_no_number_is_a_type_error_that_says_so(check: Callable[[str, ob
 
 @pytest.mark.parametrize("check", [seconds, positive])
 @pytest.mark.parametrize("given", NO_NUMBERS)
-def test_what_is_no_duration_is_a_type_error_that_says_so(check: Callable[[str, object], float], given: object) -> None:
+def test_a_value_that_is_not_a_duration_is_a_type_error(check: Callable[[str, object], float], given: object) -> None:
     said = f"window must be seconds or a timedelta, not {type(given).__name__}: {given!r}"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         check("window", given)
@@ -71,7 +71,7 @@ def test_what_is_no_duration_is_a_type_error_that_says_so(check: Callable[[str, 
 @pytest.mark.req("R-2")
 @pytest.mark.parametrize("check", [number, real, seconds, positive])
 @pytest.mark.parametrize("given", [math.nan, math.inf, -math.inf])
-def test_nan_and_infinities_are_refused(check: Callable[[str, object], float], given: float) -> None:
+def test_nan_and_infinities_are_rejected(check: Callable[[str, object], float], given: float) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(f'cap must be a finite number, not {given!r}')}$"):
         check("cap", given)
 
@@ -79,7 +79,7 @@ def test_nan_and_infinities_are_refused(check: Callable[[str, object], float], g
 @pytest.mark.req("R-2")
 @pytest.mark.parametrize("check", [number, real, seconds, positive])
 @pytest.mark.parametrize("given", [HUGE, -HUGE])
-def test_an_int_beyond_every_float_is_a_value_error(check: Callable[[str, object], float], given: int) -> None:
+def test_an_int_beyond_the_range_of_floats_is_a_value_error(check: Callable[[str, object], float], given: int) -> None:
     with pytest.raises(ValueError, match="^cap is too large a number; a float cannot hold it$"):
         check("cap", given)
 
@@ -99,7 +99,7 @@ def test_a_positive_duration_is_not_zero(given: object) -> None:
 
 
 @pytest.mark.req("R-2")
-def test_whole_numbers_of_other_libraries_are_taken_as_ints() -> None:
+def test_whole_numbers_of_other_libraries_become_ints() -> None:
     taken = whole_number("max_attempts", Eight())
     assert taken == 8
     assert type(taken) is int
@@ -107,18 +107,18 @@ def test_whole_numbers_of_other_libraries_are_taken_as_ints() -> None:
 
 @pytest.mark.req("R-2")
 @pytest.mark.parametrize("given", [True, False, "3", b"3", 3.0, math.nan, None, [3], Decimal(3), int, Eight])
-def test_what_is_not_whole_is_a_type_error_that_says_so(given: object) -> None:
+def test_a_value_that_is_not_whole_is_a_type_error(given: object) -> None:
     said = f"max_attempts must be a whole number, not {type(given).__name__}: {given!r}"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
         whole_number("max_attempts", given)
 
 
-def test_an_index_that_is_no_int_is_a_type_error() -> None:
+def test_an_index_that_is_not_an_int_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="__index__ returned non-int"):
         whole_number("max_attempts", Crooked())
 
 
-def test_a_whole_number_has_a_least_value_which_is_allowed() -> None:
+def test_a_whole_number_has_an_inclusive_minimum() -> None:
     assert whole_number("size", 1) == 1
     assert whole_number("retries", 0, least=0) == 0
     assert whole_number("size", HUGE) == HUGE

@@ -26,7 +26,7 @@ def pools() -> SharedByName[Pool]:
 
 
 @pytest.mark.req("C-9")
-def test_the_same_name_gives_the_same_object_and_another_name_another(pools: SharedByName[Pool]) -> None:
+def test_the_same_name_returns_the_same_object(pools: SharedByName[Pool]) -> None:
     crm = pools.get("crm", {"size": 9})
     assert crm.size == 9
     assert pools.get("crm", {}) is crm
@@ -35,7 +35,7 @@ def test_the_same_name_gives_the_same_object_and_another_name_another(pools: Sha
 
 
 @pytest.mark.req("C-9")
-def test_other_numbers_are_refused_and_both_are_named(pools: SharedByName[Pool]) -> None:
+def test_different_numbers_for_one_name_are_rejected_and_both_are_named(pools: SharedByName[Pool]) -> None:
     crm = pools.get("crm", {"size": 9})
     with pytest.raises(ValueError, match="^Pool 'crm' already exists with size=9, wait=30.0, not size=8, wait=1.0; use"):
         pools.get("crm", {"size": 8, "wait": 1})
@@ -45,12 +45,12 @@ def test_other_numbers_are_refused_and_both_are_named(pools: SharedByName[Pool])
 
 
 @pytest.mark.req("C-9")
-def test_the_same_numbers_in_other_words_are_the_same(pools: SharedByName[Pool]) -> None:
+def test_equal_numbers_in_another_form_are_accepted(pools: SharedByName[Pool]) -> None:
     crm = pools.get("crm", {})
     assert pools.get("crm", {"size": 4.0, "wait": timedelta(seconds=30)}) is crm
 
 
-def test_wrong_numbers_are_refused_before_anything_is_kept(pools: SharedByName[Pool]) -> None:
+def test_invalid_numbers_are_rejected_and_nothing_is_stored(pools: SharedByName[Pool]) -> None:
     with pytest.raises(ValueError, match="^wait must not be negative: -1$"):
         pools.get("crm", {"wait": -1})
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
@@ -59,12 +59,12 @@ def test_wrong_numbers_are_refused_before_anything_is_kept(pools: SharedByName[P
 
 
 @pytest.mark.parametrize("name", ["", None, 5, b"crm", ["crm"]])
-def test_a_name_is_text(pools: SharedByName[Pool], name: Any) -> None:
+def test_a_name_must_be_text(pools: SharedByName[Pool], name: Any) -> None:
     with pytest.raises(TypeError, match=f"^{re.escape(f'the name of a shared Pool must be text: {name!r}')}$"):
         pools.get(name, {})
 
 
-def test_threads_that_ask_at_once_get_one_object(pools: SharedByName[Pool]) -> None:
+def test_concurrent_threads_get_the_same_object(pools: SharedByName[Pool]) -> None:
     at_once = threading.Barrier(8)
     got: list[Pool] = []
 
@@ -81,6 +81,6 @@ def test_threads_that_ask_at_once_get_one_object(pools: SharedByName[Pool]) -> N
     assert len(set(map(id, got))) == 1
 
 
-def test_budgets_and_breakers_of_one_name_are_not_mixed_up() -> None:
+def test_budgets_and_breakers_with_one_name_are_distinct() -> None:
     assert isinstance(Budget.named("test_named.both"), Budget)
     assert isinstance(Breaker.named("test_named.both"), Breaker)

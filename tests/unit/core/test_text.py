@@ -10,7 +10,7 @@ from redrive.core.text import join_reason, pluralise, safe_str
 @pytest.mark.parametrize(
     ("count", "said"), [(0, "0 partitions"), (1, "1 partition"), (2, "2 partitions"), (1_200_000, "1,200,000 partitions")]
 )
-def test_amounts(count: int, said: str) -> None:
+def test_amounts_are_pluralised(count: int, said: str) -> None:
     assert pluralise(count, "partition") == said
 
 
@@ -30,7 +30,7 @@ def test_a_reason_is_not_repeated(reason: str | None, message: str | None, said:
     assert join_reason(reason, message) == said
 
 
-def test_what_changes_with_it() -> None:
+def test_words_after_an_amount_are_pluralised() -> None:
     assert [pluralise(count, "day is", "days are") for count in (1, 2)] == ["1 day is", "2 days are"]
 
 

@@ -20,7 +20,7 @@ from tests.named import named
 ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
 
 
-def test_outside_of_an_attempt() -> None:
+def test_current_is_empty_outside_an_attempt() -> None:
     attempt = current()
     assert (attempt.number, attempt.max_attempts, attempt.operation) == (1, None, None)
     assert (attempt.key, attempt.job_id, attempt.remaining) == (None, None, None)
@@ -33,7 +33,7 @@ def test_outside_of_an_attempt() -> None:
     [{}, {"timeout": 60}, {"key": "a:b:c:d:v1"}, {"reject": lambda _: False}, {"attempt_timeout": None, "timeout": 60}],
     ids=named,
 )
-def test_every_attempt_knows_its_number_and_its_call(options: dict[str, Any]) -> None:
+def test_an_attempt_has_its_number_and_operation(options: dict[str, Any]) -> None:
     seen: list[tuple[int, int | None, str | None]] = []
 
     def note() -> None:
@@ -54,7 +54,7 @@ def test_every_attempt_knows_its_number_and_its_call(options: dict[str, Any]) ->
 
 
 @pytest.mark.req("C-1")
-def test_later_attempts_are_numbered_without_a_time_limit_too() -> None:
+def test_later_attempts_are_numbered_without_a_time_limit() -> None:
     seen: list[int] = []
 
     @retry(ZERO, on=ValueError, attempt_timeout=None)
@@ -69,7 +69,7 @@ def test_later_attempts_are_numbered_without_a_time_limit_too() -> None:
 
 
 @pytest.mark.req("C-1")
-def test_the_key_is_found_from_the_inside_out(clock: FakeClock) -> None:
+def test_the_innermost_key_is_current(clock: FakeClock) -> None:
     @retry(key="in:{user}:{order}:charge:v1")
     def inner(order: str, *, user: str = "ann") -> Key | None:
         return current().key
@@ -88,7 +88,7 @@ def test_the_key_is_found_from_the_inside_out(clock: FakeClock) -> None:
 @pytest.mark.req("C-8")
 @pytest.mark.parametrize("limit", [10, None])
 @pytest.mark.parametrize("ends", [lambda: 1, ValueError, KeyboardInterrupt])
-def test_a_plain_layer_restores_what_was_around(limit: float | None, ends: Callable[[], Any]) -> None:
+def test_a_sync_layer_restores_the_surrounding_scope(limit: float | None, ends: Callable[[], Any]) -> None:
     def inner() -> None:
         if isinstance(ends, type):
             raise ends
@@ -167,7 +167,7 @@ def test_scopes_never_leak_between_threads_and_tasks() -> None:
 
 
 @pytest.mark.req("C-8")
-def test_a_slot_of_another_thread_is_only_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_of_another_thread_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with greenlets that have an identity of their own, and share what was copied."""
     layer = retry(ZERO, attempt_timeout=10)
     layer.call(lambda: None)
@@ -212,7 +212,7 @@ def test_correlation_ids_reach_every_record_inside() -> None:
 
 
 @pytest.mark.req("C-11")
-def test_wrong_ids_are_refused() -> None:
+def test_invalid_ids_are_rejected() -> None:
     with pytest.raises(TypeError, match="request_id must be text"):
         correlate(request_id=5)  # type: ignore[arg-type]
     ids = correlate(user_id="u")

@@ -15,7 +15,7 @@ ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
 
 
 @pytest.mark.req("C-1")
-def test_a_plain_block_is_tried_again(clock: FakeClock) -> None:
+def test_a_sync_block_is_retried(clock: FakeClock) -> None:
     numbers = []
     for attempt in retry(STEADY, on=ValueError).attempts():
         with attempt:
@@ -35,7 +35,7 @@ async def _async_block(numbers: list[int]) -> None:
 
 
 @pytest.mark.req("C-1")
-def test_an_async_block_is_tried_again(clock: FakeClock) -> None:
+def test_an_async_block_is_retried(clock: FakeClock) -> None:
     numbers: list[int] = []
     asyncio.run(_async_block(numbers))
     assert numbers == [1, 2, 3]
@@ -43,7 +43,7 @@ def test_an_async_block_is_tried_again(clock: FakeClock) -> None:
 
 
 @pytest.mark.req("C-4")
-def test_a_spent_block_raises_the_callers_own_error(clock: FakeClock) -> None:
+def test_an_exhausted_block_raises_the_callers_error(clock: FakeClock) -> None:
     with pytest.raises(ValueError, match="mine") as caught:
         for attempt in retry(STEADY, on=ValueError).attempts():
             with attempt:
@@ -54,25 +54,25 @@ def test_a_spent_block_raises_the_callers_own_error(clock: FakeClock) -> None:
     assert ended is not None
     assert (ended.attempts, ended.reason, ended.elapsed) == (3, "attempts", 3.0)
     assert ended.layer is not None
-    assert ended.layer.endswith("test_a_spent_block_raises_the_callers_own_error")
+    assert ended.layer.endswith("test_an_exhausted_block_raises_the_callers_error")
 
 
 @pytest.mark.req("C-1")
-def test_the_operation_is_the_function_that_has_the_block() -> None:
+def test_the_operation_of_a_block_is_its_function() -> None:
     def mine() -> str | None:
         for attempt in attempts():
             with attempt:
                 return current().operation
         return None
 
-    assert mine() == f"{__name__}.test_the_operation_is_the_function_that_has_the_block.<locals>.mine"
+    assert mine() == f"{__name__}.test_the_operation_of_a_block_is_its_function.<locals>.mine"
     for attempt in attempts(operation="crm.pull"):
         with attempt:
             assert current().operation == "crm.pull"
 
 
 @pytest.mark.req("C-1")
-def test_an_attempt_knows_its_context(clock: FakeClock) -> None:
+def test_an_attempt_of_a_block_is_current(clock: FakeClock) -> None:
     key = Key("shop", "ann", "o-1", "receipt")
     for attempt in retry(STEADY, attempt_timeout=7, key=key, operation="o").attempts():
         with attempt as entered:
@@ -100,7 +100,7 @@ def test_a_result_can_be_rejected(clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("how", ["break", "continue", "return"])
-def test_leaving_the_body_early_is_success(how: str) -> None:
+def test_leaving_the_body_early_is_a_success(how: str) -> None:
     def block() -> int:
         entered = 0
         for attempt in attempts():
@@ -116,7 +116,7 @@ def test_leaving_the_body_early_is_success(how: str) -> None:
     assert block() == 1
 
 
-def test_a_return_in_an_async_block_leaves_nothing_to_clean_up() -> None:
+def test_a_return_in_an_async_block_leaves_no_open_generator() -> None:
     async def block() -> int:
         async for attempt in attempts():
             with attempt:
@@ -133,7 +133,7 @@ def test_a_return_in_an_async_block_leaves_nothing_to_clean_up() -> None:
 
 
 @pytest.mark.req("C-11")
-def test_for_in_async_code_is_refused() -> None:
+def test_a_sync_loop_in_async_code_is_rejected() -> None:
     async def wrong() -> None:
         for attempt in attempts():
             with attempt:
@@ -144,7 +144,7 @@ def test_for_in_async_code_is_refused() -> None:
 
 
 @pytest.mark.req("C-11")
-def test_for_in_an_async_generator_is_refused() -> None:
+def test_a_sync_loop_in_an_async_generator_is_rejected() -> None:
     async def wrong() -> None:
         async def items() -> object:
             for attempt in attempts():
@@ -159,14 +159,14 @@ def test_for_in_an_async_generator_is_refused() -> None:
 
 
 @pytest.mark.req("C-11")
-def test_an_attempt_that_was_not_entered_is_told() -> None:
+def test_an_attempt_that_was_not_entered_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="with attempt:"):
         for _ in attempts():
             pass
 
 
 @pytest.mark.req("C-11")
-def test_an_attempt_that_was_not_entered_is_told_without_waiting_again(clock: FakeClock) -> None:
+def test_an_attempt_that_was_not_entered_is_an_error_without_another_wait(clock: FakeClock) -> None:
     with pytest.raises(RuntimeError, match="with attempt:"):
         for attempt in retry(STEADY, on=ValueError).attempts():
             if attempt.number == 1:
@@ -176,7 +176,7 @@ def test_an_attempt_that_was_not_entered_is_told_without_waiting_again(clock: Fa
 
 
 @pytest.mark.req("C-11")
-def test_an_async_attempt_that_was_not_entered_is_told() -> None:
+def test_an_async_attempt_that_was_not_entered_is_an_error() -> None:
     async def wrong() -> None:
         async for _ in attempts():
             pass
@@ -186,7 +186,7 @@ def test_an_async_attempt_that_was_not_entered_is_told() -> None:
 
 
 @pytest.mark.req("C-11")
-def test_attempts_are_for_one_use() -> None:
+def test_attempts_can_be_iterated_once() -> None:
     once = attempts()
     for attempt in once:
         with attempt:
@@ -196,7 +196,7 @@ def test_attempts_are_for_one_use() -> None:
 
 
 @pytest.mark.req("C-11")
-def test_an_attempt_is_entered_once() -> None:
+def test_an_attempt_can_be_entered_once() -> None:
     for attempt in attempts():
         with attempt:
             pass
@@ -211,7 +211,7 @@ def test_only_the_attempts_of_a_block_can_be_entered() -> None:
 
 
 @pytest.mark.req("C-11")
-def test_what_a_block_cannot_do_is_refused() -> None:
+def test_options_that_a_block_does_not_support_are_rejected() -> None:
     with pytest.raises(TypeError, match=r"attempt\.reject\(\)"):
         attempts(reject=bool)
     with pytest.raises(TypeError, match="pass a Key"):

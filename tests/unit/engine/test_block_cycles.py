@@ -15,7 +15,7 @@ ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
 
 @pytest.mark.req("C-4")
 @pytest.mark.parametrize("how", ["spent", "overslept", "interrupted"])
-def test_no_reference_cycle_is_left(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_leaves_no_reference_cycle(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layer = retry(RetryPolicy(max_attempts=3, backoff_base=1, jitter=0, timeout=20), on=ValueError)
     sleep = FakeClock.sleep
 
@@ -42,7 +42,7 @@ def test_no_reference_cycle_is_left(how: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.req("C-4")
-def test_no_reference_cycle_is_left_by_an_async_block() -> None:
+def test_an_async_block_leaves_no_reference_cycle() -> None:
     async def block() -> None:
         async for attempt in retry(ZERO, on=ValueError).attempts():
             with attempt:

@@ -17,7 +17,7 @@ ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
 
 @pytest.mark.req("C-6")
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
-def test_what_ends_a_program_is_never_retried(clock: FakeClock, kind: type[BaseException]) -> None:
+def test_base_exceptions_are_never_retried(clock: FakeClock, kind: type[BaseException]) -> None:
     entered = 0
     with pytest.raises(kind):
         for attempt in retry(STEADY, on=lambda _: True).attempts():
@@ -28,7 +28,7 @@ def test_what_ends_a_program_is_never_retried(clock: FakeClock, kind: type[BaseE
 
 
 @pytest.mark.req("C-8")
-def test_the_deadline_is_that_of_the_block_and_of_what_is_around(clock: FakeClock) -> None:
+def test_a_block_is_limited_by_its_own_and_the_surrounding_deadline(clock: FakeClock) -> None:
     with deadline(3):
         for attempt in retry(STEADY, attempt_timeout=7).attempts():
             with attempt:
@@ -41,7 +41,7 @@ def test_the_deadline_is_that_of_the_block_and_of_what_is_around(clock: FakeCloc
 
 
 @pytest.mark.req("C-8")
-def test_no_attempt_starts_past_the_deadline(clock: FakeClock) -> None:
+def test_no_attempt_starts_after_the_deadline(clock: FakeClock) -> None:
     with deadline(1):
         clock.advance(1)
         with pytest.raises(errors.AttemptTimeout, match="had passed"):
@@ -90,7 +90,7 @@ def test_a_block_that_overslept_raises_its_last_error(clock: FakeClock, colour: 
 
 
 @pytest.mark.req("C-12")
-def test_a_block_is_behind_its_breaker(clock: FakeClock) -> None:
+def test_an_open_breaker_rejects_a_block(clock: FakeClock) -> None:
     breaker = Breaker(min_calls=1, failure_rate=0.1, open_for=5)
     layer = retry(STEADY, on=ValueError, breaker=breaker, operation="o")
     with pytest.raises(ValueError, match="mine") as caught:
@@ -134,7 +134,7 @@ def test_blocks_inside_blocks_do_not_multiply(clock: FakeClock) -> None:
 
 
 @pytest.mark.req("C-9")
-def test_a_block_pays_from_the_budget_and_gives_back(clock: FakeClock) -> None:
+def test_a_block_pays_from_the_budget_and_refunds_it(clock: FakeClock) -> None:
     budget = Budget(capacity=20, cost=14, floor=0)
     for attempt in retry(ZERO, on=ValueError, budget=budget).attempts():
         with attempt:
@@ -160,7 +160,7 @@ def test_fields_and_the_key_are_in_every_record(clock: FakeClock) -> None:
     assert {record.fields["idempotency_key"] for record in ring.records} == {"a:b:c:d:v1"}
 
 
-def test_faults_are_ordered_for_blocks_too(clock: FakeClock) -> None:
+def test_faults_can_be_injected_into_blocks(clock: FakeClock) -> None:
     layer = retry(STEADY, on=ValueError)
     bodies = []
     with inject(layer, ValueError, ValueError("two"), None) as injected:

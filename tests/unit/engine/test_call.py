@@ -17,7 +17,7 @@ CRM = RetrySettings(operation="crm")
 
 @pytest.mark.req("C-8")
 @pytest.mark.parametrize("late_by", [0, 1])
-def test_an_attempt_without_time_does_not_start(late_by: float) -> None:
+def test_an_attempt_without_time_left_does_not_start(late_by: float) -> None:
     clock = FakeClock()
     now = clock.monotonic()
     with pytest.raises(errors.AttemptTimeout, match="crm: the deadline had passed before the attempt could start") as caught:
@@ -28,7 +28,7 @@ def test_an_attempt_without_time_does_not_start(late_by: float) -> None:
     assert (ended.attempts, ended.reason, ended.layer) == (0, "timeout", "crm")
 
 
-def test_an_attempt_with_time_starts() -> None:
+def test_an_attempt_with_time_left_starts() -> None:
     clock = FakeClock()
     check_may_start(CRM, clock, clock.monotonic(), clock.monotonic() + 0.001)
 
@@ -48,7 +48,7 @@ def test_an_attempt_behind_an_open_breaker_does_not_start() -> None:
 
 
 @pytest.mark.req("C-8")
-def test_a_run_ends_with_the_nearest_of_all_limits() -> None:
+def test_a_run_ends_at_the_earliest_limit() -> None:
     clock = FakeClock()
     now = clock.monotonic()
     assert start_run(CRM, clock, 60, None, None).end == now + 60
@@ -57,7 +57,7 @@ def test_a_run_ends_with_the_nearest_of_all_limits() -> None:
 
 
 @pytest.mark.req("C-1")
-def test_a_run_knows_its_own_key_before_those_around() -> None:
+def test_the_key_of_a_run_precedes_surrounding_keys() -> None:
     outer = (1e18, 1, None, "outer", None)
     own = Key("a", "b", "c", "d")
     assert key_around(start_run(CRM, FakeClock(), 60, own, outer).scope) == own
@@ -65,17 +65,17 @@ def test_a_run_knows_its_own_key_before_those_around() -> None:
 
 
 @pytest.mark.req("C-1")
-def test_a_result_is_refused_or_not() -> None:
+def test_a_rejected_result_raises_rejected() -> None:
     reject_result(lambda result: result > 5, 5, CRM)
     with pytest.raises(errors.Rejected, match="crm: the result was rejected") as caught:
         reject_result(lambda result: result > 5, 6, CRM)
     assert caught.value.result == 6
 
 
-def test_what_an_overdue_attempt_says() -> None:
+def test_a_timeout_message_names_attempt_and_limit() -> None:
     assert timeout_message(CRM, 2, 0.25) == "crm: attempt 2 took longer than 0.25 s"
 
 
-def test_a_deadline_is_there_to_be_hit() -> None:
+def test_a_run_inside_a_deadline_starts() -> None:
     with deadline(5):
         start_run(CRM, FakeClock(), 60, None, None)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("C-2", "C-6")
 
 @every_layer
 @every_use
-def test_before_the_first_attempt(use: Use, layer: Retry) -> None:
+def test_a_call_cancelled_before_the_first_attempt_makes_none(use: Use, layer: Retry) -> None:
     async def main() -> None:
         hang = Hang()
         task = asyncio.create_task(use(layer, hang))
@@ -31,7 +31,7 @@ def test_before_the_first_attempt(use: Use, layer: Retry) -> None:
 
 @every_layer
 @every_use
-def test_in_the_attempt(use: Use, layer: Retry) -> None:
+def test_a_call_cancelled_during_an_attempt_is_cancelled(use: Use, layer: Retry) -> None:
     async def main() -> None:
         hang = Hang()
         task = asyncio.create_task(use(layer, hang))
@@ -46,7 +46,7 @@ def test_in_the_attempt(use: Use, layer: Retry) -> None:
 
 @every_use
 @pytest.mark.parametrize("limit", [60, None])
-def test_in_the_wait(use: Use, limit: float | None) -> None:
+def test_a_call_cancelled_during_a_wait_is_cancelled(use: Use, limit: float | None) -> None:
     async def main() -> None:
         calls = 0
         failing = asyncio.Event()
@@ -71,7 +71,7 @@ def test_in_the_wait(use: Use, limit: float | None) -> None:
 
 @every_layer
 @every_use
-def test_in_the_turn_in_which_the_attempt_completes(use: Use, layer: Retry) -> None:
+def test_cancellation_wins_if_the_attempt_completes_in_the_same_loop_iteration(use: Use, layer: Retry) -> None:
     async def main() -> None:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         there = asyncio.Event()
@@ -92,7 +92,7 @@ def test_in_the_turn_in_which_the_attempt_completes(use: Use, layer: Retry) -> N
 
 @every_layer
 @every_use
-def test_in_the_turn_in_which_the_attempt_fails(use: Use, layer: Retry) -> None:
+def test_cancellation_wins_if_the_attempt_fails_in_the_same_loop_iteration(use: Use, layer: Retry) -> None:
     async def main() -> None:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         there = asyncio.Event()
@@ -119,7 +119,7 @@ def test_in_the_turn_in_which_the_attempt_fails(use: Use, layer: Retry) -> None:
 @every_layer
 @every_use
 @pytest.mark.parametrize("waits", ["in its body", "for its tasks"])
-def test_a_task_group_that_failed_is_tried_again(use: Use, layer: Retry, waits: str) -> None:
+def test_a_failed_task_group_is_retried(use: Use, layer: Retry, waits: str) -> None:
     """Until Python 3.13 it leaves a cancellation behind that nobody meant."""
     layer = layer.using(on=lambda error: isinstance(error, ExceptionGroup))
 
@@ -148,7 +148,7 @@ def test_a_task_group_that_failed_is_tried_again(use: Use, layer: Retry, waits: 
 
 @every_layer
 @every_use
-def test_a_caller_that_cancels_twice(use: Use, layer: Retry) -> None:
+def test_a_caller_may_cancel_twice(use: Use, layer: Retry) -> None:
     async def main() -> None:
         reached = asyncio.Event()
 
@@ -174,7 +174,7 @@ def test_a_caller_that_cancels_twice(use: Use, layer: Retry) -> None:
 
 @every_layer
 @every_use
-def test_a_cancelled_error_of_the_attempts_own_is_not_retried(use: Use, layer: Retry) -> None:
+def test_a_cancelled_error_raised_by_the_attempt_is_not_retried(use: Use, layer: Retry) -> None:
     async def main() -> None:
         calls = 0
 
@@ -197,7 +197,7 @@ def test_a_cancelled_error_of_the_attempts_own_is_not_retried(use: Use, layer: R
 
 @every_layer
 @every_use
-def test_a_task_group_around_takes_its_calls_with_it(use: Use, layer: Retry) -> None:
+def test_a_surrounding_task_group_cancels_its_calls(use: Use, layer: Retry) -> None:
     async def main() -> None:
         hang = Hang()
 
@@ -217,7 +217,7 @@ def test_a_task_group_around_takes_its_calls_with_it(use: Use, layer: Retry) -> 
 
 @every_layer
 @every_use
-def test_a_task_outlives_what_it_was_asked_to_retry(use: Use, layer: Retry) -> None:
+def test_a_retried_call_restores_the_cancellation_count_of_its_task(use: Use, layer: Retry) -> None:
     """The count of cancellations is what it was, after success and after failure."""
 
     async def main() -> None:
@@ -240,7 +240,7 @@ def test_a_task_outlives_what_it_was_asked_to_retry(use: Use, layer: Retry) -> N
 
 
 @every_layer
-def test_a_coroutine_that_is_dropped_says_nothing(layer: Retry) -> None:
+def test_a_dropped_coroutine_logs_nothing(layer: Retry) -> None:
     """Closed by another context than it ran in, as when an event loop is left with tasks in it."""
     loop = asyncio.new_event_loop()
     hang: list[Hang] = []

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.req("C-2", "C-6")
 
 @every_layer
 @every_use
-def test_clean_up_that_makes_an_error_of_it_is_not_tried_again(use: Use, layer: Retry) -> None:
+def test_an_error_raised_by_cleanup_after_a_cancellation_is_not_retried(use: Use, layer: Retry) -> None:
     def broken() -> Any:
         raise OSError("while closing")
 
@@ -35,7 +35,7 @@ def test_clean_up_that_makes_an_error_of_it_is_not_tried_again(use: Use, layer: 
 
 
 @every_layer
-def test_clean_up_that_makes_an_error_of_it_in_a_later_attempt(layer: Retry) -> None:
+def test_an_error_raised_by_cleanup_in_a_later_attempt_is_not_retried(layer: Retry) -> None:
     async def main() -> None:
         there = asyncio.Event()
         calls = 0
@@ -63,7 +63,7 @@ def test_clean_up_that_makes_an_error_of_it_in_a_later_attempt(layer: Retry) -> 
 
 @every_layer
 @every_use
-def test_clean_up_that_swallows_it_gives_its_result(use: Use, layer: Retry) -> None:
+def test_cleanup_that_swallows_the_cancellation_returns_its_result(use: Use, layer: Retry) -> None:
     async def main() -> None:
         hang = Hang(lambda: "kept")
         task = asyncio.create_task(use(layer, hang))
@@ -77,7 +77,7 @@ def test_clean_up_that_swallows_it_gives_its_result(use: Use, layer: Retry) -> N
 
 @every_layer
 @every_use
-def test_the_clean_up_of_a_cancelled_task_may_retry(use: Use, layer: Retry) -> None:
+def test_cleanup_of_a_cancelled_task_may_retry(use: Use, layer: Retry) -> None:
     async def main() -> None:
         there = asyncio.Event()
         calls = 0

@@ -12,7 +12,7 @@ from tests.unit.engine.ways import ZERO, raiser
 
 
 @pytest.mark.req("C-4")
-def test_no_reference_cycle_is_left(layer: Retry) -> None:
+def test_a_call_leaves_no_reference_cycle(layer: Retry) -> None:
     @layer
     def call() -> None:
         raise OSError
@@ -32,7 +32,7 @@ def test_no_reference_cycle_is_left(layer: Retry) -> None:
 
 
 @pytest.mark.req("C-4")
-def test_no_reference_cycle_is_left_in_a_task(layer: Retry) -> None:
+def test_a_call_in_a_task_leaves_no_reference_cycle(layer: Retry) -> None:
     @layer
     async def call() -> None:
         await asyncio.sleep(0)
@@ -56,7 +56,7 @@ def test_no_reference_cycle_is_left_in_a_task(layer: Retry) -> None:
 
 
 @pytest.mark.req("C-4")
-def test_no_reference_cycle_is_left_by_what_is_called_just_once() -> None:
+def test_a_function_called_once_leaves_no_reference_cycle() -> None:
     def go() -> None:
         try:
             retry(ZERO, on=OSError).call(raiser(OSError, OSError, OSError)[0])

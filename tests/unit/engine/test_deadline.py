@@ -18,7 +18,7 @@ ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
 
 
 @pytest.mark.req("C-2", "C-8")
-def test_a_plain_attempt_reads_its_time(clock: FakeClock) -> None:
+def test_a_sync_attempt_reads_its_remaining_time(clock: FakeClock) -> None:
     @retry(ZERO, attempt_timeout=7)
     def call() -> float | None:
         clock.advance(2)
@@ -33,14 +33,14 @@ def test_a_plain_attempt_reads_its_time(clock: FakeClock) -> None:
 
 
 @pytest.mark.req("C-8")
-def test_time_that_is_over_is_next_to_nothing_left_but_never_0_which_clients_refuse(clock: FakeClock) -> None:
+def test_remaining_is_never_zero_after_the_deadline(clock: FakeClock) -> None:
     with deadline(1):
         clock.advance(5)
         assert current().remaining == MIN_TIMEOUT_SECONDS
 
 
 @pytest.mark.req("C-8")
-def test_a_deadline_only_shrinks(clock: FakeClock) -> None:
+def test_a_nested_deadline_only_shrinks(clock: FakeClock) -> None:
     with deadline(5):
         with deadline(timedelta(seconds=9)):
             assert current().remaining == 5
@@ -51,7 +51,7 @@ def test_a_deadline_only_shrinks(clock: FakeClock) -> None:
 
 
 @pytest.mark.req("C-8")
-def test_a_deadline_in_async_code(clock: FakeClock) -> None:
+def test_a_deadline_applies_to_async_code(clock: FakeClock) -> None:
     @retry
     async def call() -> float | None:
         return current().remaining
@@ -70,20 +70,20 @@ def test_a_deadline_in_async_code(clock: FakeClock) -> None:
 
 @pytest.mark.req("C-8", "C-11")
 @pytest.mark.parametrize("nothing", [0, 0.0, timedelta(0)])
-def test_a_deadline_that_is_over_lets_nothing_start(nothing: Any) -> None:
+def test_an_expired_deadline_starts_no_attempt(nothing: Any) -> None:
     with deadline(nothing), pytest.raises(errors.AttemptTimeout, match="had passed"):
         retry(lambda: pytest.fail("began"))()
 
 
 @pytest.mark.req("C-11")
 @pytest.mark.parametrize("wrong", [True, False, "5", None, -1, float("nan"), float("inf"), timedelta(seconds=-1)])
-def test_a_wrong_deadline_is_refused(wrong: Any) -> None:
+def test_an_invalid_deadline_is_rejected(wrong: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="deadline must"):
         deadline(wrong)
 
 
 @pytest.mark.req("C-11")
-def test_a_deadline_is_used_once_at_a_time() -> None:
+def test_a_deadline_cannot_be_entered_twice_at_once() -> None:
     limit = deadline(5)
     with limit:
         with pytest.raises(RuntimeError, match="create a new one"):
@@ -96,14 +96,14 @@ def test_a_deadline_is_used_once_at_a_time() -> None:
 
 @pytest.mark.req("C-8")
 @pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
-def test_a_deadline_goes_with_its_block(raised: type[BaseException]) -> None:
+def test_a_deadline_ends_with_its_block(raised: type[BaseException]) -> None:
     with pytest.raises(raised), deadline(5):
         raise raised
     assert current().remaining is None
 
 
 @pytest.mark.req("C-8")
-def test_generators_that_are_left_out_of_turn_leave_no_deadline() -> None:
+def test_generators_closed_in_another_order_leave_no_deadline() -> None:
     def items() -> Iterator[float | None]:
         with deadline(5):
             yield current().remaining
@@ -117,7 +117,7 @@ def test_generators_that_are_left_out_of_turn_leave_no_deadline() -> None:
 
 
 @pytest.mark.req("C-8")
-def test_an_async_generator_that_was_dropped_leaves_no_deadline() -> None:
+def test_a_dropped_async_generator_leaves_no_deadline() -> None:
     async def items() -> AsyncIterator[int]:
         with deadline(5), correlate(request_id="r"):
             yield 1
@@ -135,7 +135,7 @@ def test_an_async_generator_that_was_dropped_leaves_no_deadline() -> None:
 
 
 @pytest.mark.req("C-8")
-def test_what_is_left_out_of_turn_falls_back_to_what_was_around(clock: FakeClock) -> None:
+def test_a_scope_left_out_of_order_restores_the_surrounding_deadline(clock: FakeClock) -> None:
     def items() -> Iterator[float | None]:
         with deadline(5):
             yield current().remaining

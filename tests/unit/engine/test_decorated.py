@@ -62,7 +62,7 @@ def _third_time(kind: type, value: int) -> tuple[type, int, int]:
     return kind, value, current().number
 
 
-def test_methods() -> None:
+def test_methods_can_be_decorated() -> None:
     service = Service()
     assert service.method(1) == ((1,), {})
     assert asyncio.run(Service().async_method(2)) == ((2,), {})
@@ -71,14 +71,14 @@ def test_methods() -> None:
 
 
 @pytest.mark.parametrize("on", [Service, Service()], ids=["class", "object"])
-def test_class_methods_and_static_methods_in_both_orders(on: Any) -> None:
+def test_class_and_static_methods_can_be_decorated_in_both_orders(on: Any) -> None:
     assert on.outside(1) == (Service, 1, 3)
     assert on.inside(2) == (Service, 2, 3)
     assert on.static_outside(3) == (int, 3, 3)
     assert on.static_inside(4) == (int, 4, 3)
 
 
-def test_partials_in_both_colours() -> None:
+def test_sync_and_async_partials_can_be_decorated() -> None:
     flaky, later = Flaky(), Flaky()
     plain = retry(functools.partial(functools.partial(flaky.plain, 1), b=2))
     assert plain(3) == ((1, 3), {"b": 2})
@@ -90,7 +90,7 @@ def test_partials_in_both_colours() -> None:
     assert asyncio.run(retry().acall(functools.partial(Flaky().later, 1), 2)) == ((1, 2), {})
 
 
-def test_callable_objects_in_both_colours() -> None:
+def test_sync_and_async_callable_objects_can_be_decorated() -> None:
     class Plain(Flaky):
         def __call__(self, value: int) -> Any:
             return self.plain(value)
@@ -102,17 +102,17 @@ def test_callable_objects_in_both_colours() -> None:
     assert retry(Plain())(1) == ((1,), {})
     assert asyncio.run(retry(Later())(1)) == ((1,), {})
     named = retry(Plain())
-    assert named.__redrive__.operation == f"{__name__}.test_callable_objects_in_both_colours.<locals>.Plain"  # type: ignore[attr-defined]
+    assert named.__redrive__.operation == f"{__name__}.test_sync_and_async_callable_objects_can_be_decorated.<locals>.Plain"  # type: ignore[attr-defined]
 
 
-def test_lambdas_built_ins_and_classes() -> None:
+def test_lambdas_builtins_and_classes_can_be_called() -> None:
     assert retry(lambda value: value + 1)(1) == 2
     assert call(int, "7") == 7
     assert call([3, 1, 2].index, 1) == 1
     assert call(sorted, [2, 1]) == [1, 2]
 
 
-def test_mocks_of_the_users_tests() -> None:
+def test_mocks_can_be_decorated() -> None:
     plain = Mock(side_effect=[ConnectionError, ConnectionError, 5])
     assert retry(plain)(1) == 5
     assert plain.call_count == 3
@@ -124,7 +124,7 @@ def test_mocks_of_the_users_tests() -> None:
 
 
 @pytest.mark.skipif(not hasattr(inspect, "markcoroutinefunction"), reason="from Python 3.12 on")
-def test_what_was_marked_as_a_coroutine_function_is_one() -> None:
+def test_a_function_marked_as_a_coroutine_function_is_awaited() -> None:
     flaky = Flaky()
 
     def disguised() -> Any:
@@ -135,13 +135,13 @@ def test_what_was_marked_as_a_coroutine_function_is_one() -> None:
     assert flaky.calls == 3
 
 
-def test_acall_takes_a_plain_function_that_gives_an_awaitable() -> None:
+def test_acall_accepts_a_sync_function_that_returns_an_awaitable() -> None:
     flaky = Flaky()
     assert asyncio.run(acall(lambda: flaky.later(1))) == ((1,), {})
     assert flaky.calls == 3
 
 
-def test_what_a_function_says_of_itself_is_kept() -> None:
+def test_a_decorated_function_keeps_its_metadata() -> None:
     @overload
     def original(value: int, /) -> int: ...
     @overload
@@ -168,7 +168,7 @@ def test_what_a_function_says_of_itself_is_kept() -> None:
 
 @pytest.mark.req("C-1")
 @pytest.mark.parametrize("options", [{}, {"attempt_timeout": None}, {"timeout": 5.0}])
-def test_an_async_call_without_asyncio_is_refused_by_name(options: dict[str, Any]) -> None:
+def test_an_async_call_without_asyncio_is_rejected(options: dict[str, Any]) -> None:
     """Under trio, say: a coroutine that another loop drives."""
 
     @retry(max_attempts=3, **options)

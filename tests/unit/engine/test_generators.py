@@ -68,13 +68,13 @@ def later(source: Source) -> Any:
     return LAYER(source.later)
 
 
-def test_the_opening_is_tried_again(clock: FakeClock) -> None:
+def test_the_opening_of_a_generator_is_retried(clock: FakeClock) -> None:
     source = Source(failures=2)
     assert list(plain(source)()) == [0, 1, 2]
     assert (source.opened, clock.slept) == (3, [1, 2])
 
 
-def test_nothing_happens_before_the_first_item_is_asked_for() -> None:
+def test_nothing_runs_before_the_first_item_is_requested() -> None:
     source = Source()
     plain(source)()
     assert source.opened == 0
@@ -91,7 +91,7 @@ def test_an_item_is_never_repeated(clock: FakeClock) -> None:
     assert clock.slept == []
 
 
-def test_an_opening_that_is_spent_raises_the_error(clock: FakeClock) -> None:
+def test_an_exhausted_opening_raises_the_error(clock: FakeClock) -> None:
     source = Source(failures=9)
     with pytest.raises(OSError, match="closed") as caught:
         next(plain(source)())
@@ -103,7 +103,7 @@ def test_an_opening_that_is_spent_raises_the_error(clock: FakeClock) -> None:
     assert len(ours) <= 4
 
 
-def test_values_are_sent_and_the_return_value_comes_back() -> None:
+def test_send_and_return_values_are_passed_through() -> None:
     source = Source()
     items = plain(source)()
     assert next(items) == 0
@@ -122,7 +122,7 @@ def test_an_empty_generator_returns_its_value() -> None:
     assert end.value.value == "all"
 
 
-def test_errors_are_thrown_in() -> None:
+def test_errors_can_be_thrown_into_a_generator() -> None:
     source = Source()
     items = plain(source)()
     next(items)
@@ -136,14 +136,14 @@ def test_errors_are_thrown_in() -> None:
         next(items)
 
 
-def test_stop_iteration_thrown_in_is_no_end() -> None:
+def test_a_thrown_stop_iteration_does_not_end_the_generator() -> None:
     items = plain(Source())()
     next(items)
     with pytest.raises(RuntimeError):
         items.throw(StopIteration("x"))
 
 
-def test_closing_closes_the_generator() -> None:
+def test_close_closes_the_inner_generator() -> None:
     source = Source()
     items = plain(source)()
     next(items)
@@ -155,7 +155,7 @@ def test_closing_closes_the_generator() -> None:
     assert source.got == ["left", "left"]
 
 
-def test_a_generator_that_will_not_close_is_told() -> None:
+def test_a_generator_that_ignores_close_is_an_error() -> None:
     @LAYER
     def stubborn() -> Generator[int, None, None]:
         try:
@@ -169,7 +169,7 @@ def test_a_generator_that_will_not_close_is_told() -> None:
         items.close()
 
 
-def test_items_come_outside_of_the_attempt() -> None:
+def test_later_items_are_outside_the_attempt() -> None:
     @LAYER
     def items() -> Iterator[str | None]:
         yield current().operation
@@ -181,7 +181,7 @@ def test_items_come_outside_of_the_attempt() -> None:
     assert second is None
 
 
-def test_a_key_is_made_of_the_parameters() -> None:
+def test_a_key_is_built_from_the_parameters() -> None:
     @retry(key="a:b:{page}:pull:v1")
     def items(page: int) -> Iterator[str]:
         yield str(current().key)
@@ -199,14 +199,14 @@ def test_a_key_is_made_of_the_parameters() -> None:
 
 
 @pytest.mark.parametrize("make", [plain, later], ids=["plain", "async"])
-def test_a_generator_has_no_result_to_reject(make: Any) -> None:
+def test_reject_is_not_supported_for_generators(make: Any) -> None:
     layer = LAYER.using(reject=bool)
     source = Source()
     with pytest.raises(TypeError, match="no result for reject="):
         layer(source if make is plain else source.later)
 
 
-def test_faults_are_ordered_for_openings(clock: FakeClock) -> None:
+def test_faults_can_be_injected_into_openings(clock: FakeClock) -> None:
     source = Source()
     items = plain(source)
     with inject(items, OSError, OSError) as injected:
@@ -214,7 +214,7 @@ def test_faults_are_ordered_for_openings(clock: FakeClock) -> None:
     assert (injected.calls, source.opened) == (3, 1)
 
 
-def test_the_async_opening_is_tried_again(clock: FakeClock) -> None:
+def test_the_opening_of_an_async_generator_is_retried(clock: FakeClock) -> None:
     source = Source(failures=2)
 
     async def main() -> list[int]:
@@ -237,14 +237,14 @@ def test_an_async_item_is_never_repeated(clock: FakeClock) -> None:
     assert source.opened == 1
 
 
-def test_an_empty_async_generator() -> None:
+def test_an_empty_async_generator_yields_nothing() -> None:
     async def main() -> list[int]:
         return [item async for item in later(Source())(0)]
 
     assert asyncio.run(main()) == []
 
 
-def test_async_send_throw_and_close() -> None:
+def test_async_generators_support_send_throw_and_close() -> None:
     source = Source()
     error = KeyError("x")
 
@@ -280,7 +280,7 @@ def test_breaking_out_of_an_async_generator_closes_the_inner_one() -> None:
 
 
 @pytest.mark.req("C-4")
-def test_no_reference_cycle_is_left() -> None:
+def test_a_generator_leaves_no_reference_cycle() -> None:
     def go() -> None:
         try:
             next(retry(RetryPolicy(max_attempts=2, backoff_base=0, jitter=0), on=OSError)(Source(failures=9))())
@@ -304,7 +304,7 @@ def test_no_reference_cycle_is_left() -> None:
 
 @pytest.mark.req("C-6")
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
-def test_what_ends_a_program_is_not_retried(kind: type[BaseException]) -> None:
+def test_base_exceptions_in_a_generator_are_not_retried(kind: type[BaseException]) -> None:
     opened = 0
 
     @LAYER

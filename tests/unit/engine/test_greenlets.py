@@ -40,7 +40,7 @@ class Switched:
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
-def test_no_scope_is_left_in_whatever_order_they_end(order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_greenlets_leave_no_scope_in_any_order(order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     me = threading.get_ident()
     for module in (context, loop, fastpath):
         monkeypatch.setattr(module, "get_ident", lambda: me)

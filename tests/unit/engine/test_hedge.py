@@ -76,7 +76,7 @@ def test_the_second_call_wins_and_the_first_is_cancelled() -> None:
     assert service.numbers == [1, 2]
 
 
-def test_a_call_that_is_quick_is_made_once() -> None:
+def test_a_quick_call_is_made_once() -> None:
     service = Service(quick)
     assert run(service, HEDGED.using(hedge=30)) == "quick"
     assert service.numbers == [1]
@@ -138,14 +138,14 @@ def test_the_last_attempt_is_not_hedged() -> None:
     assert service.numbers == [1]
 
 
-def test_an_error_that_is_not_worth_a_retry_ends_both() -> None:
+def test_a_permanent_error_ends_both_calls() -> None:
     service = Service(never, wrong)
     with pytest.raises(ValueError, match="wrong"):
         run(service)
     assert sorted(service.ends) == ["CancelledError", "ValueError"]
 
 
-def test_a_hedge_is_paid_from_the_budget_and_not_given_back() -> None:
+def test_a_hedge_is_paid_from_the_budget_and_not_refunded() -> None:
     budget = Budget(capacity=2, cost=1, refill=0, floor=0)
     for number in range(3):
         service = Service(never if number < 2 else quick, quick)
@@ -169,7 +169,7 @@ def test_an_open_breaker_allows_no_second_call() -> None:
     assert service.numbers == [1]
 
 
-def test_both_calls_keep_to_the_deadline_and_are_cancelled_with_the_caller() -> None:
+def test_both_calls_keep_the_deadline_and_are_cancelled_with_the_caller() -> None:
     service = Service(never)
 
     async def work() -> None:
@@ -190,7 +190,7 @@ def test_both_calls_keep_to_the_deadline_and_are_cancelled_with_the_caller() -> 
 
 
 @pytest.mark.req("C-7")
-def test_an_inner_layer_that_has_spent_its_retries_ends_the_hedged_one() -> None:
+def test_spent_retries_of_an_inner_layer_end_a_hedged_call() -> None:
     inner = Service(down)
     layer = retry(POLICY, operation="inner")
     service = Service(lambda: layer.acall(inner.call))
@@ -202,7 +202,7 @@ def test_an_inner_layer_that_has_spent_its_retries_ends_the_hedged_one() -> None
     assert ended.layer == "inner"
 
 
-def test_a_hedge_is_a_record() -> None:
+def test_a_hedge_has_a_log_record() -> None:
     heard: list[Record] = []
     unsubscribe = journal.subscribe(heard.append, inline=True)
     try:
@@ -214,7 +214,7 @@ def test_a_hedge_is_a_record() -> None:
 
 
 @pytest.mark.req("C-4")
-def test_no_reference_cycle_is_left_by_calls_that_fail() -> None:
+def test_failed_hedged_calls_leave_no_reference_cycle() -> None:
     async def fail() -> None:
         raise ConnectionError("down")
 
@@ -234,7 +234,7 @@ def test_no_reference_cycle_is_left_by_calls_that_fail() -> None:
         loop.close()
 
 
-def test_misuse_is_told() -> None:
+def test_misuse_of_hedge_is_rejected() -> None:
     with pytest.raises(TypeError, match="set idempotent=True if the call is safe to repeat"):
         retry(hedge=0.1)
     with pytest.raises(TypeError, match="idempotent=True"):

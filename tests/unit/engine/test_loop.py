@@ -19,7 +19,7 @@ STEADY = RetryPolicy(max_attempts=3, backoff_base=1, jitter=0)
 
 
 @pytest.mark.req("C-1")
-def test_success_at_once(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_success_returns_immediately(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
     work, calls = raiser()
     call = made(layer, work)
     assert [call(), call()] == ["good", "good"]
@@ -27,14 +27,14 @@ def test_success_at_once(layer: Retry, made: Callable[[Retry, Work], Work]) -> N
 
 
 @pytest.mark.req("C-1")
-def test_success_after_failures(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_success_after_failures_is_returned(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
     work, calls = raiser(OSError, OSError)
     assert made(layer, work)() == "good"
     assert len(calls) == 3
 
 
 @pytest.mark.req("C-4")
-def test_the_callers_own_last_error_is_raised(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_the_last_error_of_the_caller_is_raised(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
     work, calls = raiser(OSError, ConnectionError, TimeoutError)
     with pytest.raises(TimeoutError, match="failure 3") as caught:
         made(layer, work)()
@@ -50,7 +50,7 @@ def test_the_callers_own_last_error_is_raised(layer: Retry, made: Callable[[Retr
 
 
 @pytest.mark.req("C-4")
-def test_an_error_not_worth_trying_again(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_permanent_error_is_not_retried(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
     work, calls = raiser(KeyError)
     with pytest.raises(KeyError) as caught:
         made(layer, work)()
@@ -62,7 +62,7 @@ def test_an_error_not_worth_trying_again(layer: Retry, made: Callable[[Retry, Wo
 
 
 @pytest.mark.req("C-4")
-def test_an_error_not_worth_trying_again_after_others(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_permanent_error_after_others_ends_the_retries(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
     work, calls = raiser(OSError, KeyError)
     with pytest.raises(KeyError) as caught:
         made(layer, work)()
@@ -73,7 +73,7 @@ def test_an_error_not_worth_trying_again_after_others(layer: Retry, made: Callab
 @pytest.mark.req("C-6")
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError])
 @pytest.mark.parametrize("before", [0, 1])
-def test_what_ends_a_program_is_never_retried(layer: Retry, kind: type[BaseException], before: int) -> None:
+def test_base_exceptions_are_never_retried(layer: Retry, kind: type[BaseException], before: int) -> None:
     work, calls = raiser(*[OSError] * before, kind)
     with pytest.raises(kind):
         layer.call(work)
@@ -107,7 +107,7 @@ def _drive(coroutine: Any) -> None:
 
 
 @pytest.mark.req("C-6")
-def test_rules_cannot_ask_for_them() -> None:
+def test_rules_cannot_make_base_exceptions_retryable() -> None:
     work, calls = raiser(KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         retry(ZERO, on=lambda _: True).call(work)
@@ -116,7 +116,7 @@ def test_rules_cannot_ask_for_them() -> None:
 
 @pytest.mark.req("C-6")
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_an_interrupted_wait_leaves_at_once(layer: Retry, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_wait_ends_immediately(layer: Retry, kind: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: object, __: float) -> None:
         raise kind
 
@@ -142,7 +142,7 @@ def test_results_can_be_rejected(made: Callable[[Retry, Work], Work]) -> None:
 
 
 @pytest.mark.req("C-1")
-def test_rejection_beside_rules_of_the_users_own(made: Callable[[Retry, Work], Work]) -> None:
+def test_rejected_results_are_retried_beside_custom_rules(made: Callable[[Retry, Work], Work]) -> None:
     for on in (KeyError, (KeyError, lambda _: None)):
         work, calls = raiser(then="bad")
         with pytest.raises(errors.Rejected):
@@ -150,7 +150,7 @@ def test_rejection_beside_rules_of_the_users_own(made: Callable[[Retry, Work], W
         assert len(calls) == 3
 
 
-def test_a_predicate_that_raises_is_an_error_of_the_call(made: Callable[[Retry, Work], Work]) -> None:
+def test_an_error_in_reject_is_an_error_of_the_call(made: Callable[[Retry, Work], Work]) -> None:
     def broken(_: object) -> bool:
         raise ZeroDivisionError("mine")
 
@@ -161,7 +161,7 @@ def test_a_predicate_that_raises_is_an_error_of_the_call(made: Callable[[Retry, 
 
 
 @pytest.mark.req("C-9")
-def test_a_retry_that_succeeds_gives_its_cost_back(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_successful_retry_refunds_its_cost(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
     budget = Budget(capacity=100, cost=10, refill=1, floor=0)
     work, _ = raiser(OSError, OSError)
     made(layer.using(budget=budget), work)()
@@ -171,7 +171,7 @@ def test_a_retry_that_succeeds_gives_its_cost_back(layer: Retry, made: Callable[
 
 
 @pytest.mark.req("C-9")
-def test_a_spent_budget_is_a_reason_of_its_own(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_an_exhausted_budget_has_its_own_reason(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
     budget = Budget(capacity=10, cost=10, floor=0)
     work, calls = raiser(OSError, OSError, OSError)
     with pytest.raises(OSError, match="failure 2") as caught:
@@ -187,14 +187,14 @@ def test_a_spent_budget_is_a_reason_of_its_own(layer: Retry, made: Callable[[Ret
 # The world around
 
 
-def test_a_context_is_left_as_it_was(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_call_restores_the_context(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
     before = {name: value for name, value in contextvars.copy_context().items() if name.name != "redrive_cell"}
     made(layer, raiser(OSError)[0])()
     after = {name: value for name, value in contextvars.copy_context().items() if name.name != "redrive_cell"}
     assert before == after
 
 
-def test_changes_of_the_context_in_an_attempt_are_seen_outside() -> None:
+def test_context_changes_in_an_attempt_are_visible_outside() -> None:
     """Plain code runs in the caller's own context, and so does awaited code."""
     mine: contextvars.ContextVar[int] = contextvars.ContextVar("mine", default=0)
     retry(ZERO).call(mine.set, 5)
@@ -211,14 +211,14 @@ def test_changes_of_the_context_in_an_attempt_are_seen_outside() -> None:
 
 
 @pytest.mark.parametrize("raised", [RecursionError, MemoryError, StopIteration])
-def test_errors_of_the_interpreter_are_errors(raised: type[Exception]) -> None:
+def test_interpreter_errors_can_be_retried(raised: type[Exception]) -> None:
     work, calls = raiser(raised, raised, raised)
     with pytest.raises(raised):
         retry(ZERO, on=raised).call(work)
     assert len(calls) == 3
 
 
-def test_wrappers_are_of_their_colour() -> None:
+def test_wrappers_of_async_functions_are_coroutine_functions() -> None:
     async def later() -> None: ...
 
     assert all(inspect.iscoroutinefunction(retry(max_attempts=3, **options)(later)) for options in WAYS.values())

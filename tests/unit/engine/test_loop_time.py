@@ -24,7 +24,7 @@ def test_zero_waits_are_not_slept(layer: Retry, monkeypatch: pytest.MonkeyPatch)
     assert clock.slept == []
 
 
-def test_a_zero_wait_in_async_code_lets_others_run(layer: Retry) -> None:
+def test_a_zero_wait_in_async_code_yields_to_other_tasks(layer: Retry) -> None:
     order: list[str] = []
 
     @layer
@@ -45,7 +45,7 @@ def test_a_zero_wait_in_async_code_lets_others_run(layer: Retry) -> None:
     assert order.index("other") < order.index("attempt", 1)
 
 
-def test_a_hundred_thousand_attempts() -> None:
+def test_a_hundred_thousand_attempts_are_made() -> None:
     calls = 0
 
     def work() -> None:
@@ -65,7 +65,7 @@ def test_a_hundred_thousand_attempts() -> None:
     assert len(note) < 300
 
 
-def test_a_hundred_thousand_attempts_without_a_stage() -> None:
+def test_a_hundred_thousand_attempts_are_made_without_a_simulation() -> None:
     calls = 0
 
     @retry(RetryPolicy(max_attempts=100_000, backoff_base=0, jitter=0), on=OSError, attempt_timeout=None)
@@ -79,7 +79,7 @@ def test_a_hundred_thousand_attempts_without_a_stage() -> None:
     assert calls == 100_000
 
 
-def test_a_clock_that_jumps_backwards() -> None:
+def test_a_clock_that_jumps_backwards_does_not_stop_retries() -> None:
     class Jumping(FakeClock):
         def monotonic(self) -> float:
             self._passed -= 100
@@ -154,7 +154,7 @@ def test_oversleeping_raises_the_last_error(
     assert budget.left == 100 - 10 * (attempts_before - 1)  # the retry that was not made is not paid
 
 
-def test_a_rule_that_changes_its_mind_does_not_hide_the_error(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_with_changing_results_does_not_hide_the_error(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     sleep = FakeClock.sleep
     monkeypatch.setattr(FakeClock, "sleep", lambda clock, wait: sleep(clock, wait + 100))
     asked = 0

@@ -71,7 +71,7 @@ def test_any_exception_can_be_marked(layer: Retry, make: Callable[[], Exception]
 
 
 @pytest.mark.req("C-4")
-def test_notes_of_others_are_kept_and_strange_ones_left_alone() -> None:
+def test_existing_notes_are_kept_and_invalid_ones_ignored() -> None:
     error = OSError("x")
     error.add_note("mine")
     add_note(error, "ours")
@@ -83,7 +83,7 @@ def test_notes_of_others_are_kept_and_strange_ones_left_alone() -> None:
 
 
 @pytest.mark.req("C-4")
-def test_a_mark_of_somebody_else_is_no_outcome() -> None:
+def test_a_foreign_mark_is_ignored() -> None:
     error = OSError("x")
     error.__dict__["__redrive__"] = "not ours"
     assert outcome(error) is None
@@ -100,7 +100,7 @@ def test_a_marked_exception_survives_pickling_and_copying() -> None:
         assert twin.__notes__ == caught.value.__notes__
 
 
-def test_what_arrives_from_another_process_is_final_where_it_arrives() -> None:
+def test_an_outcome_from_another_process_is_final() -> None:
     with pytest.raises(OSError, match="down") as caught:
         TIMED.call(Leaf())
     parcel = pickle.dumps(caught.value)
@@ -111,7 +111,7 @@ def test_what_arrives_from_another_process_is_final_where_it_arrives() -> None:
 
 
 @pytest.mark.req("C-4")
-def test_an_outcome_says_what_is_left_of_it() -> None:
+def test_an_outcome_is_compared_and_printed_without_its_serial() -> None:
     moment = datetime(2026, 1, 1, tzinfo=timezone.utc)
     one = Outcome(3, 1.5, "budget", moment, "crm", serial=4)
     assert one == Outcome(3, 1.5, "budget", moment, "crm", serial=9)
@@ -122,7 +122,7 @@ def test_an_outcome_says_what_is_left_of_it() -> None:
         one.attempts = 4  # type: ignore[misc]
 
 
-def test_refusals_of_ours_are_final_for_the_layers_around() -> None:
+def test_refused_starts_are_final_for_surrounding_layers() -> None:
     calls = 0
 
     def outer() -> None:

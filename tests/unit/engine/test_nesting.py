@@ -55,7 +55,7 @@ def test_three_async_layers_of_three_make_three_calls(layer: Retry) -> None:
 
 
 @every_layer
-def test_both_colours_and_a_block_in_one_stack(layer: Retry) -> None:
+def test_sync_async_and_block_layers_nest(layer: Retry) -> None:
     leaf = Leaf()
 
     def block() -> None:
@@ -73,7 +73,7 @@ def test_both_colours_and_a_block_in_one_stack(layer: Retry) -> None:
 
 
 @every_layer
-def test_through_an_error_that_was_raised_from_it(layer: Retry) -> None:
+def test_nested_layers_do_not_multiply_through_a_raised_cause(layer: Retry) -> None:
     leaf = Leaf()
 
     @layer.using(on=(OSError, KeyError))
@@ -90,7 +90,7 @@ def test_through_an_error_that_was_raised_from_it(layer: Retry) -> None:
 
 @every_layer
 @pytest.mark.parametrize("way", ["gather", "group", "task"])
-def test_through_tasks(layer: Retry, way: str) -> None:
+def test_nested_layers_do_not_multiply_through_tasks(layer: Retry, way: str) -> None:
     leaf = Leaf()
 
     @layer.using(on=(OSError, ExceptionGroup))
@@ -109,7 +109,7 @@ def test_through_tasks(layer: Retry, way: str) -> None:
 
 
 @every_layer
-def test_through_the_threads_of_a_pool(layer: Retry) -> None:
+def test_nested_layers_do_not_multiply_through_a_thread_pool(layer: Retry) -> None:
     leaf = Leaf()
 
     @layer
@@ -123,7 +123,7 @@ def test_through_the_threads_of_a_pool(layer: Retry) -> None:
 
 
 @every_layer
-def test_a_layer_may_ask_for_multiplication(layer: Retry) -> None:
+def test_a_layer_may_allow_multiplication(layer: Retry) -> None:
     leaf = Leaf()
     with pytest.raises(OSError, match="down"):
         layer.using(nested="allow").call(layer(leaf))
@@ -131,7 +131,7 @@ def test_a_layer_may_ask_for_multiplication(layer: Retry) -> None:
 
 
 @every_layer
-def test_a_layer_that_is_switched_off_is_no_layer(layer: Retry) -> None:
+def test_a_disabled_layer_does_not_count_as_a_layer(layer: Retry) -> None:
     leaf = Leaf()
     off = layer.using(RetryPolicy.disabled())
     with pytest.raises(OSError, match="down") as caught:
@@ -147,7 +147,7 @@ def test_a_layer_that_is_switched_off_is_no_layer(layer: Retry) -> None:
 
 
 @every_layer
-def test_what_an_inner_layer_would_not_retry_is_for_the_outer_to_judge(layer: Retry) -> None:
+def test_an_error_not_retried_by_an_inner_layer_is_retried_by_the_outer(layer: Retry) -> None:
     leaf = Leaf(lambda: KeyError("x"))
     with pytest.raises(KeyError):
         layer.using(on=KeyError).call(layer(leaf))
@@ -155,7 +155,7 @@ def test_what_an_inner_layer_would_not_retry_is_for_the_outer_to_judge(layer: Re
 
 
 @every_layer
-def test_one_object_raised_by_unrelated_calls_starts_afresh(layer: Retry) -> None:
+def test_an_error_object_shared_by_unrelated_calls_is_retried_each_time(layer: Retry) -> None:
     shared = OSError("shared")
     for _ in range(3):
         leaf = Leaf(lambda: shared)
@@ -164,7 +164,7 @@ def test_one_object_raised_by_unrelated_calls_starts_afresh(layer: Retry) -> Non
         assert leaf.calls == 3
 
 
-def test_one_object_raised_to_unrelated_tasks_starts_afresh() -> None:
+def test_an_error_object_shared_by_unrelated_tasks_is_retried_in_each() -> None:
     """As when a connection is lost, and all that waited on it get the same error."""
     shared = OSError("shared")
     counts: list[int] = []
@@ -190,7 +190,7 @@ def test_one_object_raised_to_unrelated_tasks_starts_afresh() -> None:
     assert counts == [0] * 70
 
 
-def test_an_inner_layer_is_known_among_many_tasks_with_the_same_error() -> None:
+def test_an_inner_layer_is_recognised_among_tasks_with_the_same_error() -> None:
     shared = OSError("shared")
     calls = 0
 
@@ -211,7 +211,7 @@ def test_an_inner_layer_is_known_among_many_tasks_with_the_same_error() -> None:
     assert calls == 60
 
 
-def test_a_chain_that_bites_its_tail_ends() -> None:
+def test_a_cyclic_chain_of_causes_ends() -> None:
     first, second = OSError("1"), OSError("2")
     first.__cause__, second.__cause__ = second, first
     assert spent_inside(first, 0, RetrySettings()) is None
@@ -221,7 +221,7 @@ def test_a_chain_that_bites_its_tail_ends() -> None:
     assert leaf.calls == 3
 
 
-def test_a_chain_is_followed_only_so_far() -> None:
+def test_a_chain_of_causes_is_followed_to_a_limit() -> None:
     spent = OSError("spent")
     mark(spent, Outcome(3, 0.0, "attempts", serial=7), None)
     chain: BaseException = spent
@@ -234,7 +234,7 @@ def test_a_chain_is_followed_only_so_far() -> None:
     assert spent_inside(spent, 7, RetrySettings()) is None
 
 
-def test_a_foreign_layer_that_gave_up_is_a_layer_too() -> None:
+def test_exhausted_retries_of_another_library_are_not_multiplied() -> None:
     tenacity = pytest.importorskip("tenacity")
     leaf = Leaf()
     foreign = tenacity.retry(stop=tenacity.stop_after_attempt(3), wait=tenacity.wait_none())(leaf)
@@ -244,7 +244,7 @@ def test_a_foreign_layer_that_gave_up_is_a_layer_too() -> None:
 
 
 @pytest.mark.req("C-8")
-def test_the_inner_layer_gives_up_when_the_time_of_the_outer_does_not_suffice() -> None:
+def test_an_inner_layer_gives_up_if_the_outer_deadline_is_too_short() -> None:
     leaf = Leaf()
     with instant() as clock, pytest.raises(OSError, match="down") as caught, deadline(3):
         retry(ZERO, on=OSError).call(retry(RetryPolicy(max_attempts=9, backoff_base=2, jitter=0), on=OSError)(leaf))
@@ -255,7 +255,7 @@ def test_the_inner_layer_gives_up_when_the_time_of_the_outer_does_not_suffice() 
 
 
 @pytest.mark.req("C-8")
-def test_the_time_of_an_attempt_reaches_the_layers_inside() -> None:
+def test_the_timeout_of_an_attempt_reaches_inner_layers() -> None:
     seen: list[float | None] = []
 
     @retry(ZERO, attempt_timeout=50)
@@ -269,7 +269,7 @@ def test_the_time_of_an_attempt_reaches_the_layers_inside() -> None:
     assert seen == [4, 3, 50]
 
 
-def test_threads_at_once_count_their_own_attempts() -> None:
+def test_concurrent_threads_count_their_own_attempts() -> None:
     """Each with errors of its own, as plain code has them."""
     counts: list[int] = []
 
@@ -288,7 +288,7 @@ def test_threads_at_once_count_their_own_attempts() -> None:
     assert counts == [3] * 600
 
 
-def test_what_was_spent_stays_spent_behind_a_layer_that_allows_more_but_wants_none() -> None:
+def test_spent_retries_stay_spent_behind_a_layer_that_does_not_retry() -> None:
     policy = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
     calls = 0
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.req("C-1"), pytest.mark.usefixtures("clock")]
 # The four uses
 
 
-def test_decorate(clock: FakeClock) -> None:
+def test_a_function_can_be_decorated(clock: FakeClock) -> None:
     flaky = Flaky()
 
     @retry
@@ -30,7 +30,7 @@ def test_decorate(clock: FakeClock) -> None:
     assert clock.slept == [0.25, 0.5]
 
 
-def test_decorate_with_options(clock: FakeClock) -> None:
+def test_a_function_can_be_decorated_with_options(clock: FakeClock) -> None:
     flaky = Flaky()
 
     @retry(STEADY, on=ConnectionError)
@@ -41,7 +41,7 @@ def test_decorate_with_options(clock: FakeClock) -> None:
     assert clock.slept == [1, 2]
 
 
-def test_call_and_acall() -> None:
+def test_call_and_acall_retry() -> None:
     layer = retry(STEADY)
     assert layer.call(Flaky().plain, 1, b=2) == ((1,), {"b": 2})
     assert asyncio.run(layer.acall(Flaky().later, 1, b=2)) == ((1,), {"b": 2})
@@ -49,13 +49,13 @@ def test_call_and_acall() -> None:
     assert asyncio.run(acall(Flaky().later, 1)) == ((1,), {})
 
 
-def test_names_of_parameters_are_the_functions_own() -> None:
+def test_parameters_of_the_function_may_have_any_name() -> None:
     """`fn`, `self` and `policy` may be names of the user's parameters."""
     assert call(Flaky().plain, fn=1, self=2, policy=3) == ((), {"fn": 1, "self": 2, "policy": 3})
     assert retry(Flaky().plain)(fn=1, self=2) == ((), {"fn": 1, "self": 2})
 
 
-def test_loop() -> None:
+def test_a_loop_over_attempts_retries() -> None:
     flaky = Flaky()
     for attempt in attempts(STEADY):
         with attempt:
@@ -78,7 +78,7 @@ def test_the_defaults_are_those_of_a_service_call(clock: FakeClock) -> None:
     assert flaky.calls == 1
 
 
-def test_fields_of_the_policy_by_name_change_the_service_defaults() -> None:
+def test_policy_fields_by_name_change_the_service_defaults() -> None:
     assert retry(max_attempts=7).policy == RetryPolicy(max_attempts=7, backoff_base=0.25, backoff_max=5, jitter=0.25)
     assert retry(max_attempts=7).using(jitter=0).policy == RetryPolicy(7, 0.25, 5, 0)
 
@@ -86,12 +86,12 @@ def test_fields_of_the_policy_by_name_change_the_service_defaults() -> None:
 # Names
 
 
-def test_the_operation_is_the_function_or_what_is_given() -> None:
+def test_the_operation_is_the_function_unless_it_is_passed() -> None:
     @retry
     def mine() -> str | None:
         return current().operation
 
-    assert mine() == f"{__name__}.test_the_operation_is_the_function_or_what_is_given.<locals>.mine"
+    assert mine() == f"{__name__}.test_the_operation_is_the_function_unless_it_is_passed.<locals>.mine"
     assert retry(operation="crm.pull").call(mine.__wrapped__) == "crm.pull"  # type: ignore[attr-defined]
     assert retry().operation is None
     assert retry(operation="x").operation == "x"
@@ -129,7 +129,7 @@ def test_using_is_a_copy_that_shares_the_budget() -> None:
     assert (ended.reason, ended.attempts) == ("budget", 2)
 
 
-def test_using_another_policy_changes_the_waits_unless_a_backoff_was_given(clock: FakeClock) -> None:
+def test_using_another_policy_changes_the_waits_unless_a_backoff_was_passed(clock: FakeClock) -> None:
     retry(STEADY).using(RetryPolicy(max_attempts=2, backoff_base=5, jitter=0)).call(Flaky(1).plain)
     retry(STEADY, backoff=lambda attempt, draw: 7).using(max_attempts=2).call(Flaky(1).plain)
     retry(STEADY, backoff=lambda attempt, draw: 7).using(backoff=None).call(Flaky(1).plain)
@@ -137,7 +137,7 @@ def test_using_another_policy_changes_the_waits_unless_a_backoff_was_given(clock
     assert clock.slept == [5, 7, 1, 3]
 
 
-def test_faults_for_a_retry_reach_all_that_was_made_from_it() -> None:
+def test_faults_for_a_retry_reach_its_copies_and_functions() -> None:
     crm = retry(STEADY)
     with inject(crm, ConnectionError) as injected:
         crm.using(max_attempts=2).call(Flaky(0).plain)
@@ -168,13 +168,13 @@ def test_a_function_may_be_decorated_twice() -> None:
         (retry(), "is already a retry"),
     ],
 )
-def test_what_cannot_be_decorated_is_told(wrong: Any, says: str) -> None:
+def test_values_that_cannot_be_decorated_are_rejected(wrong: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         retry(wrong)
 
 
 @pytest.mark.req("C-11")
-def test_a_coroutine_is_not_a_function() -> None:
+def test_a_coroutine_object_is_rejected() -> None:
     uses: list[Callable[[Any], Any]] = [retry, retry().call, lambda given: asyncio.run(retry().acall(given))]
     for wrong in uses:
         with pytest.raises(TypeError, match="pass the function, not its result"):
@@ -182,7 +182,7 @@ def test_a_coroutine_is_not_a_function() -> None:
 
 
 @pytest.mark.req("C-11")
-def test_the_wrong_kind_of_call_is_told() -> None:
+def test_sync_and_async_calls_of_the_wrong_function_are_rejected() -> None:
     def items() -> Iterator[int]:
         yield 1
 
@@ -199,7 +199,7 @@ def test_the_wrong_kind_of_call_is_told() -> None:
 
 
 @pytest.mark.req("C-11")
-def test_a_policy_or_its_fields_never_both() -> None:
+def test_a_policy_with_its_fields_is_rejected() -> None:
     with pytest.raises(TypeError, match="pass a policy, or its fields by name, not both: max_attempts"):
         retry(STEADY, max_attempts=5)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="not both: jitter"):
@@ -209,14 +209,14 @@ def test_a_policy_or_its_fields_never_both() -> None:
 
 
 @pytest.mark.req("C-11")
-def test_a_function_with_options_is_told() -> None:
+def test_a_function_with_options_is_rejected() -> None:
     with pytest.raises(TypeError, match="a RetryPolicy and options, or just a function"):
         retry(Flaky().plain, max_attempts=3)  # type: ignore[call-overload]
 
 
 @pytest.mark.req("C-11")
 @pytest.mark.parametrize("colour", ["wrapper", "timeless", "reject", "call"])
-def test_a_plain_function_that_gives_an_awaitable_is_told(colour: str) -> None:
+def test_a_sync_function_that_returns_an_awaitable_is_rejected(colour: str) -> None:
     async def hidden() -> int:
         return 1
 
@@ -234,7 +234,7 @@ def test_a_plain_function_that_gives_an_awaitable_is_told(colour: str) -> None:
 
 
 @pytest.mark.req("C-11")
-def test_a_plain_function_that_gives_an_awaitable_now_and_then_is_told_each_time() -> None:
+def test_a_sync_function_that_sometimes_returns_an_awaitable_is_rejected_each_time() -> None:
     async def hidden() -> int:
         return 1
 

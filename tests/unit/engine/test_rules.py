@@ -18,26 +18,26 @@ def judged(on: Any, error: Exception) -> Fault:
     return error_rules(on).classify(error)
 
 
-def test_without_rules_it_is_the_standard_one() -> None:
+def test_without_rules_the_standard_rule_applies() -> None:
     assert error_rules(None).classify is classify
     assert judged(None, ConnectionResetError()).retryable
     assert judged(None, KeyError()) is UNKNOWN
 
 
-def test_types() -> None:
+def test_types_select_retryable_errors() -> None:
     assert judged(KeyError, KeyError()) is TRANSIENT
     assert judged((KeyError, OSError), FileNotFoundError()).retryable
     assert judged(KeyError, ValueError()) is UNKNOWN
     assert judged(LookupError, KeyError()) is TRANSIENT
 
 
-def test_types_keep_what_is_known_of_the_error() -> None:
+def test_types_keep_the_classification_of_the_error() -> None:
     refused = judged(ConnectionError, ConnectionRefusedError())
     assert (refused.retryable, refused.sent) == (True, False)
     assert judged(TimeoutError, TimeoutError()).kind == "timeout"
 
 
-def test_functions_decide_or_pass_on() -> None:
+def test_rule_functions_decide_or_pass_on() -> None:
     own = Fault("throttled", after=5)
     rules = (lambda error: own if "slow" in str(error) else None, lambda error: "no" not in str(error) or None, KeyError)
     assert judged(rules, ValueError("slow")) is own
@@ -50,33 +50,33 @@ def test_false_is_final() -> None:
     assert judged((lambda _: False, KeyError), KeyError()) is PERMANENT
 
 
-def test_true_keeps_what_the_server_said() -> None:
+def test_true_keeps_the_classification_of_the_error() -> None:
     refused = judged(lambda _: True, ConnectionRefusedError())
     assert (refused.retryable, refused.sent) == (True, False)
     assert judged(lambda _: True, KeyError()) is TRANSIENT
 
 
-def test_a_permanent_error_is_retried_where_the_user_says_so() -> None:
+def test_a_permanent_error_is_retried_if_a_type_includes_it() -> None:
     known = judged(Exception, FileNotFoundError())
     assert known.retryable
 
 
-def test_classify_may_stand_beside_types() -> None:
+def test_classify_can_be_combined_with_types() -> None:
     assert judged((KeyError, classify), ConnectionResetError()).retryable
     assert judged((KeyError, classify), KeyError()).retryable
     assert not judged((KeyError, classify), ValueError()).retryable
 
 
 @pytest.mark.parametrize("on", [KeyError, (KeyError, ValueError), (KeyError, lambda _: None), lambda _: None])
-def test_a_rejected_result_is_always_worth_another_attempt(on: Any) -> None:
+def test_a_rejected_result_is_always_retryable(on: Any) -> None:
     assert judged(on, errors.Rejected()).retryable
 
 
-def test_a_rule_may_refuse_a_rejected_result() -> None:
+def test_a_rule_may_make_a_rejected_result_final() -> None:
     assert not judged(lambda _: False, errors.Rejected()).retryable
 
 
-def test_kinds_of_errors_are_remembered_up_to_a_bound() -> None:
+def test_the_cache_of_error_types_is_bounded() -> None:
     rules = error_rules(Exception)
     for number in range(MAX_KNOWN_TYPES + 50):
         kind: type[Exception] = type(f"Error{number}", (Exception,), {})
@@ -84,7 +84,7 @@ def test_kinds_of_errors_are_remembered_up_to_a_bound() -> None:
     assert 0 < len(rules.known_faults) <= MAX_KNOWN_TYPES
 
 
-def test_a_foreign_layer_that_gave_up_is_remembered_by_nobody() -> None:
+def test_exhausted_retries_of_another_library_are_not_cached() -> None:
     """Whether it is spent depends on the single error."""
     calls = 0
 
@@ -119,6 +119,6 @@ def test_a_foreign_layer_that_gave_up_is_remembered_by_nobody() -> None:
     ],
     ids=str,
 )
-def test_wrong_rules_are_told_at_decoration(wrong: Any, kind: type[Exception], says: str) -> None:
+def test_invalid_rules_are_rejected_at_decoration(wrong: Any, kind: type[Exception], says: str) -> None:
     with pytest.raises(kind, match=says):
         retry(on=wrong)

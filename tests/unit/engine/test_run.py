@@ -39,7 +39,7 @@ def by_answer(error: Exception) -> Fault | None:
 
 
 @pytest.mark.req("R-6")
-def test_what_the_server_asks_is_a_floor(clock: FakeClock) -> None:
+def test_retry_after_is_a_minimum_wait(clock: FakeClock) -> None:
     for asked, waited in (("0.5", [1, 2]), ("1.5", [1.5, 2]), ("7", [7, 7]), ("0", [1, 2])):
         clock.slept.clear()
         with pytest.raises(Answer):
@@ -49,14 +49,14 @@ def test_what_the_server_asks_is_a_floor(clock: FakeClock) -> None:
 
 @pytest.mark.req("R-6")
 @pytest.mark.parametrize("garbage", ["soon", "-5", "NaN", "inf", "1e3", "", "²", "Wed, 99 Foo 2015 07:28:00 GMT"])
-def test_garbage_says_nothing(clock: FakeClock, garbage: str) -> None:
+def test_an_invalid_retry_after_is_ignored(clock: FakeClock, garbage: str) -> None:
     with pytest.raises(Answer):
         retry(STEADY, on=by_answer).call(down(lambda: Answer(retry_after=garbage)))
     assert clock.slept == [1, 2]
 
 
 @pytest.mark.req("R-6")
-def test_a_date(clock: FakeClock) -> None:
+def test_retry_after_may_be_a_date(clock: FakeClock) -> None:
     start = datetime(2026, 1, 1, tzinfo=timezone.utc)
     dates = {
         "date": format_datetime(start, usegmt=True),
@@ -74,7 +74,7 @@ def test_a_date(clock: FakeClock) -> None:
 
 @pytest.mark.req("R-6")
 @pytest.mark.parametrize(("asked", "limit"), [("30", 10.0), ("7200", None), ("9" * 400, None), ("9" * 400, 10.0)])
-def test_what_does_not_fit_is_handed_over_at_once(clock: FakeClock, asked: str, limit: float | None) -> None:
+def test_a_retry_after_that_does_not_fit_fails_immediately(clock: FakeClock, asked: str, limit: float | None) -> None:
     layer = retry(RetryPolicy(max_attempts=3, backoff_base=1, jitter=0, timeout=limit), on=by_answer)
     with pytest.raises(Answer) as caught:
         layer.call(down(lambda: Answer(retry_after=asked)))
@@ -102,7 +102,7 @@ class Job:
 
 
 @pytest.mark.req("R-6")
-def test_inside_a_job_a_long_retry_after_is_handed_over(clock: FakeClock) -> None:
+def test_inside_a_job_a_long_retry_after_fails_immediately(clock: FakeClock) -> None:
     around = ActiveScope((math.inf, 1, Job(), None, None))
     try:
         with pytest.raises(Answer) as caught:
@@ -117,7 +117,7 @@ def test_inside_a_job_a_long_retry_after_is_handed_over(clock: FakeClock) -> Non
 
 
 @pytest.mark.req("R-6")
-def test_spent_attempts_still_carry_the_servers_word(clock: FakeClock) -> None:
+def test_exhausted_attempts_keep_the_retry_after(clock: FakeClock) -> None:
     with pytest.raises(Answer) as caught:
         retry(RetryPolicy(max_attempts=2, backoff_base=0, jitter=0), on=by_answer).call(down(lambda: Answer(retry_after="40")))
     ended = outcome(caught.value)
@@ -141,14 +141,14 @@ def test_spent_attempts_still_carry_the_servers_word(clock: FakeClock) -> None:
         (True, [1, 1]),
     ],
 )
-def test_any_number_of_a_backoff_is_made_sense_of(clock: FakeClock, wait: Any, slept: list[float]) -> None:
+def test_any_number_returned_by_a_backoff_is_accepted(clock: FakeClock, wait: Any, slept: list[float]) -> None:
     with pytest.raises(OSError, match="down"):
         retry(STEADY, on=OSError, backoff=lambda attempt, draw: wait).call(down())
     assert clock.slept == slept
     assert all(type(each) is float for each in clock.slept)
 
 
-def test_an_endless_backoff_under_a_deadline_ends_at_once(clock: FakeClock) -> None:
+def test_an_infinite_backoff_under_a_deadline_ends_immediately(clock: FakeClock) -> None:
     with pytest.raises(OSError, match="down") as caught:
         retry(RetryPolicy(timeout=5), on=OSError, backoff=lambda attempt, draw: math.inf).call(down())
     ended = outcome(caught.value)
@@ -199,7 +199,7 @@ def test_jitter_is_drawn_for_each_wait() -> None:
 
 
 @pytest.mark.parametrize("word", [errors.Stop("enough"), errors.Again("later", after=5), errors.Blocked("waits")])
-def test_a_handlers_word_is_final_whatever_the_rules_say(clock: FakeClock, word: Exception) -> None:
+def test_control_exceptions_are_final_under_any_rules(clock: FakeClock, word: Exception) -> None:
     with pytest.raises(type(word)) as caught:
         retry(STEADY, on=lambda _: True).call(down(lambda: word))
     ended = outcome(caught.value)
@@ -209,7 +209,7 @@ def test_a_handlers_word_is_final_whatever_the_rules_say(clock: FakeClock, word:
 
 
 @pytest.mark.req("C-10")
-def test_what_may_have_been_executed_is_not_repeated_unless_idempotent(clock: FakeClock) -> None:
+def test_a_call_that_may_have_executed_is_not_repeated_unless_idempotent(clock: FakeClock) -> None:
     for sent, attempts, reason in ((True, 1, "not_idempotent"), (False, 3, "attempts")):
         calls = 0
 

@@ -46,7 +46,7 @@ def test_an_open_breaker_is_not_retried(clock: FakeClock, colour: str) -> None:
 
 
 @pytest.mark.req("C-12")
-def test_the_callers_error_wins_when_the_breaker_opens_on_it(clock: FakeClock) -> None:
+def test_the_callers_error_is_raised_if_it_opens_the_breaker(clock: FakeClock) -> None:
     breaker = Breaker(min_calls=2, failure_rate=0.5, open_for=10)
     with pytest.raises(OSError, match="down") as caught:
         retry(STEADY, on=OSError, breaker=breaker).call(down())
@@ -59,7 +59,7 @@ def test_the_callers_error_wins_when_the_breaker_opens_on_it(clock: FakeClock) -
 
 @pytest.mark.req("C-12")
 @pytest.mark.parametrize("colour", ["plain", "async", "block"])
-def test_the_callers_error_wins_when_others_open_the_breaker_in_the_wait(
+def test_the_callers_error_is_raised_if_other_calls_open_the_breaker_meanwhile(
     clock: FakeClock, colour: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     breaker = Breaker(min_calls=2, failure_rate=0.5, open_for=10)
@@ -93,7 +93,7 @@ def test_the_callers_error_wins_when_others_open_the_breaker_in_the_wait(
 
 
 @pytest.mark.req("C-12")
-def test_a_wait_that_outlasts_the_breaker_is_worth_it(clock: FakeClock) -> None:
+def test_a_wait_longer_than_the_open_breaker_is_slept(clock: FakeClock) -> None:
     breaker = Breaker(min_calls=1, failure_rate=0.1, open_for=2)
     calls = 0
 
@@ -111,7 +111,7 @@ def test_a_wait_that_outlasts_the_breaker_is_worth_it(clock: FakeClock) -> None:
 
 @pytest.mark.req("C-12")
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, asyncio.CancelledError])
-def test_a_probe_that_was_interrupted_says_nothing(clock: FakeClock, kind: type[BaseException]) -> None:
+def test_an_interrupted_probe_does_not_count(clock: FakeClock, kind: type[BaseException]) -> None:
     breaker = Breaker(min_calls=1, failure_rate=0.1, open_for=2)
     layer = retry(RetryPolicy.disabled(), on=OSError, breaker=breaker)
     with pytest.raises(OSError, match="down"):
@@ -128,7 +128,7 @@ def test_a_probe_that_was_interrupted_says_nothing(clock: FakeClock, kind: type[
 
 
 @pytest.mark.req("C-12")
-def test_what_trying_again_cannot_cure_is_no_failure_of_the_other_side(clock: FakeClock) -> None:
+def test_permanent_errors_do_not_open_the_breaker(clock: FakeClock) -> None:
     breaker = Breaker(min_calls=1, failure_rate=0.1)
     for _ in range(5):
         with pytest.raises(KeyError):

@@ -56,7 +56,7 @@ pytestmark = pytest.mark.req("C-11")
     ],
     ids=str,
 )
-def test_a_wrong_option(options: dict[str, Any], kind: type[Exception], says: str) -> None:
+def test_an_invalid_option_is_rejected(options: dict[str, Any], kind: type[Exception], says: str) -> None:
     with pytest.raises(kind, match=says):
         retry(**options)
     with pytest.raises(kind, match=says):
@@ -64,7 +64,7 @@ def test_a_wrong_option(options: dict[str, Any], kind: type[Exception], says: st
 
 
 @pytest.mark.parametrize("template", ["a:{missing}:c:d:v1", "a:b:c", "a:{0}:c:d:v1", "a:{x!r}:c:d:v1"])
-def test_a_wrong_key_template_is_told_at_decoration(template: str) -> None:
+def test_an_invalid_key_template_is_rejected_at_decoration(template: str) -> None:
     with pytest.raises(ValueError, match="key template"):
         retry(key=template)(lambda x: x)
 
@@ -74,13 +74,13 @@ def test_durations_may_be_timedeltas() -> None:
     assert retry(attempt_timeout=None).settings.attempt_timeout is None
 
 
-def test_shared_things_by_name() -> None:
+def test_budgets_and_breakers_can_be_passed_by_name() -> None:
     assert retry(budget="test.settings").settings.budget is Budget.named("test.settings")
     assert retry(breaker="test.settings").settings.breaker is Breaker.named("test.settings")
     assert retry(budget=None).settings.budget is UNLIMITED
 
 
-def test_none_is_the_default_of_the_place() -> None:
+def test_none_means_the_default() -> None:
     names = ("on", "reject", "backoff", "budget", "breaker", "key", "fields", "operation")
     nothing = retry(None, **dict.fromkeys(names)).settings  # type: ignore[arg-type]
     plain = retry().settings
@@ -88,7 +88,7 @@ def test_none_is_the_default_of_the_place() -> None:
         assert getattr(nothing, name) == getattr(plain, name)
 
 
-def test_fields_are_copied_and_closed() -> None:
+def test_fields_are_copied_and_immutable() -> None:
     given = {"tenant": "acme"}
     settings = retry(fields=given).settings
     given["tenant"] = "changed"
@@ -113,13 +113,13 @@ def test_settings_are_immutable() -> None:
     ],
     ids=str,
 )
-def test_what_needs_no_decision_of_its_own(options: dict[str, Any], precomputed: int) -> None:
+def test_waits_without_a_decision_are_precomputed(options: dict[str, Any], precomputed: int) -> None:
     settings = retry(**options).settings
     assert settings.precomputed == precomputed
     assert [settings.policy.wait(attempt, 0.0) for attempt in range(1, precomputed)] == list(settings.waits[1:])
 
 
-def test_a_copy_under_another_name_is_the_same_but_for_that() -> None:
+def test_a_renamed_copy_shares_all_other_settings() -> None:
     settings = retry(max_attempts=4, key=Key("a", "b", "c", "d"), fields={"x": 1}, nested="allow").settings
     named = settings.named("crm", "somebody")
     for name in RetrySettings.__slots__:
@@ -134,11 +134,11 @@ def test_a_copy_under_another_name_is_the_same_but_for_that() -> None:
     [({}, True), ({"attempt_timeout": None}, False), ({"attempt_timeout": None, "timeout": 5}, True)],
     ids=str,
 )
-def test_whether_attempts_can_be_seen_from_inside(options: dict[str, Any], publishes: bool) -> None:
+def test_scopes_are_published_only_if_they_are_needed(options: dict[str, Any], publishes: bool) -> None:
     assert retry(**options).settings.publishes_scope is publishes
 
 
-def test_a_backoff_is_any_function() -> None:
+def test_a_backoff_can_be_any_function() -> None:
     waits: list[Callable[[int, float], float]] = [backoff.steps(1, 2), lambda attempt, draw: 0.0, RetryPolicy().wait]
     for wait in waits:
         assert retry(backoff=wait).settings.backoff is wait or retry(backoff=wait).settings.backoff == wait

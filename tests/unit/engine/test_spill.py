@@ -20,7 +20,7 @@ from tests.unit.engine.spilled import Kept, afailing, both, failing
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-def test_spent_attempts_are_spilled_once_with_their_history() -> None:
+def test_exhausted_attempts_are_spilled_once_with_their_history() -> None:
     kept = Kept()
     number = 0
     for _, error in both(
@@ -40,7 +40,7 @@ def test_spent_attempts_are_spilled_once_with_their_history() -> None:
     assert number == 2
 
 
-def test_a_wait_that_does_not_fit_is_spilled_with_its_moment(clock: FakeClock) -> None:
+def test_a_wait_that_does_not_fit_is_spilled_with_its_time(clock: FakeClock) -> None:
     kept = Kept()
     started = clock.now()
     for _, error in both(ConnectionError("x"), max_attempts=5, backoff_base=60, backoff_max=60, jitter=0, timeout=30, spill=kept):
@@ -53,7 +53,7 @@ def test_a_wait_that_does_not_fit_is_spilled_with_its_moment(clock: FakeClock) -
 @pytest.mark.parametrize(
     "options", [{"timeout": None, "attempt_timeout": None}, {}, {"timeout": 100}, {"key": "a:b:{user}:d:v1"}]
 )
-def test_every_way_through_the_loops_spills(options: dict[str, Any]) -> None:
+def test_every_loop_spills(options: dict[str, Any]) -> None:
     kept = Kept()
     layer = retry(max_attempts=2, backoff_base=0, jitter=0, spill=kept, **options)
 
@@ -80,7 +80,7 @@ def test_every_way_through_the_loops_spills(options: dict[str, Any]) -> None:
     assert {str(spilled.key) for spilled in kept.spilled} == ({"a:b:ann:d:v1", "a:b:bob:d:v1"} if "key" in options else {"None"})
 
 
-def test_success_and_what_is_not_spent_are_not_spilled() -> None:
+def test_successes_and_permanent_errors_are_not_spilled() -> None:
     kept = Kept()
     layer = retry(max_attempts=3, backoff_base=0, jitter=0, spill=kept)
     assert layer(lambda: 7)() == 7
@@ -97,7 +97,7 @@ def test_success_and_what_is_not_spent_are_not_spilled() -> None:
 @pytest.mark.parametrize(
     ("spills_inside", "idempotent", "expected"), [(False, True, (1, 0)), (True, True, (0, 1)), (False, False, (0, 0))]
 )
-def test_an_error_that_an_inner_layer_spent_is_spilled_by_the_outer_unless_it_was_already(
+def test_an_outer_layer_spills_an_error_that_the_inner_layer_did_not_spill(
     spills_inside: bool, idempotent: bool, expected: tuple[int, int]
 ) -> None:
     outer, inner = Kept(), Kept()
@@ -113,7 +113,7 @@ def test_an_error_that_an_inner_layer_spent_is_spilled_by_the_outer_unless_it_wa
     assert (ended.layer, ended.reason, ended.job_id) == ("inner", "attempts", "1" if sum(expected) else None)
 
 
-def test_what_a_foreign_library_spent_is_spilled() -> None:
+def test_spent_retries_of_another_library_are_spilled() -> None:
     kept = Kept()
     spent = tenacity.RetryError(tenacity.Future.construct(2, ConnectionError("refused"), has_exception=True))
     for _ in both(spent, spill=kept):
@@ -121,7 +121,7 @@ def test_what_a_foreign_library_spent_is_spilled() -> None:
     assert [spilled.reason for spilled in kept.spilled] == ["nested", "nested"]
 
 
-def test_a_function_that_calls_itself_is_spilled_once() -> None:
+def test_a_recursive_function_is_spilled_once() -> None:
     kept = Kept()
 
     @retry(max_attempts=2, backoff_base=0, jitter=0, spill=kept)
@@ -135,7 +135,7 @@ def test_a_function_that_calls_itself_is_spilled_once() -> None:
     assert [spilled.args for spilled in kept.spilled] == [(0,)]
 
 
-def test_one_attempt_and_then_a_job() -> None:
+def test_a_single_failed_attempt_is_spilled() -> None:
     kept = Kept()
     for _, error in both(TimeoutError(), max_attempts=1, spill=kept):
         ended = outcome(error)
@@ -146,7 +146,7 @@ def test_one_attempt_and_then_a_job() -> None:
     assert outcome(unmarked) is None
 
 
-def test_a_call_that_could_not_even_start_is_spilled() -> None:
+def test_a_call_that_could_not_start_is_spilled() -> None:
     kept = Kept()
     layer = retry(
         RetryPolicy(2, backoff_base=0, jitter=0),
@@ -177,7 +177,7 @@ def test_a_call_that_could_not_even_start_is_spilled() -> None:
     assert ended.job_id == "3"
 
 
-def test_one_error_raised_to_many_calls_is_spilled_for_each() -> None:
+def test_an_error_shared_by_many_calls_is_spilled_for_each() -> None:
     kept = Kept()
     lost = ConnectionError("the connection of all of them")
     work = retry(max_attempts=2, backoff_base=0, jitter=0, spill=kept)(afailing(lost))
@@ -209,7 +209,7 @@ def test_one_error_raised_to_many_calls_is_spilled_for_each() -> None:
     assert "__redrive_left__" not in vars(lost)
 
 
-def test_nothing_is_left_to_the_garbage_collector() -> None:
+def test_spilling_leaves_no_reference_cycle() -> None:
     @retry(max_attempts=2, backoff_base=0, jitter=0, spill=lambda _spilled: 1)
     def work() -> None:
         raise TimeoutError

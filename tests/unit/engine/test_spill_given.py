@@ -36,7 +36,7 @@ def test_if_spilling_fails_the_caller_gets_its_own_error(caplog: pytest.LogCaptu
     assert "s3cret" not in caplog.text
 
 
-def test_the_journal_says_where_it_went() -> None:
+def test_the_journal_has_the_id_of_the_spilled_job() -> None:
     heard = journal.ring(20)
     unsubscribe = journal.subscribe(heard, inline=True)
     with correlate(request_id="r-1"):
@@ -50,7 +50,7 @@ def test_the_journal_says_where_it_went() -> None:
     ]
 
 
-def test_a_spill_may_leave_no_job() -> None:
+def test_a_spill_may_return_no_job() -> None:
     for _, error in both(TimeoutError(), max_attempts=2, backoff_base=0, jitter=0, spill=lambda _spilled: None):
         ended = outcome(error)
         assert ended is not None
@@ -58,7 +58,7 @@ def test_a_spill_may_leave_no_job() -> None:
         assert len(error.__notes__) == 1
 
 
-def test_async_code_does_not_wait_in_its_loop() -> None:
+def test_spilling_does_not_block_the_event_loop() -> None:
     kept = Kept()
     ids: list[Any] = []
     began, go_on = threading.Event(), threading.Event()
@@ -87,7 +87,7 @@ def test_async_code_does_not_wait_in_its_loop() -> None:
     assert ids == [{"request_id": "r-1"}]
 
 
-def test_a_caller_that_is_cancelled_meanwhile_is_cancelled() -> None:
+def test_a_caller_cancelled_during_a_spill_is_cancelled() -> None:
     begun, done = threading.Event(), threading.Event()
 
     def slow(_spilled: Spilled) -> int:
@@ -106,7 +106,7 @@ def test_a_caller_that_is_cancelled_meanwhile_is_cancelled() -> None:
     asyncio.run(main())
 
 
-def test_the_job_survives_pickling_with_its_error() -> None:
+def test_the_job_id_survives_pickling_with_its_error() -> None:
     for _, error in both(TimeoutError(), max_attempts=1, spill=Kept()):
         ended = outcome(pickle.loads(pickle.dumps(error)))
         assert ended is not None
@@ -129,7 +129,7 @@ class Asked:
         raise AssertionError
 
 
-def test_a_spill_that_knows_its_function() -> None:
+def test_a_spill_is_asked_about_its_function_at_decoration() -> None:
     asked = Asked()
     layer = retry(max_attempts=1, spill=asked)
 
@@ -154,12 +154,12 @@ async def _async(_spilled: Spilled) -> int:
 
 
 @pytest.mark.parametrize("wrong", [7, "crm.sync", _async])
-def test_what_is_no_spill_is_refused(wrong: Any) -> None:
+def test_an_invalid_spill_is_rejected(wrong: Any) -> None:
     with pytest.raises(TypeError, match="spill= must be a sync function"):
         retry(spill=wrong)
 
 
-def test_what_cannot_be_called_again_cannot_be_spilled() -> None:
+def test_blocks_and_generators_cannot_be_spilled() -> None:
     layer = retry(spill=Kept())
     with pytest.raises(TypeError, match="spill= is for functions"):
         layer.attempts()
@@ -171,7 +171,7 @@ def test_what_cannot_be_called_again_cannot_be_spilled() -> None:
         layer(items)
 
 
-def test_it_is_shared_by_copies_and_can_be_switched_off() -> None:
+def test_a_spill_is_shared_by_copies_and_can_be_disabled() -> None:
     kept = Kept()
     layer = retry(max_attempts=1, spill=kept)
     with pytest.raises(TimeoutError):

@@ -19,7 +19,7 @@ class OrderFailed(Exception):
     pass
 
 
-def test_an_error_raised_from_a_spent_one_has_an_outcome_too() -> None:
+def test_an_error_raised_from_a_spent_one_has_an_outcome() -> None:
     @retry(QUICK)
     def low() -> None:
         raise ConnectionResetError
@@ -39,7 +39,7 @@ def test_an_error_raised_from_a_spent_one_has_an_outcome_too() -> None:
     assert not ended.spent
 
 
-def test_a_context_manager_function_is_refused() -> None:
+def test_a_context_manager_function_is_rejected() -> None:
     @contextlib.contextmanager
     def plain() -> Iterator[None]:
         yield
@@ -53,7 +53,7 @@ def test_a_context_manager_function_is_refused() -> None:
             retry(fn)
 
 
-def test_a_context_manager_above_a_retry_is_fine() -> None:
+def test_a_context_manager_above_a_retry_is_accepted() -> None:
     opened = 0
 
     @contextlib.contextmanager
@@ -69,7 +69,7 @@ def test_a_context_manager_above_a_retry_is_fine() -> None:
         assert number == 3
 
 
-def test_an_async_reject_is_refused() -> None:
+def test_an_async_reject_is_rejected() -> None:
     async def reject(result: object) -> bool:
         return True
 
@@ -78,12 +78,12 @@ def test_an_async_reject_is_refused() -> None:
 
 
 @pytest.mark.parametrize("given", [backoff.fixed, lambda attempt: 1.0, lambda: 1.0], ids=["not called", "one", "none"])
-def test_a_backoff_of_other_arguments_is_refused(given: object) -> None:
+def test_a_backoff_with_other_arguments_is_rejected(given: object) -> None:
     with pytest.raises(TypeError, match="function of \\(attempt, draw\\)"):
         retry(backoff=given)  # type: ignore[call-overload]  # that is the point
 
 
-def test_acall_of_a_plain_function_says_what_to_use() -> None:
+def test_acall_of_a_sync_function_names_the_fix() -> None:
     def plain() -> int:
         return 1
 
@@ -107,7 +107,7 @@ def test_an_attempt_may_be_entered_by_async_with() -> None:
     assert asyncio.run(main()) == 3
 
 
-def test_one_object_raised_again_and_again_does_not_grow() -> None:
+def test_an_error_object_raised_repeatedly_does_not_grow() -> None:
     kept = ConnectionResetError()
 
     @retry(QUICK)
@@ -120,24 +120,24 @@ def test_one_object_raised_again_and_again_does_not_grow() -> None:
     assert len(kept.__notes__) <= 50
 
 
-def test_faults_that_nobody_met_are_told() -> None:
+def test_unused_injected_faults_are_reported() -> None:
     said = "2 of 2 injected failures not used: no.such.operation made 0 attempts"
     with pytest.raises(AssertionError, match=said), inject("no.such.operation", ConnectionError, TimeoutError):
         pass
 
 
-def test_an_error_in_the_block_is_not_hidden_by_faults_that_are_left() -> None:
+def test_unused_faults_do_not_hide_an_error_in_the_block() -> None:
     with pytest.raises(ZeroDivisionError), inject("no.such.operation", ConnectionError):
         raise ZeroDivisionError
 
 
 @pytest.mark.parametrize("step", ["rest", 9999, -1, True])
-def test_a_server_told_nonsense_says_so(step: object) -> None:
+def test_an_invalid_step_of_a_fault_server_is_rejected(step: object) -> None:
     with pytest.raises(ValueError, match="a step is a status from 100 to 599, an Answer, or one of reset"):
         FaultServer(step)  # type: ignore[arg-type]  # that is the point
 
 
-def test_a_broken_sink_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_sink_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     def broken(record: object) -> None:
         raise KeyError("nosuch")
 
@@ -157,7 +157,7 @@ def test_a_broken_sink_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("policy", [RetryPolicy(3, 1e300, 1e300, 0), RetryPolicy(3, 1, 1, 1e300)], ids=["base", "jitter"])
-def test_no_clock_is_asked_to_sleep_for_ever(policy: RetryPolicy) -> None:
+def test_waits_passed_to_the_clock_are_finite(policy: RetryPolicy) -> None:
     @retry(policy, on=KeyError, attempt_timeout=None)
     def fail() -> None:
         raise KeyError("mine")

@@ -74,7 +74,7 @@ def new_row() -> tuple[TimerQueue, Loop]:
     return TimerQueue(cast(asyncio.AbstractEventLoop, loop)), loop
 
 
-def test_one_handle_watches_the_whole_row(moment: Moment) -> None:
+def test_one_handle_serves_all_timers_of_a_loop(moment: Moment) -> None:
     row, loop = new_row()
     tasks = [Task() for _ in range(5)]
     timers = [timed(row, task, 1010.0 + number) for number, task in enumerate(tasks)]
@@ -87,7 +87,7 @@ def test_one_handle_watches_the_whole_row(moment: Moment) -> None:
     assert [task.asked for task in tasks] == [0] * 5
 
 
-def test_a_timer_that_was_stopped_cancels_nobody(moment: Moment) -> None:
+def test_a_stopped_timer_cancels_no_task(moment: Moment) -> None:
     row, loop = new_row()
     task, other = Task(), Task()
     first, last = timed(row, task, 1001.0), timed(row, other, 1001.0)
@@ -100,7 +100,7 @@ def test_a_timer_that_was_stopped_cancels_nobody(moment: Moment) -> None:
     assert not loop.calls
 
 
-def test_a_handle_that_comes_too_early_looks_again(moment: Moment) -> None:
+def test_an_early_handle_is_scheduled_again(moment: Moment) -> None:
     row, loop = new_row()
     task = Task()
     timed(row, task, 1001.0)
@@ -111,7 +111,7 @@ def test_a_handle_that_comes_too_early_looks_again(moment: Moment) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_cancellation_of_the_callers_is_left_to_the_caller(moment: Moment, times: int) -> None:
+def test_a_cancellation_by_the_caller_is_kept(moment: Moment, times: int) -> None:
     row, _ = new_row()
     task = Task()
     timer = timed(row, task, 1001.0)
@@ -122,7 +122,7 @@ def test_a_cancellation_of_the_callers_is_left_to_the_caller(moment: Moment, tim
     assert task.cancelling() == times
 
 
-def test_one_that_was_there_before_is_no_news(moment: Moment) -> None:
+def test_an_earlier_cancellation_is_ignored(moment: Moment) -> None:
     row, _ = new_row()
     task = Task()
     task.cancel()
@@ -132,7 +132,7 @@ def test_one_that_was_there_before_is_no_news(moment: Moment) -> None:
     assert task.cancelling() == 1
 
 
-def test_a_swallowed_cancellation_is_taken_back(moment: Moment) -> None:
+def test_a_swallowed_cancellation_is_withdrawn(moment: Moment) -> None:
     row, _ = new_row()
     task = Task()
     timer = timed(row, task, 1001.0)
@@ -141,7 +141,7 @@ def test_a_swallowed_cancellation_is_taken_back(moment: Moment) -> None:
     assert task.cancelling() == 0
 
 
-def test_timers_that_are_over_do_not_pile_up(moment: Moment) -> None:
+def test_stopped_timers_are_removed(moment: Moment) -> None:
     row, _ = new_row()
     longest = timed(row, Task(), 2000.0)
     for number in range(20 * MAX_STOPPED_TIMERS):
@@ -154,7 +154,7 @@ def test_timers_that_are_over_do_not_pile_up(moment: Moment) -> None:
     assert row.timers[0] is longest
 
 
-def test_each_open_loop_has_one_row(moment: Moment) -> None:
+def test_each_open_loop_has_one_timer_queue(moment: Moment) -> None:
     rows = TimerQueues()
     first, second = (cast(asyncio.AbstractEventLoop, Loop()) for _ in range(2))
     assert rows.of(first) is rows.of(first)
@@ -165,7 +165,7 @@ def test_each_open_loop_has_one_row(moment: Moment) -> None:
     assert len(rows._queues) == 2
 
 
-def test_a_lone_timer_leaves_nothing_in_the_loop() -> None:
+def test_a_single_timer_leaves_nothing_in_the_loop() -> None:
     async def main() -> None:
         timer = AttemptTimer(60)
         timer.stop(False)
@@ -191,7 +191,7 @@ def test_calls_inside_a_deadline_leave_no_handles() -> None:
     asyncio.run(main())
 
 
-def test_a_lone_timer_needs_a_task() -> None:
+def test_a_single_timer_needs_a_task() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         failed: asyncio.Future[BaseException] = loop.create_future()
@@ -208,7 +208,7 @@ def test_a_lone_timer_needs_a_task() -> None:
     asyncio.run(main())
 
 
-def test_threads_with_loops_of_their_own_share_a_function() -> None:
+def test_threads_with_their_own_loops_share_a_function() -> None:
     """A timer must land in the row of its own loop, whoever else calls the function at that moment."""
     strangers: list[object] = []
 

@@ -27,7 +27,7 @@ def ring() -> Iterator[Ring]:
 
 
 @pytest.mark.req("C-1")
-def test_every_attempt_is_a_record(clock: FakeClock, ring: Ring) -> None:
+def test_every_attempt_has_a_record(clock: FakeClock, ring: Ring) -> None:
     fields = {"tenant": "acme", "attempt": "mine"}
     layer = retry(STEADY, on=OSError, fields=fields, operation="crm", key=lambda: "a:b:c:d:v1")
     fields["tenant"] = "changed"
@@ -48,7 +48,7 @@ def test_every_attempt_is_a_record(clock: FakeClock, ring: Ring) -> None:
 
 
 @pytest.mark.req("C-1")
-def test_success_is_told_to_those_who_ask(clock: FakeClock, ring: Ring) -> None:
+def test_successes_are_recorded_only_for_sinks_with_every(clock: FakeClock, ring: Ring) -> None:
     calls = 0
 
     def work() -> None:
@@ -66,7 +66,7 @@ def test_success_is_told_to_those_who_ask(clock: FakeClock, ring: Ring) -> None:
     assert {record.fields["tenant"] for record in ring.records} == {"acme"}
 
 
-def test_a_nested_give_up_is_told_by_each_layer(clock: FakeClock, ring: Ring) -> None:
+def test_each_layer_records_a_nested_giveup(clock: FakeClock, ring: Ring) -> None:
     inner, outer = (retry(STEADY, on=OSError, operation=name) for name in ("inner", "outer"))
     with pytest.raises(OSError, match="down"):
         outer.call(inner(down()))
@@ -74,7 +74,7 @@ def test_a_nested_give_up_is_told_by_each_layer(clock: FakeClock, ring: Ring) ->
     assert told == [("inner", "attempts"), ("outer", "nested")]
 
 
-def test_refusals_are_told(clock: FakeClock, ring: Ring) -> None:
+def test_refused_starts_are_recorded(clock: FakeClock, ring: Ring) -> None:
     from redrive import deadline
 
     with deadline(0), pytest.raises(errors.AttemptTimeout):
@@ -84,7 +84,7 @@ def test_refusals_are_told(clock: FakeClock, ring: Ring) -> None:
     assert (record.fields["operation"], record.fields["tenant"]) == ("crm", "acme")
 
 
-def test_breakers_tell_when_they_open_and_close(clock: FakeClock, ring: Ring) -> None:
+def test_breakers_record_when_they_open_and_close(clock: FakeClock, ring: Ring) -> None:
     layer = retry(RetryPolicy.disabled(), on=OSError, breaker=Breaker(min_calls=1, failure_rate=0.1, open_for=1), operation="crm")
     with pytest.raises(OSError, match="down"):
         layer.call(down())
@@ -95,7 +95,7 @@ def test_breakers_tell_when_they_open_and_close(clock: FakeClock, ring: Ring) ->
     assert {record.fields["operation"] for record in told} == {"crm"}
 
 
-def test_an_error_that_cannot_say_itself_is_told(clock: FakeClock, ring: Ring) -> None:
+def test_an_error_without_a_message_is_recorded(clock: FakeClock, ring: Ring) -> None:
     with pytest.raises(Unspeakable):
         retry(STEADY, on=Unspeakable).call(down(Unspeakable))
     assert {record.fields["error"] for record in ring.records} == {"(its message cannot be read)"}
@@ -129,7 +129,7 @@ def test_sinks_that_raise_do_not_break_the_call(clock: FakeClock) -> None:
     assert journal.dropped() == before + 3
 
 
-def test_retries_and_give_ups_are_logged(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_retries_and_giveups_are_logged(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "redrive"), pytest.raises(OSError, match="down"):
         retry(STEADY, on=OSError, operation="crm").call(down())
     assert [(record.levelname, record.message) for record in caplog.records] == [
@@ -139,7 +139,7 @@ def test_retries_and_give_ups_are_logged(clock: FakeClock, caplog: pytest.LogCap
     ]
 
 
-def test_a_refusal_is_logged_in_plain_words(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_start_is_logged(clock: FakeClock, caplog: pytest.LogCaptureFixture) -> None:
     from redrive import deadline
 
     with deadline(0), pytest.raises(errors.AttemptTimeout):
@@ -149,7 +149,7 @@ def test_a_refusal_is_logged_in_plain_words(clock: FakeClock, caplog: pytest.Log
 
 
 @pytest.mark.req("C-4")
-def test_a_long_story_is_told_short(clock: FakeClock) -> None:
+def test_a_long_history_is_shortened(clock: FakeClock) -> None:
     with pytest.raises(OSError, match="down") as caught:
         retry(RetryPolicy(max_attempts=MAX_LISTED_ATTEMPTS + 5, backoff_base=1, backoff_max=1, jitter=0), on=OSError).call(down())
     (note,) = caught.value.__notes__
@@ -160,7 +160,7 @@ def test_a_long_story_is_told_short(clock: FakeClock) -> None:
 @pytest.mark.req("J-1", "H-5")
 @pytest.mark.parametrize("limit", [None, 10.0])
 @pytest.mark.parametrize("form", ["sync", "async", "block", "async block"])
-def test_every_record_of_an_attempt_says_how_long_it_took(limit: float | None, form: str) -> None:
+def test_every_record_of_an_attempt_has_its_latency(limit: float | None, form: str) -> None:
     """Without a time limit too, where a call reads no clock unless a sink is there to hear of it."""
     layer = retry(RetryPolicy(3, 0, 0, 0), attempt_timeout=limit, on=OSError)
     failures = iter([OSError("down"), OSError("down")])
@@ -199,7 +199,7 @@ def test_every_record_of_an_attempt_says_how_long_it_took(limit: float | None, f
 
 @pytest.mark.req("J-1")
 @pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
-def test_the_latency_of_a_later_attempt_is_its_own(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
+def test_the_latency_of_a_later_attempt_excludes_earlier_ones(monkeypatch: pytest.MonkeyPatch, level: int) -> None:
     """Without a sink the first attempt reads no clock. A slow log handler does not count for the next attempt."""
     now = 100.0
     test_thread = threading.get_ident()

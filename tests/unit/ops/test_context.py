@@ -18,12 +18,12 @@ def ledger() -> Ledger:
 
 @pytest.mark.req("O-5")
 @pytest.mark.parametrize("actor", ["", "  ", "redrive", " redrive ", None])
-def test_nobody_acts_without_a_name_or_under_the_one_of_policies(ledger: Ledger, actor: str) -> None:
+def test_an_actor_needs_a_name_other_than_that_of_policies(ledger: Ledger, actor: str) -> None:
     with ledger, pytest.raises(ValueError, match=r"who acts|pass your own name"):
         Operator(ledger, actor=actor)
 
 
-def test_a_service_user_of_our_name_is_told_from_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_user_named_redrive_differs_from_policies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "redrive")
     assert user().startswith("redrive@")
     monkeypatch.setattr(getpass, "getuser", lambda: "ann")

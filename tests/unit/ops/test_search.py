@@ -63,7 +63,7 @@ def test_words_become_a_filter(text: str, wanted: JobFilter) -> None:
         ("a\0b", r"without NUL"),
     ],
 )
-def test_a_wrong_search_says_what_to_write(text: str, message: str) -> None:
+def test_an_invalid_search_names_the_correct_form(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse(text)
 

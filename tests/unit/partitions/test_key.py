@@ -42,13 +42,13 @@ def test_names_may_contain_commas_slashes_percents_and_unicode() -> None:
         (("crm", "a", "q", datetime(2026, 1, 31)), "a day, not a timestamp"),  # noqa: DTZ001
     ],
 )
-def test_invalid_names_are_refused(wrong: tuple[Any, ...], said: str) -> None:
+def test_invalid_names_are_rejected(wrong: tuple[Any, ...], said: str) -> None:
     with pytest.raises((ValueError, TypeError), match=said):
         Partition(*wrong)
 
 
 @pytest.mark.parametrize("wrong", ["", "crm/a/q", "crm/a/b/q/2026-01-31", "crm/a/q/2026-13-01", "crm/%ff/q/2026-01-31"])
-def test_invalid_texts_are_refused(wrong: str) -> None:
+def test_invalid_texts_are_rejected(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"written|date|decode"):
         Partition.parse(wrong)
     with pytest.raises(TypeError, match="written"):

@@ -27,7 +27,7 @@ def rows() -> Iterator[dict[str, Any]]:
         yield {"id": number, "text": TEXT}
 
 
-def test_a_run_of_any_size(tmp_path: Path) -> None:
+def test_memory_does_not_depend_on_the_size_of_a_run(tmp_path: Path) -> None:
     store = Store(Local(root=str(tmp_path)))
     gc.collect()
     tracemalloc.start()

@@ -93,7 +93,7 @@ def test_a_wait_of_the_source_counts_if_it_is_longer() -> None:
     assert then.due > NOW + timedelta(seconds=200)
 
 
-def test_lost_runs_are_retried_at_once_then_later_then_never() -> None:
+def test_lost_runs_are_retried_immediately_then_later_then_never() -> None:
     assert after_loss(POLICY, 1, 0.5, NOW, None).due == NOW
     second = after_loss(POLICY, 2, 0.5, NOW, None).due
     assert second is not None
@@ -167,12 +167,12 @@ def test_jitter_is_deterministic(seed: float, turn: int) -> None:
     "wrong",
     [{"max_attempts": 0}, {"max_lost": True}, {"poll": 0}, {"max_age": timedelta(0)}, {"backoff": 5}, {"pause": -1}],
 )
-def test_an_invalid_policy_is_refused(wrong: dict[str, Any]) -> None:
+def test_an_invalid_policy_is_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError)):
         Policy(**wrong)
 
 
-def test_invalid_limits_are_refused() -> None:
+def test_invalid_limits_are_rejected() -> None:
     for wrong in ({"source": ""}, {"query_name": "\n"}, {"concurrency": 0}, {"source_concurrency": 0}):
         with pytest.raises(ValueError, match=r"must be"):
             DatasetLimits(**{"source": "crm", "query_name": "orders"} | wrong)

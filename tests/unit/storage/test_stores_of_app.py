@@ -30,7 +30,7 @@ def test_an_unknown_store_is_named() -> None:
         App().stores.get_store("raw")
 
 
-def test_an_invalid_configuration_is_rejected_at_once() -> None:
+def test_an_invalid_configuration_is_rejected_immediately() -> None:
     with pytest.raises(ValueError, match="backend 'raw': unknown type of backend 's4'"):
         App(stores={"raw": {"type": "s4"}})
     with pytest.raises(TypeError, match="stores is a Registry, or a table of stores by name, not list"):

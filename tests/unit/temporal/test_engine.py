@@ -20,7 +20,7 @@ from redrive import App, Temporal
         ("localhost:7233", {"api_key": "secret"}, "api_key= needs tls=True; pass both"),
     ],
 )
-def test_invalid_options_are_refused_with_the_fix(address: str, options: dict[str, Any], says: str) -> None:
+def test_invalid_options_are_rejected_with_the_fix(address: str, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Temporal(address, **options)
 

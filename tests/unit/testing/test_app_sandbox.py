@@ -23,7 +23,7 @@ def app(tmp_path: Path) -> App:
     return App(f"sqlite:///{tmp_path / 'never.db'}")
 
 
-def test_the_program_of_the_stub(app: App, tmp_path: Path) -> None:
+def test_the_documented_program_runs(app: App, tmp_path: Path) -> None:
     sent: list[str] = []
 
     @app.command("receipts.send", key="shop:{user}:{order_id}:receipt:v1")
@@ -90,7 +90,7 @@ def test_the_raised_error_decides_the_next_state(app: App, raised: Callable[[], 
         assert (job.state, job.attempts) == (state, attempts)
 
 
-def test_again_and_blocked_until(app: App) -> None:
+def test_again_and_blocked_until_delay_the_job(app: App) -> None:
     polls = 0
 
     @app.command("poll")
@@ -156,7 +156,7 @@ def test_a_session_on_the_engine_submits_in_its_transaction(app: App) -> None:
             assert session.scalars(text("SELECT id FROM orders")).all() == ["o-2"]
 
 
-def test_a_session_on_another_database_is_told_of_the_engine(app: App, tmp_path: Path) -> None:
+def test_a_session_on_another_database_names_the_engine(app: App, tmp_path: Path) -> None:
     @app.command("receipts.send")
     def send_receipt() -> None: ...
 
@@ -190,7 +190,7 @@ def test_a_killed_transactional_job_is_rolled_back(app: App) -> None:
 
 
 @pytest.mark.req("W-1")
-def test_an_attempt_has_key_number_deadline_and_ids(app: App) -> None:
+def test_an_attempt_has_its_key_number_deadline_and_ids(app: App) -> None:
     seen: list[object] = []
 
     @app.command("look", key="shop:{user}:{n}:look:v1")

@@ -81,7 +81,7 @@ def test_every_use_in_sync_and_async_code() -> None:
     assert clock.slept == [100, 200] * 6
 
 
-def test_it_ends_with_its_block() -> None:
+def test_a_simulated_clock_ends_with_its_block() -> None:
     with pytest.raises(ZeroDivisionError), instant():
         raise ZeroDivisionError
     assert clock_around() is SYSTEM

@@ -31,7 +31,7 @@ def test_steps_follow_each_other_and_the_last_repeats() -> None:
         assert server.count == 3
 
 
-def test_an_empty_script_is_a_plain_200() -> None:
+def test_an_empty_script_responds_with_200() -> None:
     with FaultServer() as server:
         assert get(server.url) == (200, b"")
 
@@ -110,7 +110,7 @@ def test_close_leaves_no_thread_while_a_request_hangs() -> None:
     idle.close()
 
 
-def test_headers_of_an_answer_replace_default_headers() -> None:
+def test_headers_of_an_response_replace_default_headers() -> None:
     date = "Wed, 21 Oct 2015 07:28:00 GMT"
     with FaultServer(Answer(headers={"Date": date, "Retry-After": "2"}), 200) as server:
         with urllib.request.urlopen(server.url) as response:
@@ -120,7 +120,7 @@ def test_headers_of_an_answer_replace_default_headers() -> None:
             assert parsedate_to_datetime(response.headers["date"])
 
 
-def test_bodyless_answers_keep_the_connection_usable() -> None:
+def test_bodyless_responses_keep_the_connection_usable() -> None:
     with FaultServer(204, Answer(200, body=b"later")) as server:
         connection = http.client.HTTPConnection("127.0.0.1", server.port)
         connection.request("GET", "/")

@@ -95,7 +95,7 @@ def test_a_write_that_failed_is_repeated(clock: Clock) -> None:
     assert recorder.unwritten() == recorder.unwritten() != []
 
 
-def test_each_minute_has_a_row_of_its_own(clock: Clock) -> None:
+def test_each_minute_has_its_own_row(clock: Clock) -> None:
     recorder = ActivityRecorder(clock.now)
     recorder.add("mail", "done")
     clock.seconds = 60
@@ -105,7 +105,7 @@ def test_each_minute_has_a_row_of_its_own(clock: Clock) -> None:
 
 
 @pytest.mark.req("Q-12")
-def test_memory_is_bounded_while_the_ledger_is_away(clock: Clock) -> None:
+def test_memory_is_bounded_while_the_ledger_is_offline(clock: Clock) -> None:
     recorder = ActivityRecorder(clock.now)
     for minute in range(500):
         clock.seconds = 60.0 * minute

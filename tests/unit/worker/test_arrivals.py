@@ -16,7 +16,7 @@ def event(name: str, *kinds: str) -> IncomingEvent:
     return IncomingEvent("shop", name, "paid", b"{}", None, None, None, None, None, None, len(parts), parts, ({}, {}))
 
 
-def test_it_wakes_and_keeps_the_order() -> None:
+def test_a_queue_wakes_its_reader_and_keeps_the_order() -> None:
     wakes: list[str] = []
     queue = ArrivalQueue(lambda: wakes.append("wake"))
     assert not queue
@@ -32,7 +32,7 @@ def test_it_wakes_and_keeps_the_order() -> None:
     assert (queue.next_batch(), first.wait(), first.new, second.new) == ([], True, [True, False], [True])
 
 
-def test_events_that_cannot_be_written_are_refused() -> None:
+def test_events_that_cannot_be_written_are_rejected() -> None:
     queue = ArrivalQueue(lambda: None)
     first = queue.put([event("a")])
     with pytest.raises(OSError, match="full"):
@@ -52,7 +52,7 @@ def test_a_batch_has_at_most_a_hundred_events() -> None:
     assert large.is_decided is False
 
 
-def test_a_closed_queue_refuses_waiting_and_new_events() -> None:
+def test_a_closed_queue_rejects_waiting_and_new_events() -> None:
     queue = ArrivalQueue(lambda: None)
     early = queue.put([event("a")])
     queue.close()

@@ -83,7 +83,7 @@ KEY = "shop:ann:o-1:order:v1"
 
 
 @pytest.mark.req("Q-8", "Q-10")
-def test_bad_arguments_of_durable_calls_are_named(tmp_path: Path) -> None:
+def test_invalid_arguments_of_durable_calls_are_named(tmp_path: Path) -> None:
     problems: dict[str, str] = {}
     app = App(f"sqlite:///{tmp_path / 'ledger.db'}")
 
@@ -143,7 +143,7 @@ def test_the_same_object_keeps_the_defaults_of_calls_for_calls() -> None:
     assert crm.settings.backoff == crm.policy.wait
 
 
-def test_commands_handlers_and_datasets_complete_what_was_passed() -> None:
+def test_commands_handlers_and_datasets_complete_the_passed_options() -> None:
     app = App("sqlite:///never-opened.db", stores={"raw": {"type": "memory"}})
     rule = retry(on=KeyError)
 

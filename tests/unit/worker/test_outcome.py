@@ -70,7 +70,7 @@ def test_an_unknown_error_is_retried_since_a_deploy_may_fix_it() -> None:
 
 @pytest.mark.req("W-3")
 @pytest.mark.parametrize("error", [KeyFailed("no", key="k", error={}), PermissionError("no")])
-def test_a_permanent_error_is_a_dead_letter_at_once(error: Exception) -> None:
+def test_a_permanent_error_is_a_dead_letter_immediately(error: Exception) -> None:
     found = end(error)
     if classify(error).kind == "permanent":
         assert (found.settlement.outcome, found.settlement.reason) == ("dead", "not_retryable")
@@ -85,7 +85,7 @@ def test_an_error_that_on_does_not_name_is_not_retried() -> None:
 
 @pytest.mark.req("W-3")
 @pytest.mark.parametrize(("spent", "outcome"), [("dead", "dead"), ("blocked", "blocked")])
-def test_exhausted_jobs_end_as_the_job_type_says(spent: str, outcome: str) -> None:
+def test_exhausted_jobs_end_as_the_job_type_declares(spent: str, outcome: str) -> None:
     found = end(Odd("boom 7"), kind(spent), lease(3))
     assert (found.settlement.outcome, found.settlement.reason) == (outcome, "attempts")
     assert found.settlement.signature == "Odd: boom #"

@@ -33,7 +33,7 @@ def test_errors_of_the_ledger_are_forgotten_when_it_is_back() -> None:
     assert failing.problems(is_ledger_away=False) == {}
 
 
-def test_a_task_is_logged_once_while_the_ledger_is_away() -> None:
+def test_a_task_is_logged_once_while_the_ledger_is_offline() -> None:
     failing = FailingTasks()
     assert [failing.on_error("sweeps", AWAY) for _ in range(3)] == [True, False, False]
     assert failing.on_error("sweeps", ValueError("another error"))

@@ -50,7 +50,7 @@ def test_a_retry_of_this_worker_is_known_without_a_query() -> None:
     assert poll.next(100.01) == 100.05
 
 
-def test_a_refresh_says_whether_a_job_is_due() -> None:
+def test_a_refresh_reports_whether_a_job_is_due() -> None:
     waits = [0.0, None, 1.0]
     poll = NextDuePoll(lambda: waits.pop(0))
     assert poll.refresh(100.0)
@@ -146,7 +146,7 @@ def test_a_submission_does_not_wake_a_draining_worker() -> None:
     st.dictionaries(st.sampled_from(["thread", "async", "short"]), st.floats(0, 1e6)),
     st.lists(st.floats(0, 1e6), min_size=1),
 )
-def test_the_next_turn_is_never_later_than_anything_that_needs_one(empty_until: dict[str, float], others: list[float]) -> None:
+def test_the_next_turn_is_never_late(empty_until: dict[str, float], others: list[float]) -> None:
     turns = state()
     turns.signal.clear(0.0)
     turns.empty_until = empty_until

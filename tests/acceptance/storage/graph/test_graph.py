@@ -19,7 +19,7 @@ from tests.servers.graph import Fault, GraphServer
 
 @pytest.mark.req("S-8", "S-11")
 @pytest.mark.parametrize("fault", TRANSIENT_FAULTS, ids=str)
-def test_a_transient_fault_is_retried_as_the_policy_says(server: GraphServer, store: Store, fault: Fault) -> None:
+def test_a_transient_fault_is_retried_by_the_policy(server: GraphServer, store: Store, fault: Fault) -> None:
     store.write("file", b"x")
     server.fail("GET item", fault, fault)
     assert store.info("file").size == 1
@@ -36,7 +36,7 @@ def test_a_transient_fault_is_retried_as_the_policy_says(server: GraphServer, st
 
 @pytest.mark.req("S-8", "S-11")
 @pytest.mark.parametrize("label", ["GET item", "GET bytes", "PUT content"])
-def test_a_timeout_is_retried_as_the_policy_says(server: GraphServer, make_store: Callable[..., Store], label: str) -> None:
+def test_a_timeout_is_retried_by_the_policy(server: GraphServer, make_store: Callable[..., Store], label: str) -> None:
     store = make_store(timeout=0.3)
     store.write("file", b"x")
     before = server.count(label)

@@ -21,7 +21,7 @@ AnyBuffer: Any = SendBuffer
 
 
 @run
-async def test_a_full_batch_is_sent_at_once() -> None:
+async def test_a_full_batch_is_sent_immediately() -> None:
     receiver = Receiver()
     async with SendBuffer(receiver.send, max_batch_size=2, flush_interval=60) as buffer:
         assert await errors(tasks(buffer, 1, 2, 3, 4)) == [None] * 4

@@ -61,7 +61,7 @@ def test_the_number_is_typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "not confirmed; nothing was done" in capsys.readouterr().err
 
 
-def test_the_prompt_names_the_ledger_and_says_that_a_discard_is_permanent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_prompt_names_the_ledger_and_warns_that_a_discard_is_permanent(monkeypatch: pytest.MonkeyPatch) -> None:
     questions: list[str] = []
 
     def prompt(question: str, **_: object) -> str:

@@ -6,7 +6,7 @@ from redrive.ledger import Ledger
 from tests.unit.cli.command import call
 
 
-def test_audit_list_says_that_automatic_entries_are_hidden(ledger: Ledger) -> None:
+def test_audit_list_reports_that_automatic_entries_are_hidden(ledger: Ledger) -> None:
     ledger.record(actor="ann", action="dead.replay", because="one", what={})
     assert "hidden" not in call("audit", "list")[1]
     ledger.record(actor="redrive", action="kind.park", because="outage", what={"kind": "mail", "signature": "TimeoutError"})

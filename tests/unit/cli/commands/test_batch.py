@@ -244,7 +244,7 @@ def test_reasons_of_items_in_user_code_are_shown(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.usefixtures("sent")
-def test_what_is_refused(url: str) -> None:
+def test_invalid_selections_of_items_are_rejected(url: str) -> None:
     nothing = run("batch", "reopen", "tiles", "--because", "x", "--ledger", url)
     assert (nothing.returncode, nothing.stderr.startswith("redrive: no items selected")) == (2, True)
     empty = run("batch", "reopen", "tiles", "t1", "--because", " ", "--ledger", url)

@@ -68,7 +68,7 @@ def test_dead_letters_are_listed_and_filtered() -> None:
     assert [letter["id"] for letter in json.loads(call("dead", "list", "--json", "--status", "discarded")[1])] == [3]
 
 
-def test_empty_lists_say_so_in_words(ledger: Ledger) -> None:
+def test_empty_lists_have_a_message(ledger: Ledger) -> None:
     assert call("ledger", "status", width=300)[1].splitlines()[1:] == [
         "No jobs.",
         "",
@@ -161,7 +161,7 @@ def test_the_actor_is_the_user_unless_one_is_passed(busy: Ledger, monkeypatch: p
         (("dead", "replay", "4", "--because", "x", "--actor", ""), 2, "empty value"),
     ],
 )
-def test_a_refused_command_changes_nothing(busy: Ledger, arguments: tuple[str, ...], status: int, said: str) -> None:
+def test_a_rejected_command_changes_nothing(busy: Ledger, arguments: tuple[str, ...], status: int, said: str) -> None:
     before = busy.dead_letters(), busy.audit()
     found, printed = call(*arguments)
     assert (found, said in printed) == (status, True), printed
@@ -220,7 +220,7 @@ def test_a_canary_without_a_worker_is_reported(monkeypatch: pytest.MonkeyPatch) 
     assert "No worker is online (none seen so far); the canary (1) waits for a worker" in " ".join(printed.split())
 
 
-def test_a_command_says_that_it_waits_for_the_canary(busy: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_reports_that_it_waits_for_the_canary(busy: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     busy.maintenance.heartbeat("w1")
     missing = iter([None, "No worker is online (last seen 2 min ago)"])
 
@@ -292,12 +292,12 @@ def test_until_selects_older_entries(command: tuple[str, ...]) -> None:
 
 
 @pytest.mark.usefixtures("busy")
-def test_a_replay_until_a_time_leaves_newer_ones() -> None:
+def test_a_replay_until_a_time_skips_newer_dead_letters() -> None:
     printed = call("dead", "replay", "--until", "1h", "--dry-run", "--because", "x")[1]
     assert "No pending dead letter matches." in printed
 
 
-def test_an_invalid_number_is_refused_with_an_example() -> None:
+def test_an_invalid_number_is_rejected_with_an_example() -> None:
     for arguments, said in (
         (("jobs", "show", "abc"), "'ID': must be a whole number, such as 42"),
         (("jobs", "list", "--limit", "0"), "'--limit': must be at least 1"),
@@ -307,7 +307,7 @@ def test_an_invalid_number_is_refused_with_an_example() -> None:
         assert (status, f"Invalid value for {said}" in printed) == (2, True), printed
 
 
-def test_a_missing_ledger_is_often_a_wrong_address(tmp_path: Path) -> None:
+def test_a_missing_ledger_suggests_a_wrong_address(tmp_path: Path) -> None:
     status, printed = call("jobs", "list", "--ledger", f"sqlite:///{tmp_path}/none.db")
     assert status == 3
     assert f"no ledger at {tmp_path}/none.db; check the address (`redrive config`)" in printed

@@ -41,7 +41,7 @@ def test_jobs_and_dead_letters_are_found(busy: Ledger) -> None:
 
 
 @pytest.mark.req("Q-1")
-def test_nothing_found_and_a_wrong_word_have_their_exit_codes() -> None:
+def test_no_match_and_an_invalid_word_have_their_exit_codes() -> None:
     nothing = run("find", "no such thing")
     assert (nothing.exit_code, nothing.output.strip()) == (1, "Nothing matches.")
     wrong = run("find", "colour:red")

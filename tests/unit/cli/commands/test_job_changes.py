@@ -46,7 +46,7 @@ def test_jobs_are_cancelled_by_filter_with_confirmation(jobs: list[int]) -> None
 
 
 @pytest.mark.req("Q-2")
-def test_a_cancel_without_selection_or_reason_is_refused(jobs: list[int]) -> None:
+def test_a_cancel_without_selection_or_reason_is_rejected(jobs: list[int]) -> None:
     status, printed = call("jobs", "cancel", *BECAUSE)
     assert status == 2
     assert "pass IDs of jobs, or --kind" in printed
@@ -106,7 +106,7 @@ def test_a_dead_letter_is_replayed_instead(jobs: list[int], ledger: Ledger) -> N
 
 
 @pytest.mark.req("Q-3")
-def test_a_wrong_or_past_time_is_refused(jobs: list[int]) -> None:
+def test_an_invalid_or_past_time_is_rejected(jobs: list[int]) -> None:
     status, printed = call("jobs", "reschedule", "3", "--in", "tomorrow", *BECAUSE)
     assert (status, "--at / --in" in printed) == (2, True)
     status, printed = call("jobs", "reschedule", "3", "--at", "2020-01-01", *BECAUSE)
@@ -123,7 +123,7 @@ def test_a_limit_below_the_matches_is_explained(jobs: list[int]) -> None:
 
 
 @pytest.mark.req("Q-2")
-def test_a_cancelled_job_shows_who_cancelled_it_and_why(jobs: list[int], ledger: Ledger) -> None:
+def test_a_cancelled_job_shows_actor_and_reason(jobs: list[int], ledger: Ledger) -> None:
     call("jobs", "cancel", "1", *BECAUSE)
     ledger.control.cancel([2], actor="ann", because="wrong order")
     status, printed = call("jobs", "show", "1", width=120)
@@ -157,7 +157,7 @@ def test_jobs_are_selected_by_a_search(ledger: Ledger) -> None:
 
 
 @pytest.mark.req("Q-3")
-def test_run_now_says_that_the_job_type_is_paused(jobs: list[int]) -> None:
+def test_run_now_reports_that_the_job_type_is_paused(jobs: list[int]) -> None:
     call("pause", "job-type", "mail", *BECAUSE)
     status, printed = call("jobs", "run-now", "3", *BECAUSE, width=200)
     assert status == 0

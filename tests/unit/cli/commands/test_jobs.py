@@ -76,7 +76,7 @@ def test_jobs_are_listed_newest_first_and_filtered() -> None:
         (31, "queued for its first attempt, due now"),
     ],
 )
-def test_a_job_says_its_next_step(job: int, says: str) -> None:
+def test_a_job_shows_its_next_step(job: int, says: str) -> None:
     assert json.loads(run("show", str(job), "--json").output)["says"] == says
 
 

@@ -77,7 +77,7 @@ def test_activity_is_shown_with_sparklines(busy: Ledger) -> None:
 
 
 @pytest.mark.req("Q-12")
-def test_activity_refuses_an_invalid_range_and_names_a_similar_job_type(busy: Ledger) -> None:
+def test_activity_rejects_an_invalid_range_and_suggests_a_similar_job_type(busy: Ledger) -> None:
     assert busy.counts()
     status, printed = call("activity", "--since", "400d")
     assert (status, "activity is kept for 90 days" in printed) == (2, True)
@@ -156,7 +156,7 @@ def test_the_journal_prints_lines_and_json_lines() -> None:
 
 
 @pytest.mark.usefixtures("busy")
-def test_an_argument_that_is_not_utf_8_is_refused() -> None:
+def test_an_argument_that_is_not_utf_8_is_rejected() -> None:
     """What a terminal sends in another encoding than UTF-8."""
     for arguments in (("failures", "--kind", "caf\udce9"), ("jobs", "list", "--kind", "caf\udce9")):
         status, printed = call(*arguments)

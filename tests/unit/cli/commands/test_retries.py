@@ -115,7 +115,7 @@ def test_colours_only_on_a_terminal() -> None:
     assert not any(f"\x1b[{colour}m" in plain for colour in ("31", "1;31", "32", "1;32", "33", "34"))
 
 
-def test_an_ascii_terminal_is_no_error() -> None:
+def test_an_ascii_terminal_is_supported() -> None:
     done = run("layers", "multiplied.toml", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (1, "")
 

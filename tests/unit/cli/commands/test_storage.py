@@ -192,7 +192,7 @@ def test_check_reports_every_store() -> None:
         (("check", "nothing"), 2, "unknown store 'nothing'"),
     ],
 )
-def test_what_is_refused(arguments: tuple[str, ...], status: int, said: str) -> None:
+def test_invalid_storage_arguments_are_rejected(arguments: tuple[str, ...], status: int, said: str) -> None:
     done = run("storage", *arguments)
     assert (done.returncode, done.stdout) == (status, "")
     assert said in done.stderr
@@ -208,7 +208,7 @@ def test_what_is_refused(arguments: tuple[str, ...], status: int, said: str) -> 
         ("[stores", "is not valid TOML"),
     ],
 )
-def test_an_invalid_configuration_is_refused(tmp_path: Path, toml: str, said: str) -> None:
+def test_an_invalid_configuration_is_rejected(tmp_path: Path, toml: str, said: str) -> None:
     file = tmp_path / "wrong.toml"
     file.write_text(toml)
     done = run("storage", "ls", "--config", str(file))
@@ -237,7 +237,7 @@ def test_a_missing_configuration_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     assert "file storage.toml not found (pass --config, or set REDRIVE_STORAGE)" in done.stderr
 
 
-def test_the_stores_of_an_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stores_of_an_app_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = "from redrive import App\napp = App(stores={'raw': {'type': 'local', 'options': {'root': 'files'}}})\n"
     (tmp_path / "shop.py").write_text(program)
     monkeypatch.chdir(tmp_path)

@@ -55,7 +55,7 @@ def test_resume_after_a_failed_canary_asks_for_a_confirmation(busy: Ledger) -> N
     assert f"→ redrive sweeps show {sweep_id}" in printed
 
 
-def test_an_older_sweep_says_that_its_jobs_died_again_and_were_replayed(busy: Ledger) -> None:
+def test_an_older_sweep_shows_that_its_jobs_failed_again_and_were_replayed(busy: Ledger) -> None:
     first = _halt_by_canary(busy)
     assert "dead again " in call("sweeps", "show", str(first))[1]
     dead_id = busy.sweeps.items(first)[0].dead_id
@@ -105,7 +105,7 @@ def test_a_stopped_sweep_prints_the_next_commands(busy: Ledger) -> None:
     assert ("not started" in printed, "waiting" in printed, "redrive sweeps" in printed) == (True, False, False), printed
 
 
-def test_sweeps_list_says_when_it_is_cut(ledger: Ledger) -> None:
+def test_sweeps_list_reports_when_it_is_cut(ledger: Ledger) -> None:
     for _ in range(3):
         ledger.sweeps.begin("replay", [], actor="ann", because="x")
     assert "Showing 2 of 3; use --limit for more." in call("sweeps", "list", "--limit", "2")[1]

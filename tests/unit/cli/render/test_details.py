@@ -14,7 +14,7 @@ def draw(body: RenderableType) -> list[str]:
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def test_a_field_without_a_value_is_left_out() -> None:
+def test_a_field_without_a_value_is_omitted() -> None:
     assert draw(fields({"state": "done", "error": None, "notes": []})) == ["state  done"]
 
 
@@ -35,7 +35,7 @@ def test_counts_are_cut_after_the_most_frequent() -> None:
     assert shorten(["a", "b", "c"], 2) == ["a", "b", "… 1 more"]
 
 
-def test_a_note_says_how_much_of_a_list_is_shown() -> None:
+def test_a_note_shows_how_much_of_a_list_is_shown() -> None:
     assert showing(50) == "Showing the first 50; use --limit for more."
     assert showing(50, 60) == "Showing 50 of 60; use --limit for more."
     assert showing(50, 50) == "Showing all 50."

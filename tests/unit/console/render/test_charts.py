@@ -22,7 +22,7 @@ def parse(drawn: Chart) -> ET.Element:
 
 
 @pytest.mark.req("Q-12")
-def test_a_chart_is_valid_and_says_what_it_shows() -> None:
+def test_a_chart_is_valid_and_has_a_description() -> None:
     svg = parse(chart(Series("Done", "good", [1, 0, 3]), Series("Dead", "bad", [0, 0, 2])))
     assert (svg.get("role"), svg.get("aria-label")) == ("img", "Throughput, per minute: two attempts")
     titles = [element.text for element in svg.iter("title")]

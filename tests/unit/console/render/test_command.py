@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redrive.console.render.fragments import command
 
 
-def test_a_command_leaves_out_unset_options_and_writes_flags() -> None:
+def test_a_command_omits_unset_options_and_writes_flags() -> None:
     line = command("dead", "replay", 7, kind="crm.sync", since=None, rate=50.0, detach=True, force=False, because="...")
     assert line == 'redrive dead replay 7 --kind crm.sync --rate 50 --detach --because "..."'
 

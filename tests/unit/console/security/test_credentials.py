@@ -166,7 +166,7 @@ def test_a_known_browser_is_recognised_until_it_expires() -> None:
     assert not access.is_known_device(cookie)
 
 
-def test_strangers_who_keep_the_password_check_busy_do_not_hold_up_a_known_browser(
+def test_attempts_that_keep_the_password_check_busy_do_not_delay_a_known_browser(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     access = AccessControl(password=PASSWORD)

@@ -22,20 +22,20 @@ FOREIGN_HOSTS = ["evil.example", "127.0.0.1.evil.example", "192.168.1.7:8321", "
 
 
 @pytest.mark.parametrize("host", FOREIGN_HOSTS)
-def test_without_a_password_only_loopback_names_are_answered(app: App, host: str) -> None:
+def test_without_a_password_only_loopback_names_are_served(app: App, host: str) -> None:
     answer = client(app).get("/", headers={"host": host})
     assert answer.status_code == 403
     assert "requests from its own machine" in answer.text
 
 
 @pytest.mark.parametrize("host", ["localhost:8321", "127.0.0.1", "[::1]:8321"])
-def test_loopback_is_answered_by_any_of_its_names(app: App, host: str) -> None:
+def test_loopback_is_served_by_any_of_its_names(app: App, host: str) -> None:
     console = asgi(app)
     browser = TestClient(console, base_url=HERE, client=("127.0.0.1", 50_000), cookies=let_in(console, f"http://{host}"))
     assert browser.get("/", headers={"host": host}).status_code == 200
 
 
-def test_without_a_password_other_machines_are_refused(app: App) -> None:
+def test_without_a_password_other_machines_are_rejected(app: App) -> None:
     console = asgi(app)
     outside = TestClient(console, base_url=HERE, client=("10.1.2.3", 50_000), cookies=let_in(console, HERE))
     assert outside.get("/").status_code == 403
@@ -49,7 +49,7 @@ def test_a_proxy_on_this_machine_is_not_this_machine(app: App, header: str) -> N
     assert "requests from its own machine" in answer.text
 
 
-def test_websockets_are_refused(app: App) -> None:
+def test_websockets_are_rejected(app: App) -> None:
     for path in ("/", "/live", "/static/console.js"):
         with pytest.raises(WebSocketDisconnect), client(app, password=PASSWORD).websocket_connect(path):
             pass

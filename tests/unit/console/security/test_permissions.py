@@ -38,7 +38,7 @@ def test_another_site_cannot_act_even_if_it_knew_the_token(app: App, header: dic
     assert app.ledger.audit() == []
 
 
-def test_replay_of_an_event_refuses_an_unknown_handler(app: App) -> None:
+def test_replay_of_an_event_rejects_an_unknown_handler(app: App) -> None:
     app.on("paid", name="mail")(lambda event: None)
     app.receive(Event("paid", {}, id="p-1", source="web"))
     browser = client(app)
@@ -84,7 +84,7 @@ def test_a_viewer_sees_no_buttons_and_cannot_act(app: App, access: dict[str, obj
     assert app.ledger.audit() == []
 
 
-def test_every_changing_route_refuses_viewers(app: App) -> None:
+def test_every_changing_route_rejects_viewers(app: App) -> None:
     looking = signed_in(app, VIEWER_PASSWORD)
     token = {"authorization": "Bearer only-looking-0123456789"}
     program = client(app, token=TOKEN, viewer_token="only-looking-0123456789")

@@ -75,7 +75,7 @@ def tls(reason: str) -> ssl.SSLError:
     ],
     ids=repr,
 )
-def test_the_network_and_the_system(error: Exception, fault: Fault) -> None:
+def test_network_and_system_errors_are_classified(error: Exception, fault: Fault) -> None:
     assert classify(error) == fault
 
 
@@ -88,14 +88,14 @@ def test_the_network_and_the_system(error: Exception, fault: Fault) -> None:
     + [(status, "permanent") for status in (301, 304, 400, 401, 403, 404, 405, 409, 410, 412, 413, 422, 423, 451, 501)]
     + [(status, "unknown") for status in (507, 520, 599)],
 )
-def test_http_statuses(status: int, kind: str) -> None:
+def test_http_statuses_are_classified(status: int, kind: str) -> None:
     error = urllib.error.HTTPError("http://x", status, "", Message(), None)
     assert classify(error) == Fault(kind, status=status)  # type: ignore[arg-type]  # the table above spells them
     error.close()
 
 
 @pytest.mark.req("R-6")
-def test_a_503_with_a_time_to_come_back_is_throttling() -> None:
+def test_a_503_with_retry_after_is_throttling() -> None:
     headers = Message()
     headers["Retry-After"] = "Sun, 01 Mar 2026 12:00:05 GMT"
     error = urllib.error.HTTPError("http://x", 503, "", headers, None)
@@ -104,7 +104,7 @@ def test_a_503_with_a_time_to_come_back_is_throttling() -> None:
 
 
 @pytest.mark.req("C-3")
-def test_a_conflict_with_a_time_to_come_back_may_pass() -> None:
+def test_a_conflict_with_retry_after_is_transient() -> None:
     headers = Message()
     headers["Retry-After"] = "2"
     error = urllib.error.HTTPError("http://x", 409, "", headers, None)
@@ -131,12 +131,12 @@ def test_a_conflict_with_a_time_to_come_back_may_pass() -> None:
     ],
     ids=repr,
 )
-def test_mail_files_and_sqlite(error: Exception, kind: str) -> None:
+def test_mail_file_and_sqlite_errors_are_classified(error: Exception, kind: str) -> None:
     assert classify(error).kind == kind
 
 
 @pytest.mark.req("C-3")
-def test_data_that_does_not_fit_is_permanent() -> None:
+def test_undecodable_data_is_permanent() -> None:
     with pytest.raises(json.JSONDecodeError) as broken:
         json.loads("{")
     assert classify(broken.value) is PERMANENT
@@ -147,12 +147,12 @@ def test_data_that_does_not_fit_is_permanent() -> None:
 
 @pytest.mark.req("C-3")
 @pytest.mark.parametrize("kind", [Exception, ValueError, KeyError, RuntimeError, AssertionError, NotImplementedError])
-def test_what_is_not_known_is_unknown(kind: type[Exception]) -> None:
+def test_other_errors_are_unknown(kind: type[Exception]) -> None:
     assert classify(kind()) is UNKNOWN
     assert classify(type("Own", (kind,), {})()) is UNKNOWN
 
 
-def test_what_derives_from_a_known_error_means_the_same() -> None:
+def test_a_subclass_of_a_known_error_is_classified_like_it() -> None:
     class CrmDownError(ConnectionError):
         pass
 
@@ -180,11 +180,11 @@ def test_what_derives_from_a_known_error_means_the_same() -> None:
     ],
     ids=repr,
 )
-def test_our_own_errors(error: Exception, fault: Fault) -> None:
+def test_redrive_errors_are_classified(error: Exception, fault: Fault) -> None:
     assert classify(error, now=NOON) == fault
 
 
-def test_every_error_of_ours_is_known() -> None:
+def test_every_redrive_error_is_known() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
     ours = [kind for kind in kinds if not issubclass(kind, Warning)]
     unknown = [kind for kind in ours if module._entry_of(kind) is UNKNOWN]
@@ -192,7 +192,7 @@ def test_every_error_of_ours_is_known() -> None:
 
 
 @pytest.mark.req("C-3")
-def test_a_group_is_as_bad_as_its_worst_member() -> None:
+def test_a_group_is_classified_by_its_worst_member() -> None:
     good: list[Exception] = [ConnectionResetError(), TimeoutError()]
     assert classify(ExceptionGroup("", good)) == Fault("timeout")
     assert classify(ExceptionGroup("", [*good, ValueError()])).kind == "unknown"
@@ -202,12 +202,12 @@ def test_a_group_is_as_bad_as_its_worst_member() -> None:
 
 
 @pytest.mark.req("R-6")
-def test_a_group_waits_for_the_slowest() -> None:
+def test_a_group_waits_for_its_slowest_member() -> None:
     busy = [errors.KeyBusy("", key="k", retry_at=NOON + timedelta(seconds=wait)) for wait in (1, 9, 4)]
     assert classify(ExceptionGroup("", busy), now=NOON) == Fault("throttled", 9.0, sent=False)
 
 
-def test_chains_that_bite_their_own_tail_end() -> None:
+def test_a_cyclic_chain_of_causes_ends() -> None:
     error = OSError("a")
     other = OSError("b")
     error.__cause__, other.__cause__ = other, error
@@ -236,13 +236,13 @@ class NoModule(type):
 
 
 @pytest.mark.parametrize("meta", [Unhashable, NoModule])
-def test_metaclasses_that_break_the_rules(meta: type) -> None:
+def test_classes_with_broken_metaclasses_are_unknown(meta: type) -> None:
     kind: Any = meta("Odd", (Exception,), {})
     assert classify(kind()) is UNKNOWN
     assert classify(kind()) is UNKNOWN
 
 
-def test_a_class_made_on_the_fly_is_not_kept_alive() -> None:
+def test_a_class_created_at_run_time_is_not_kept_alive() -> None:
     known = len(module._ENTRIES)
     kept = [type(f"Fly{number}", (ConnectionError,), {}) for number in range(100)]
     assert all(classify(kind()) is TRANSIENT for kind in kept)
@@ -254,7 +254,7 @@ def test_a_class_made_on_the_fly_is_not_kept_alive() -> None:
     assert len(module._TYPE_REFS) == len(module._ENTRIES)
 
 
-def test_it_imports_no_library_and_costs_little_before_the_first_failure() -> None:
+def test_classify_imports_no_library_and_loads_its_registry_lazily() -> None:
     program = (
         "import sys; before = set(sys.modules); import redrive.core.classification.classify as c\n"
         "assert 'redrive.core.classification.known.registry' not in sys.modules\n"
@@ -266,7 +266,7 @@ def test_it_imports_no_library_and_costs_little_before_the_first_failure() -> No
     assert found.stdout.strip() == ""
 
 
-def test_the_path_of_a_plain_error_makes_nothing() -> None:
+def test_classifying_a_simple_error_allocates_nothing() -> None:
     error = ConnectionResetError()
     classify(error)
     tracemalloc.start()

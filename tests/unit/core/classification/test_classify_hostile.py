@@ -91,7 +91,7 @@ def _given(value: object, _: object) -> object:
     attributes=st.dictionaries(st.sampled_from(ATTRIBUTES), values),
     raising=st.frozensets(st.sampled_from(ATTRIBUTES), max_size=4),
 )
-def test_nothing_makes_it_raise(name: str, attributes: dict[str, Any], raising: frozenset[str]) -> None:
+def test_classify_never_raises(name: str, attributes: dict[str, Any], raising: frozenset[str]) -> None:
     fault = classify(disguised(name, attributes, raising))
     assert isinstance(fault, Fault)
     assert fault.kind in ("transient", "throttled", "timeout", "permanent", "unknown")
@@ -101,13 +101,13 @@ def test_nothing_makes_it_raise(name: str, attributes: dict[str, Any], raising: 
 
 
 @pytest.mark.parametrize("value", [Raising, Everything, type(None)])
-def test_every_known_error_with_every_attribute_hostile(value: type) -> None:
+def test_hostile_attributes_of_known_errors_do_not_raise(value: type) -> None:
     for name in NAMES:
         assert isinstance(classify(disguised(name, dict.fromkeys(ATTRIBUTES, value()), frozenset())), Fault), name
         assert isinstance(classify(disguised(name, {}, frozenset(ATTRIBUTES))), Fault), name
 
 
-def test_a_bare_error_of_each_known_name_is_never_throttled_by_accident() -> None:
+def test_a_bare_error_of_each_known_name_has_no_wait_or_status() -> None:
     for name in NAMES:
         fault = classify(disguised(name, {}, frozenset()))
         assert fault.after is None

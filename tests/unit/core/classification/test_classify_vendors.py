@@ -123,7 +123,7 @@ def test_opensearch() -> None:
     ],
 )
 @pytest.mark.parametrize("on", [OSError, (OSError, LookupError), lambda error: True if isinstance(error, OSError) else None])
-def test_the_members_of_a_group_are_looked_at(group: Any, attempts: int, on: Any) -> None:
+def test_a_group_is_retried_only_if_each_member_is(group: Any, attempts: int, on: Any) -> None:
     """Retried only if each of them would be, with on= as without."""
     count = 0
 

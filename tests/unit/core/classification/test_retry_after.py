@@ -67,7 +67,7 @@ def test_a_date_counts_from_the_servers_own_clock() -> None:
     assert retry_after(headers, now=NOON) == 20.0
 
 
-def test_a_broken_date_header_leaves_it_to_our_clock() -> None:
+def test_an_invalid_date_header_falls_back_to_the_local_clock() -> None:
     headers = {"Date": "yesterday, 12:00", "Retry-After": format_datetime(NOON + timedelta(seconds=9), usegmt=True)}
     assert retry_after(headers, now=NOON) == 9.0
 
@@ -84,7 +84,7 @@ def test_milliseconds_are_more_exact_than_seconds(name: str) -> None:
     assert retry_after({name: "1500", "retry-after": "2"}) == 1.5
 
 
-def test_milliseconds_that_make_no_sense_leave_it_to_seconds() -> None:
+def test_invalid_milliseconds_fall_back_to_seconds() -> None:
     assert retry_after({"retry-after-ms": "-1", "retry-after": "2"}) == 2.0
 
 
@@ -111,7 +111,7 @@ def test_headers_of_any_kind(headers: object) -> None:
     assert retry_after(headers) is None
 
 
-def test_bytes_and_numbers_are_read_too() -> None:
+def test_bytes_and_numbers_are_accepted() -> None:
     assert header({"retry-after": b"5"}, "retry-after") == "5"
     assert retry_after({"retry-after": 5}) == 5.0
 
@@ -124,13 +124,13 @@ words = st.text() | st.integers().map(str) | st.floats().map(str) | dates | st.f
     headers=st.dictionaries(st.sampled_from(["retry-after", "Retry-After", "date", "retry-after-ms"]), words),
     now=st.none() | st.datetimes(timezones=st.none() | st.just(timezone.utc)),
 )
-def test_never_raises_and_never_gives_nonsense(headers: dict[str, str], now: datetime | None) -> None:
+def test_retry_after_never_raises_and_returns_only_valid_values(headers: dict[str, str], now: datetime | None) -> None:
     said = retry_after(headers, now=now)
     assert said is None or (math.isfinite(said) and said >= 0)
 
 
 @given(words)
-def test_a_date_is_aware_or_nothing(text: str) -> None:
+def test_a_date_is_aware_or_none(text: str) -> None:
     moment = http_date(text)
     assert moment is None or moment.tzinfo is not None
 

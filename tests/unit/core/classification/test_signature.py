@@ -26,7 +26,7 @@ from redrive.core.classification.signature import MAX_SIGNATURE_CHARS, signature
         ("cannot read {'a': 1, 'b': [2.5, -1]}", "cannot read {'z': true}"),
     ],
 )
-def test_what_differs_from_job_to_job_makes_no_difference(one: str, other: str) -> None:
+def test_values_that_differ_between_jobs_do_not_change_the_signature(one: str, other: str) -> None:
     assert signature(ValueError(one)) == signature(ValueError(other))
 
 
@@ -38,7 +38,7 @@ def refused(status: int, url: str) -> httpx.HTTPStatusError:
 
 
 @pytest.mark.req("L-7")
-def test_statuses_are_different_causes_whatever_the_address() -> None:
+def test_statuses_are_different_causes_at_any_address() -> None:
     statuses = (404, 401, 422, 410, 403)
     errors = [refused(status, f"https://ann:secret@api.example.org/orders/{status}7?token=x") for status in statuses]
     assert [signature(error) for error in errors] == [
@@ -91,7 +91,7 @@ def test_error_codes_are_kept_also_of_a_wrapped_error() -> None:
     assert signature(wrapped) == "RuntimeError: sync failed"
 
 
-def test_what_differs_in_kind_does() -> None:
+def test_different_types_and_messages_have_different_signatures() -> None:
     assert signature(ValueError("no answer")) != signature(TypeError("no answer"))
     assert signature(ValueError("no answer")) != signature(ValueError("no permission"))
     assert signature(ConnectionError("no answer after 3 s")) == "ConnectionError: no answer after # s"
@@ -99,7 +99,7 @@ def test_what_differs_in_kind_does() -> None:
     assert signature(ValueError("can't open it, won't close it")) == "ValueError: can't open it, won't close it"
 
 
-def test_it_is_short_and_never_raises() -> None:
+def test_a_signature_is_short_and_never_raises() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError

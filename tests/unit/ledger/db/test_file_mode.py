@@ -25,7 +25,7 @@ def test_a_new_ledger_and_its_log_are_private(tmp_path: Path, mask: int) -> None
     assert modes == {"ledger.db": 0o600, "ledger.db-wal": 0o600, "ledger.db-shm": 0o600}
 
 
-def test_an_existing_file_keeps_its_mode_and_the_doctor_says_so(tmp_path: Path) -> None:
+def test_an_existing_file_keeps_its_mode_and_the_doctor_reports_it(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     open_ledger(f"sqlite:///{file}", migrate=True).close()
     file.chmod(0o644)

@@ -91,7 +91,7 @@ def test_an_address_without_a_password_is_shown_as_it_is(url: str, shown: str | 
 
 
 @pytest.mark.req("J-4")
-def test_no_taker_of_an_address_prints_its_password() -> None:
+def test_no_function_that_takes_an_address_prints_its_password() -> None:
     takers: dict[str, Callable[[str], Any]] = {
         "App": App,
         "repr of App": lambda url: repr(App(url)),

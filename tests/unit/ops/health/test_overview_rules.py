@@ -41,7 +41,7 @@ def test_retries_are_not_counted_as_first_attempts_too() -> None:
     assert replace(WELL, waiting=13, retry_wait=3).first_attempts == 10
 
 
-def test_nothing_is_wrong() -> None:
+def test_a_healthy_ledger_has_no_problems() -> None:
     assert find_problems(FACTS) == []
     assert find_problems(replace(FACTS, alive=0)) == []  # nobody is there, and nothing waits
     fresh = replace(WELL, waiting=1000, due_since=NOW - timedelta(seconds=30))
@@ -50,7 +50,7 @@ def test_nothing_is_wrong() -> None:
     assert find_problems(replace(FACTS, kinds=(later,), alive=0)) == []
 
 
-def test_nobody_is_there_and_work_waits() -> None:
+def test_queued_jobs_without_workers_are_a_problem() -> None:
     (one,) = find_problems(replace(FACTS, kinds=(LATE,), alive=0, seen_at=NOW - timedelta(seconds=95)))
     assert (one.name, one.severity, one.count, one.since) == ("no workers", "critical", 7, NOW - timedelta(seconds=95))
     assert one.says == "Workers: none online (last seen 95 s ago), but 7 jobs (7 mail) queued"
@@ -59,7 +59,7 @@ def test_nobody_is_there_and_work_waits() -> None:
     assert never.since == LATE.due_since
 
 
-def test_partitions_wait_and_nobody_is_there() -> None:
+def test_queued_partitions_without_workers_are_a_problem() -> None:
     some = CountSince(3, NOW - timedelta(minutes=5))
     (one,) = find_problems(replace(FACTS, alive=0, seen_at=None, late=some))
     assert (one.name, one.severity, one.count, one.since) == ("no workers", "critical", 3, some.since)
@@ -69,7 +69,7 @@ def test_partitions_wait_and_nobody_is_there() -> None:
     assert find_problems(replace(FACTS, late=some)) == []  # somebody is there: their turn comes
 
 
-def test_partitions_that_fail() -> None:
+def test_failing_partitions_are_a_problem() -> None:
     some = DatasetLine("crm", "orders/eu", 900, 3, 0, 12, 8, lately=12)
     (one,) = find_problems(replace(FACTS, datasets=(some, replace(some, query="visits", lately=9))))
     assert (one.name, one.severity, one.count, one.kind) == ("partitions failing", "warning", 12, "crm/orders%2Feu")
@@ -79,19 +79,19 @@ def test_partitions_that_fail() -> None:
     assert more.says == "crm/orders%2Feu: 1,000+ partitions rejected in the last hour"
 
 
-def test_a_source_that_is_paused() -> None:
+def test_a_paused_source_is_a_problem() -> None:
     (one,) = find_problems(replace(FACTS, paused=(PausedSource("crm eu", "by jane, until it is unpaused (moves)"),)))
     assert one.says == "Source crm eu: paused by jane, until it is unpaused (moves)"
     assert one.mend == "redrive resume source 'crm eu' --because \"...\""
 
 
-def test_late_is_told_apart_from_what_nobody_has_registered() -> None:
+def test_late_jobs_differ_from_unregistered_ones() -> None:
     assert said(replace(FACTS, kinds=(LATE,))) == [("late", "warning", "mail", 7)]
     assert said(replace(FACTS, kinds=(LATE,), registered=set())) == [("unregistered", "warning", "mail", 7)]
     assert said(replace(FACTS, kinds=(LATE,), registered=set(), all_report_kinds=False)) == [("late", "warning", "mail", 7)]
 
 
-def test_parked_failing_and_dying() -> None:
+def test_parked_and_failing_job_types_are_problems() -> None:
     parked = replace(LATE, parked="503", parked_since=NOW)
     assert said(replace(FACTS, kinds=(parked,))) == [("parked", "critical", "mail", 7)]
     probed = replace(parked, probe_at=NOW + timedelta(seconds=12))
@@ -106,19 +106,19 @@ def test_parked_failing_and_dying() -> None:
     assert all("(average before: 0/h), rising" in one.says for one in found_)
 
 
-def test_what_is_over_is_not_told() -> None:
+def test_past_failures_are_not_a_problem() -> None:
     assert find_problems(replace(FACTS, kinds=(replace(WELL, failed=MANY, died=MANY),))) == []
     assert said(replace(FACTS, kinds=(replace(WELL, failed=MANY, died=MANY, retry_wait=1),))) == [
         ("failing", "warning", "mail", 40)
     ]
 
 
-def test_what_has_stopped_and_left_dead_letters_is_told_so() -> None:
+def test_dead_letters_that_stopped_growing_are_reported_as_such() -> None:
     (one,) = find_problems(replace(FACTS, kinds=(replace(WELL, died=replace(MANY, recent=False), dead=40),)))
     assert "(average before: 0/h), none in the last 10 minutes; 40 waiting for a decision" in one.says
 
 
-def test_the_worst_comes_first() -> None:
+def test_the_most_severe_problem_comes_first() -> None:
     facts = replace(FACTS, kinds=(LATE, replace(WELL, failed=MANY, retry_wait=1)), expired=CountSince(2, NOW))
     assert [one.severity for one in find_problems(facts)] == ["critical", "warning", "warning"]
     assert [one.name for one in find_problems(facts)] == ["dangling leases", "failing", "late"]
@@ -149,7 +149,7 @@ def test_a_failing_customers_function_is_named_with_its_dataset() -> None:
     assert other.says == "Workers: 1 worker cannot start scheduled extractions (w1: OSError: disk)"
 
 
-def test_a_source_that_is_paused_after_an_outage_is_as_severe_as_a_job_type() -> None:
+def test_a_source_paused_after_an_outage_is_as_severe_as_a_job_type() -> None:
     outage, decision = PausedSource("crm", "after an outage", POLICY), PausedSource("crm", "by ann", "ann")
     (problem,) = find_problems(replace(FACTS, paused=(outage,)))
     assert (problem.severity, problem.is_command) == ("critical", False)

@@ -29,7 +29,7 @@ def test_slots_become_hours_and_the_last_hour_ends_now() -> None:
     assert (found.hour, found.day) == (3, 15)
 
 
-def test_since_when_it_comes_without_a_pause() -> None:
+def test_since_is_the_start_of_uninterrupted_failures() -> None:
     assert trend([(NOW - 20, NOW - 18, 1), (NOW - 8, NOW - 7, 1), (NOW - 5, NOW, 3)], NOW).since == moment(NOW - 8)
     assert trend([(NOW - 5, NOW - 3, 1)], NOW).since == moment(NOW - 5)
     assert trend([(NOW - 5, NOW - 4, 1)], NOW).since is None
@@ -39,11 +39,11 @@ def test_since_when_it_comes_without_a_pause() -> None:
 @pytest.mark.parametrize(
     ("last", "before", "growing"), [(9, 0, False), (10, 0, True), (100, 23 * 49, True), (100, 23 * 50, False), (0, 0, False)]
 )
-def test_growing_is_many_and_twice_as_many_as_before(last: int, before: int, growing: bool) -> None:
+def test_growing_means_many_and_twice_as_many_as_before(last: int, before: int, growing: bool) -> None:
     assert trend([(NOW, NOW, last), (NOW - 60, NOW - 60, before)], NOW).growing is growing
 
 
-def test_what_has_stopped_does_not_grow() -> None:
+def test_a_trend_that_stopped_does_not_grow() -> None:
     stopped = trend([(NOW - 5, NOW - 5, 40)], NOW)
     assert (stopped.many, stopped.growing, stopped.since) == (True, False, None)
 
@@ -54,5 +54,5 @@ def test_bars_are_relative_to_the_highest_value() -> None:
     assert bars([0, 0]) == ""
 
 
-def test_a_moment_of_a_slot() -> None:
+def test_a_slot_is_ten_minutes_long() -> None:
     assert moment(NOW + 1) - moment(NOW) == timedelta(minutes=10)

@@ -76,7 +76,7 @@ def in_force(lake: Lake) -> str:
 
 @pytest.mark.req("P-13")
 @pytest.mark.req("O-1")
-def test_back_to_an_earlier_run_and_forth(lake: Lake, box: Sandbox) -> None:
+def test_a_rollback_goes_to_an_earlier_run_and_back(lake: Lake, box: Sandbox) -> None:
     first = filled(lake, box)
     lake.rows = 5
     lake.ann.apply(lake.ann.partitions.reprocess(lake.orders, DAY, customers=["acme"]), because="more rows")
@@ -100,7 +100,7 @@ def test_back_to_an_earlier_run_and_forth(lake: Lake, box: Sandbox) -> None:
 
 @pytest.mark.req("P-13")
 @pytest.mark.req("P-7")
-def test_raw_data_deleted_behind_our_back(lake: Lake, box: Sandbox) -> None:
+def test_deleted_raw_data_is_reported(lake: Lake, box: Sandbox) -> None:
     first = filled(lake, box)
     lake.ann.apply(lake.ann.partitions.reprocess(lake.orders, DAY, customers=["acme"]), because="again")
     box.drain()
@@ -118,7 +118,7 @@ def test_raw_data_deleted_behind_our_back(lake: Lake, box: Sandbox) -> None:
 
 
 @pytest.mark.req("P-13")
-def test_all_that_is_lost_is_counted_named_and_listed(lake: Lake, box: Sandbox) -> None:
+def test_lost_raw_data_is_counted_named_and_listed(lake: Lake, box: Sandbox) -> None:
     lake.ann.apply(lake.ann.backfills.plan(lake.orders, "2025-12-01", "2025-12-10"), because="new dataset")
     box.drain()
     assert lake.ann.partitions.lost() == []
@@ -141,7 +141,7 @@ def test_all_that_is_lost_is_counted_named_and_listed(lake: Lake, box: Sandbox) 
 
 @pytest.mark.req("P-13")
 @pytest.mark.req("O-1")
-def test_damaged_data_is_not_said_to_be_read(lake: Lake, box: Sandbox) -> None:
+def test_damaged_data_is_not_reported_as_read(lake: Lake, box: Sandbox) -> None:
     run = filled(lake, box)
     key = f"crm/acme/orders/{DAY}"
     (file,) = [one for one in lake.root.rglob("rows.jsonl") if run in str(one)]
@@ -164,7 +164,7 @@ def test_damaged_data_is_not_said_to_be_read(lake: Lake, box: Sandbox) -> None:
 
 
 @pytest.mark.req("O-1")
-def test_raw_data_that_cannot_be_checked_is_not_said_to_be_readable(lake: Lake, box: Sandbox) -> None:
+def test_raw_data_that_cannot_be_checked_is_not_reported_as_readable(lake: Lake, box: Sandbox) -> None:
     filled(lake, box)
     key = f"crm/acme/orders/{DAY}"
     bare = Operator(lake.app.ledger, actor="ann").partitions
@@ -198,7 +198,7 @@ def test_the_calendar_counts_customers_that_were_never_requested(lake: Lake, box
     assert "%: accepted of requested." in plain(heat_map(bare, 80))
 
 
-def test_a_calendar_does_without_customers_that_cannot_be_read(lake: Lake, box: Sandbox) -> None:
+def test_a_calendar_omits_customers_that_cannot_be_read(lake: Lake, box: Sandbox) -> None:
     calls = []
 
     def customers() -> list[str]:
@@ -220,7 +220,7 @@ def test_a_calendar_does_without_customers_that_cannot_be_read(lake: Lake, box: 
 
 
 @pytest.mark.req("O-2")
-def test_the_raw_store_is_asked_for_raw_data(lake: Lake, box: Sandbox) -> None:
+def test_raw_data_is_read_from_the_raw_store(lake: Lake, box: Sandbox) -> None:
     lake.least = 10  # both are rejected, and have raw data
     lake.ann.apply(lake.ann.backfills.plan(lake.orders, DAY, DAY), because="new dataset")
     box.drain(forever=False)
@@ -298,7 +298,7 @@ def test_a_removed_raw_file_is_reported_before_it_is_read(lake: Lake, box: Sandb
 
 
 @pytest.mark.req("P-13")
-def test_a_rollback_to_the_same_raw_data_says_so(
+def test_a_rollback_to_the_same_raw_data_is_reported(
     lake: Lake, box: Sandbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     @contextmanager
@@ -328,13 +328,13 @@ def test_a_day_of_a_running_backfill_is_explained_with_its_status(lake: Lake) ->
 
 
 @pytest.mark.usefixtures("box")
-def test_the_doctor_says_that_raw_data_is_a_sample(lake: Lake) -> None:
+def test_the_doctor_reports_that_raw_data_is_a_sample(lake: Lake) -> None:
     shown = plain(health_view(lake.ann.health.check()))
     assert "raw data (up to 100 runs of each dataset)" in shown
     assert "0 submitted" not in shown
 
 
-def test_a_pause_says_how_it_ends() -> None:
+def test_a_pause_names_its_end() -> None:
     at = datetime(2026, 1, 1, tzinfo=timezone.utc)
     assert paused_by(None, "ann") == "by ann, until it is unpaused"
     assert paused_by(at, "ann").startswith("by ann, until 2026-01-01")
@@ -348,7 +348,7 @@ def plain(what: RenderableType) -> str:
     return captured.get()
 
 
-def test_raw_data_that_belongs_to_nobody(lake: Lake, box: Sandbox) -> None:
+def test_raw_data_without_a_run_is_reported(lake: Lake, box: Sandbox) -> None:
     run = filled(lake, box)
     names = {"orphan runs", "half runs"}
     assert [one for one in lake.ann.health.check().findings if one.name in names] == []
@@ -373,7 +373,7 @@ def test_raw_data_that_belongs_to_nobody(lake: Lake, box: Sandbox) -> None:
 
 @pytest.mark.req("P-6")
 @pytest.mark.req("O-1")
-def test_judged_again_by_checks_as_they_are_now(lake: Lake, box: Sandbox) -> None:
+def test_a_revalidation_uses_the_current_checks(lake: Lake, box: Sandbox) -> None:
     lake.least = 10
     plan = lake.ann.backfills.plan(lake.orders, DAY, DAY, customers=["acme"])
     lake.ann.apply(plan, because="new dataset")

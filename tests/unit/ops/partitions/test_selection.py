@@ -49,7 +49,7 @@ def test_the_last_day_is_today_in_the_time_zone_of_the_schedule(zone: ZoneInfo |
         ("*/*/*/2026-06-01", PartitionFilter(since=date(2026, 6, 1), until=date(2026, 6, 1))),
     ],
 )
-def test_the_short_form(word: str, expected: PartitionFilter) -> None:
+def test_a_short_form_selects_partitions(word: str, expected: PartitionFilter) -> None:
     assert short(word) == expected
 
 
@@ -63,12 +63,12 @@ def test_the_short_form(word: str, expected: PartitionFilter) -> None:
         (["crm/*/orders/2026-06-01", "crm/a/orders/2026-06-01"], "pass any number of partitions in full"),
     ],
 )
-def test_a_short_form_that_is_none(words: list[str], says: str) -> None:
+def test_an_invalid_short_form_is_rejected(words: list[str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         select_partitions(words)
 
 
-def test_words_and_options_together() -> None:
+def test_words_and_options_are_combined() -> None:
     both = select_partitions(["crm/*/orders/*"], customers=["a", "a", "b"], since="2026-06-01", status="success")
     assert both == PartitionFilter(
         source="crm", query_name="orders", customers=("a", "b"), since=date(2026, 6, 1), shades=("success", "refresh_failed")
@@ -86,7 +86,7 @@ NAMES = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=
 
 @given(NAMES, NAMES, NAMES, st.dates())
 @example("*", "a, b/c", "%2F", date(2026, 6, 1))
-def test_a_partition_in_full_means_itself_whatever_its_names(source: str, customer: str, query: str, day: date) -> None:
+def test_a_full_partition_name_selects_only_itself(source: str, customer: str, query: str, day: date) -> None:
     one = Partition(source, customer, query, day)
     assert select_partitions([str(one)]) == PartitionFilter(keys=(one,))
     assert short(f"{one!s}..{day}").customers == (customer,)

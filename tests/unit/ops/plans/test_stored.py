@@ -16,7 +16,7 @@ PLAN = Plan("retry", (), {}, {}, {}, False, DeadLetterFilter())
 
 
 @pytest.mark.req("O-2")
-def test_one_plans_and_another_applies() -> None:
+def test_a_plan_can_be_applied_by_another_user() -> None:
     stored = StoredPlan("p-1", PLAN, "ann", "postgresql://ann@db.example.com/lake", NOW, NOW + LIFE, "p-1.json")
     stored.check_current(NOW, "postgresql://ben@db.example.com:6432/lake")
     for url in ("postgresql://ann@db.example.com/staging", "postgresql://ann@other.example.com/lake", "sqlite:///lake"):

@@ -39,7 +39,7 @@ def test_errors_and_statuses_get_their_verdict(text: str, verdict: str, kind: st
     assert found.jobs.startswith("not retried" if verdict == "permanent" else "retried: 5 attempts")
 
 
-def test_a_verdict_that_depends_on_the_response_says_so() -> None:
+def test_a_verdict_that_depends_on_the_response_is_marked() -> None:
     found = classified("httpx.HTTPStatusError")
     assert (found.depends, found.verdict) == (True, "unknown")
     assert "depends on the single error" in found.notes[0]
@@ -91,7 +91,7 @@ def test_an_unrelated_traceback_above_is_not_a_cause() -> None:
 
 
 @pytest.mark.parametrize("text", ["999", "no such", "nosuch.Error", "json.loads", "foo"])
-def test_what_is_no_error_is_refused(text: str) -> None:
+def test_text_without_an_error_is_rejected(text: str) -> None:
     with pytest.raises(Unreadable):
         classified(text)
 
@@ -107,7 +107,7 @@ def test_the_library_need_not_be_installed() -> None:
     assert "not installed here" in done.stdout
 
 
-def test_an_exception_of_yours_is_imported_and_never_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_of_the_user_is_imported_and_not_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_errors.py").write_text(
         "class Busy(ConnectionError):\n"
         "    def __new__(cls, *given): raise SystemExit('made')\n"
@@ -143,7 +143,7 @@ def test_errors_as_the_cli_prints_them_are_classified(text: str, subject: str, v
     assert (found.subject, found.verdict) == (subject, verdict)
 
 
-def test_a_bare_name_is_refused_where_libraries_differ() -> None:
+def test_an_ambiguous_bare_name_is_rejected() -> None:
     with pytest.raises(Unreadable, match="TransportError: depends on the library; pass its module too, such as"):
         classified("TransportError")
     with pytest.raises(Unreadable, match="OddError: unknown exception; pass its module too"):
@@ -152,7 +152,7 @@ def test_a_bare_name_is_refused_where_libraries_differ() -> None:
         classified("print")
 
 
-def test_what_a_handler_raises_on_purpose_has_its_own_advice() -> None:
+def test_control_exceptions_have_their_own_advice() -> None:
     stop = classified("redrive.Stop")
     assert (stop.retried, stop.final) == (False, True)
     assert stop.jobs == "not retried: a dead letter after the first attempt (reason stopped)"

@@ -50,7 +50,7 @@ seen = false
 """
 
 
-def test_a_toml_file() -> None:
+def test_a_toml_file_becomes_a_report() -> None:
     report = read(STACK)
     api, crm, sdk = report.layers
     assert (api.max_attempts, api.waits, api.limit, api.attempt_timeout) == (3, ((0.25, 0.5), (0.5, 0.75)), 30, 10)
@@ -71,7 +71,7 @@ def test_a_toml_file() -> None:
         ("{ full_jitter = 1, cap = 3 }", [(0, 1), (0, 2), (0, 3)]),
     ],
 )
-def test_waits_of_every_form(backoff: str, waits: list[tuple[float, float]]) -> None:
+def test_every_form_of_backoff_is_read(backoff: str, waits: list[tuple[float, float]]) -> None:
     report = read(f'[[layer]]\nname = "a"\nmax_attempts = 4\nbackoff = {backoff}')
     assert sum(report.layers[0].waits, ()) == pytest.approx(sum(waits, ()))
 
@@ -113,14 +113,14 @@ def test_waits_of_every_form(backoff: str, waits: list[tuple[float, float]]) -> 
         ("[[layer]]\nname = 'a'\nbackoff = ['1']", "must be seconds or a timedelta"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_told(text: str, said: str) -> None:
+def test_an_invalid_file_is_reported(text: str, said: str) -> None:
     with pytest.raises(Unreadable) as wrong:
         read(text)
     assert said in str(wrong.value)
     assert str(wrong.value).startswith("stack.toml")
 
 
-def test_files_that_cannot_be_read(folder: Path) -> None:
+def test_unreadable_files_are_reported(folder: Path) -> None:
     with pytest.raises(Unreadable, match="missing.toml cannot be read: No such file"):
         layers("missing.toml")
     with pytest.raises(Unreadable, match="missing: no such file; pass a TOML file, or module:object"):
@@ -156,7 +156,7 @@ nothing = object()
         ("stack", [("api", 3), ("crm #1", 5), ("crm #2", 5), ("mine.Client.get", 2)]),
     ],
 )
-def test_an_object_in_a_module_of_this_directory(name: str, found: list[tuple[str, int]]) -> None:
+def test_an_object_of_a_local_module_is_loaded(name: str, found: list[tuple[str, int]]) -> None:
     Path("mine.py").write_text(MODULE)
     assert [(layer.name, layer.max_attempts) for layer in layers(f"mine:{name}").layers] == found
 
@@ -176,7 +176,7 @@ def test_an_object_in_a_module_of_this_directory(name: str, found: list[tuple[st
         ("..:crm", "module .. cannot be imported"),
     ],
 )
-def test_what_is_wrong_with_an_object_is_told(source: str, said: str) -> None:
+def test_an_invalid_object_is_reported(source: str, said: str) -> None:
     Path("mine.py").write_text(MODULE)
     Path("broken.py").write_text("import nowhere")
     Path("leaves.py").write_text("raise SystemExit(3)")

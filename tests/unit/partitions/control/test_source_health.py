@@ -75,12 +75,12 @@ def test_permanent_and_unknown_errors_are_not_evidence() -> None:
     assert seen.fail(11) is not None
 
 
-def test_refusals_of_one_customer_do_not_pause_the_source() -> None:
+def test_rejections_of_one_customer_do_not_pause_the_source() -> None:
     seen = Seen(Parking())
     assert [seen.refuse(number, "revoked") for number in range(50)] == [None] * 50
 
 
-def test_refusals_of_two_customers_are_an_outage() -> None:
+def test_rejections_of_two_customers_are_an_outage() -> None:
     seen = Seen(Parking())
     assert seen.refuse(1, "a") is None
     assert seen.refuse(2, "a") is None
@@ -89,13 +89,13 @@ def test_refusals_of_two_customers_are_an_outage() -> None:
     assert (found.attempts, found.reason) == (((1, 1), (2, 1), (3, 1)), f"2 customers were refused: {REFUSED}")
 
 
-def test_refusals_of_the_only_customer_are_an_outage() -> None:
+def test_rejections_of_the_only_customer_are_an_outage() -> None:
     found = Seen(Parking(), only=True).refuse(1, "acme")
     assert found is not None
     assert found.reason == f"1 customer was refused: {REFUSED}"
 
 
-def test_recent_data_of_other_customers_is_evidence_against_a_refused_source() -> None:
+def test_recent_data_of_other_customers_is_evidence_against_an_outage_of_credentials() -> None:
     seen = Seen(Parking())
     for number in range(18):
         seen.succeed(number, f"c{number}")

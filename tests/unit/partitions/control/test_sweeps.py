@@ -35,7 +35,7 @@ def test_overlap_counts_common_partitions(one: Grid, other: Grid) -> None:
     assert one.overlap(other) == other.overlap(one) == len(both)
 
 
-def test_invalid_ranges_are_refused() -> None:
+def test_invalid_ranges_are_rejected() -> None:
     with pytest.raises(ValueError, match="reversed"):
         Grid.of("crm", "q", ["a"], "2026-02-01", "2026-01-01")
     with pytest.raises(ValueError, match="no customer"):

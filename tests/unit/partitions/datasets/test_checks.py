@@ -117,6 +117,6 @@ def test_drop() -> None:
         (lambda: freshness("at", within=0), "within must be above 0"),
     ],
 )
-def test_invalid_options_are_refused(make: Callable[[], Check], says: str) -> None:
+def test_invalid_options_are_rejected(make: Callable[[], Check], says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=says):
         make()

@@ -132,13 +132,13 @@ def generator(partition: Partition, out: Sink) -> Iterator[None]:
         ({"query": "a\n"}, "query must be printable"),
     ],
 )
-def test_invalid_options_are_refused(app: App, changed: dict[str, Any], says: str) -> None:
+def test_invalid_options_are_rejected(app: App, changed: dict[str, Any], says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=says):
         told(app, **changed)
     assert not len(app.datasets)
 
 
-def test_a_second_dataset_of_one_name_is_refused(app: App) -> None:
+def test_a_second_dataset_of_one_name_is_rejected(app: App) -> None:
     told(app)
     with pytest.raises(ValueError, match="there is a dataset crm/orders already, .*extract; .* needs another query or source"):
         told(app)

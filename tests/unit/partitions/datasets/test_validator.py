@@ -31,7 +31,7 @@ def no_negative_ids(raw: Raw) -> bool:
 
 
 @pytest.mark.req("P-13")
-def test_accepted() -> None:
+def test_valid_data_is_accepted() -> None:
     verdict = judged(row_count(min=1), unique("id"), no_negative_ids)
     assert (verdict.decision, verdict.reason, verdict.message, verdict.final) == ("accepted", None, None, False)
     assert (verdict.validator, verdict.version, verdict.record_count, verdict.run_id) == ("crm/orders", "3", 2, "r-1")
@@ -74,7 +74,7 @@ def test_no_checks_accept() -> None:
     assert judged().decision == "accepted"
 
 
-def test_a_check_that_raises_rejects_and_says_so() -> None:
+def test_a_check_that_raises_rejects_with_its_error() -> None:
     def broken(raw: Raw) -> bool:
         return next(raw.rows())["placed_on"] <= "2026"  # type: ignore[no-any-return]
 
@@ -170,6 +170,6 @@ async def later(raw: Raw) -> bool:
         (later, "the check later is async"),
     ],
 )
-def test_invalid_checks_are_refused(check: Any, says: str) -> None:
+def test_invalid_checks_are_rejected(check: Any, says: str) -> None:
     with pytest.raises(TypeError, match=says):
         Validator("crm/orders", "1", [check])

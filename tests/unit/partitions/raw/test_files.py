@@ -61,14 +61,14 @@ def test_a_missing_manifest_is_damage(store: Store) -> None:
         (b'{"redrive_manifest": 1, "files": [3]}', "cannot be read"),
     ],
 )
-def test_a_corrupt_manifest(store: Store, stored: bytes, says: str) -> None:
+def test_a_corrupt_manifest_is_damage(store: Store, stored: bytes, says: str) -> None:
     store.write(MANIFEST, stored)
     with pytest.raises(Damaged, match=says) as damage:
         load_raw(store, KEY, "r-1")
     assert damage.value.path == MANIFEST
 
 
-def test_a_manifest_of_another_run(store: Store) -> None:
+def test_a_manifest_of_another_run_is_damage(store: Store) -> None:
     said = json.loads(store.read_bytes(MANIFEST))
     store.write(MANIFEST, json.dumps(said | {"run_id": "r-2"}).encode())
     with pytest.raises(Damaged, match="the manifest is of run r-2"):
@@ -147,7 +147,7 @@ def test_invalid_lines_are_named(tmp_path: Path, stored: bytes, says: str) -> No
         list(load_raw(store, KEY, "r-1").rows())
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_parquet_files_have_rows(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     store = Store(Local(root=str(tmp_path)))

@@ -25,7 +25,7 @@ def key(customer: str = "acme", source: str = "crm", query: str = "orders") -> P
     return Partition(source, customer, query, date(2026, 1, 31))
 
 
-def test_a_plain_key_is_readable() -> None:
+def test_a_simple_key_is_readable() -> None:
     assert (
         manifest_path(key("acme-7"), "20261116T045107-7f3a")
         == "crm/customer_id=acme-7/query_name=orders/logical_date=2026-01-31/run_id=20261116T045107-7f3a/manifest.json"
@@ -48,7 +48,7 @@ def test_a_plain_key_is_readable() -> None:
         ("con.", "con%2e"),
     ],
 )
-def test_characters_that_disks_refuse_are_escaped(part: str, name: str) -> None:
+def test_characters_that_disks_reject_are_escaped(part: str, name: str) -> None:
     assert encode_part(part) == name
     assert decode_part(name) == part
 
@@ -74,5 +74,5 @@ def test_a_long_part_is_cut_and_stays_unique() -> None:
     assert path_problem(f"{runs_folder(key(one, one, other))}/run_id=x/y") is None
 
 
-def test_a_run_that_is_not_ours_is_encoded_too() -> None:
+def test_a_foreign_run_id_is_encoded() -> None:
     assert run_folder(key(), "../x").endswith("/run_id=%2e.%2fx")

@@ -45,7 +45,7 @@ def lines(store: Store, name: str = "rows.jsonl") -> list[Any]:
 
 
 @pytest.mark.req("P-6")
-def test_rows_and_their_manifest(store: Store, run: RunWriter) -> None:
+def test_rows_are_written_with_their_manifest(store: Store, run: RunWriter) -> None:
     assert run.sink.rows({"n": n} for n in range(3)) == 3
     assert files(store) == ["rows.jsonl"], "no manifest: it does not count yet"
     manifest = run.finish(NOW)
@@ -59,7 +59,7 @@ def test_rows_and_their_manifest(store: Store, run: RunWriter) -> None:
     assert (said["customer_id"], said["logical_date"], said["run_id"], said["row_count"]) == ("Acme/é", "2026-01-31", "r-1", 3)
 
 
-def test_values_that_json_lacks(store: Store, run: RunWriter) -> None:
+def test_values_that_json_lacks_are_converted(store: Store, run: RunWriter) -> None:
     run.sink.rows([{"day": date(2026, 1, 31), "at": NOW, "sum": Decimal("1.10"), "id": UUID(int=1), "ä": "€"}])
     assert lines(store) == [
         {
@@ -139,7 +139,7 @@ def test_an_empty_result_is_data(store: Store, run: RunWriter) -> None:
     assert lines(store) == []
 
 
-def test_any_file(store: Store, run: RunWriter) -> None:
+def test_any_file_can_be_written(store: Store, run: RunWriter) -> None:
     with run.sink.open("orders.csv", rows=2) as file, io.TextIOWrapper(file, "utf-8") as text:  # closes what it was given
         text.write("id\n1\n2\n")
     with run.sink.open("log.jsonl") as file:
@@ -150,14 +150,14 @@ def test_any_file(store: Store, run: RunWriter) -> None:
     assert {one.name: one.rows for one in run.finish(NOW).files} == {"blob": None, "log.jsonl": 2, "orders.csv": 2}
 
 
-def test_a_file_whose_block_raises_is_not_there(store: Store, run: RunWriter) -> None:
+def test_a_file_whose_block_raises_is_not_created(store: Store, run: RunWriter) -> None:
     with pytest.raises(KeyError), run.sink.open("a.csv") as file:
         file.write(b"x")
         raise KeyError("no such column")
     assert files(store) == []
 
 
-def test_a_wrong_row_count_is_refused(store: Store, run: RunWriter) -> None:
+def test_a_wrong_row_count_is_rejected(store: Store, run: RunWriter) -> None:
     with pytest.raises(ValueError, match=r"'a.jsonl' has 1 row, but rows=2 was passed"), run.sink.open("a.jsonl", rows=2) as file:
         file.write(b"{}\n")
     assert files(store) == []
@@ -174,7 +174,7 @@ def test_a_wrong_row_count_is_refused(store: Store, run: RunWriter) -> None:
         ("a\\b", "backslash"),
     ],
 )
-def test_invalid_file_names_are_refused(run: RunWriter, name: str, says: str) -> None:
+def test_invalid_file_names_are_rejected(run: RunWriter, name: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         run.sink.rows([], name=name)
     with pytest.raises(ValueError, match=says), run.sink.open(name):
@@ -187,7 +187,7 @@ async def pages() -> AsyncIterator[dict[str, Any]]:
         yield {"n": n}
 
 
-def test_invalid_rows_are_refused(run: RunWriter) -> None:
+def test_invalid_rows_are_rejected(run: RunWriter) -> None:
     with pytest.raises(TypeError, match="rows.. takes many rows, and this is one"):
         run.sink.rows({"n": 1})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="takes an iterable of rows, which are mappings, not str"):
@@ -196,7 +196,7 @@ def test_invalid_rows_are_refused(run: RunWriter) -> None:
         run.sink.rows(pages())  # type: ignore[arg-type]
 
 
-def test_rows_of_an_event_loop(store: Store, run: RunWriter) -> None:
+def test_rows_are_written_from_async_code(store: Store, run: RunWriter) -> None:
     async def extract() -> list[int]:
         return [await run.sink.arows(pages()), await run.sink.arows([{"n": 7}], name="b.jsonl")]
 
@@ -204,7 +204,7 @@ def test_rows_of_an_event_loop(store: Store, run: RunWriter) -> None:
     assert lines(store) == [{"n": 0}, {"n": 1}, {"n": 2}]
 
 
-def test_a_run_that_was_lost_writes_nothing_more(store: Store) -> None:
+def test_a_lost_run_writes_nothing_more(store: Store) -> None:
     lost: list[bool] = []
 
     def alive() -> None:
@@ -221,13 +221,13 @@ def test_a_run_that_was_lost_writes_nothing_more(store: Store) -> None:
     assert files(store) == ["rows.jsonl"]
 
 
-def test_a_file_after_the_end_is_refused(run: RunWriter) -> None:
+def test_a_file_after_the_end_is_rejected(run: RunWriter) -> None:
     run.sink.rows([])
     run.finish(NOW)
     with pytest.raises(ValueError, match="'late.jsonl' comes too late"):
         run.sink.rows([], name="late.jsonl")
 
 
-def test_an_extraction_that_returns_while_it_writes(run: RunWriter) -> None:
+def test_an_extraction_that_returns_while_writing_is_an_error(run: RunWriter) -> None:
     with run.sink.open("a"), pytest.raises(ValueError, match="returned while 'a' was still being written"):
         run.finish(NOW)

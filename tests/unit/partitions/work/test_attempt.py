@@ -90,7 +90,7 @@ def test_a_rate_limit_is_not_charged() -> None:
 
 
 @pytest.mark.req("P-10")
-def test_a_refused_credential_is_charged_unless_others_are_refused_too() -> None:
+def test_a_rejected_credential_is_charged_unless_others_are_rejected_too() -> None:
     httpx2 = pytest.importorskip("httpx2")
     response = httpx2.Response(401, request=httpx2.Request("GET", "https://crm"))
     found = charged(httpx2.HTTPStatusError("who are you", request=response.request, response=response))
@@ -163,7 +163,7 @@ def test_a_catch_all_rule_is_not_evidence_of_an_outage() -> None:
     assert charged(KeyError("declared"), retry=retry(on=KeyError)).signature is not None
 
 
-def test_rules_of_the_dataset() -> None:
+def test_rules_of_the_dataset_classify_errors() -> None:
     rules = retry(on=(lambda error: Fault("permanent") if "closed" in str(error) else None, ValueError))
     assert charged(ValueError("closed account"), retry=rules).final
     assert not charged(ValueError("odd"), retry=rules).final

@@ -85,7 +85,7 @@ def test_leases_are_released_if_no_thread_can_start(app: App, monkeypatch: pytes
     assert states(app) == ["accepted", "returned"]
 
 
-def test_a_verdict_is_kept_while_the_ledger_is_away(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verdict_is_kept_while_the_ledger_is_offline(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     one = runner(app, write)
     one.turn(now())
     with monkeypatch.context() as patched:
@@ -98,7 +98,7 @@ def test_a_verdict_is_kept_while_the_ledger_is_away(app: App, monkeypatch: pytes
     assert states(app) == ["accepted"]
 
 
-def test_a_lease_that_was_lost_writes_nothing_more(app: App) -> None:
+def test_a_lost_lease_writes_nothing_more(app: App) -> None:
     gate, began = threading.Event(), threading.Event()
 
     def slow(partition: Partition, out: Sink) -> None:

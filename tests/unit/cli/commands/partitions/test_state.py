@@ -153,7 +153,7 @@ def test_a_partition_is_explained(lake: World) -> None:
 
 @pytest.mark.req("O-1")
 @pytest.mark.usefixtures("lake")
-def test_status_takes_the_words_that_are_printed() -> None:
+def test_status_accepts_the_printed_words() -> None:
     for word, name in (("accepted", "success"), ("newer run rejected", "refresh_failed"), ("Gave-up", "terminal")):
         by_word = call("state", "inspect", "crm/orders", "--status", word, "--json")
         assert by_word == call("state", "inspect", "crm/orders", "--status", name, "--json")
@@ -350,7 +350,7 @@ def test_customers_are_shown_by_day_and_by_pages() -> None:
 
 @pytest.mark.req("O-2")
 @pytest.mark.usefixtures("lake")
-def test_plans_say_which_marked_partitions_they_leave_out() -> None:
+def test_plans_name_skipped_marked_partitions() -> None:
     why = ("--because", "customer left", "--actor", "jane")
     assert call("state", "mark-terminal", "crm", "--customer-id", "c6", *why)[0] == 0
     line = "1 marked as given up by jane: customer left (add --include-marked)"
@@ -397,7 +397,7 @@ def test_the_status_names_the_command_that_lists_waiting_partitions(lake: World)
 
 @pytest.mark.req("O-5")
 @pytest.mark.usefixtures("lake")
-def test_the_audit_log_names_one_of_many_marked_partitions() -> None:
+def test_the_audit_log_names_one_of_several_marked_partitions() -> None:
     assert call("state", "pause", "crm/orders", "--status", "failed", "--because", "x")[0] == 0
     printed = call("audit", "list", width=200)[1]
     assert re.search(r"partition.pause crm/c3/orders/\S+ and [23] more", printed), printed
