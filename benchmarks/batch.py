@@ -7,17 +7,17 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks.batches import report
-from benchmarks.batches.course import FULL, QUICK, run
-from benchmarks.durable.course import databases
+from benchmarks.batch_suite import report
+from benchmarks.batch_suite.runner import FULL, QUICK, run
+from benchmarks.ledger_suite.runner import open_databases
+from benchmarks.output import Output, main, show_progress, summarise
 from benchmarks.report import machine
-from benchmarks.shown import Shown, main, show, summarise
 
 
-def measure(options: argparse.Namespace, _only: list[str]) -> Shown:
+def measure(options: argparse.Namespace, _only: list[str]) -> Output:
     effort = QUICK if options.quick else FULL
-    with databases(effort.settings) as places:
-        results = run(places, effort, show)
+    with open_databases(effort.settings) as databases:
+        results = run(databases, effort, show_progress)
     return summarise(report, results, report.targets(results), head=machine(), rounds=effort.rounds)
 
 

@@ -11,10 +11,10 @@ if not __package__:
 from benchmarks import failures, floors, imports, memory, paths, peers, plot, report, sleeps, subject
 from benchmarks.candidate import Candidate, Field, Kind
 from benchmarks.failures import Remains
+from benchmarks.output import Output, main, show_progress
 from benchmarks.results import YARDSTICK, Results
 from benchmarks.rounds import FULL, QUICK, Effort, Progress
-from benchmarks.shown import Shown, main, show
-from benchmarks.target import judge
+from benchmarks.target import check_targets
 from benchmarks.targets import FROM_IMPORT, IMPORT, TARGETS
 
 KINDS: tuple[Kind, ...] = ("sync", "async")
@@ -56,17 +56,17 @@ def run(entrants: Field, effort: Effort, progress: Progress) -> Results:
     return Results(success, retry, remains, found, sizes, absent | failed)
 
 
-def measure(options: argparse.Namespace, only: list[str]) -> Shown:
+def measure(options: argparse.Namespace, only: list[str]) -> Output:
     effort = QUICK if options.quick else FULL
     sleeps.remove()
     peers.hush()
-    results = run(field(only), effort, show)
-    judgements = judge(results, TARGETS)
-    return Shown(
+    results = run(field(only), effort, show_progress)
+    outcomes = check_targets(results, TARGETS)
+    return Output(
         report.machine(),
-        report.tables(results, judgements),
-        judgements,
-        lambda: report.markdown(results, judgements, effort),
+        report.tables(results, outcomes),
+        outcomes,
+        lambda: report.markdown(results, outcomes, effort),
         lambda: plot.picture(results, report.machine()),
     )
 

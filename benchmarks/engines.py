@@ -1,4 +1,7 @@
-"""What each engine carries beside its own loop and faststream. `make bench-engines` runs it; `--quick` shows that it works."""
+"""Compare each engine with a loop of its client and with faststream.
+
+Run it with `make bench-engines`. `--quick` only checks that it works.
+"""
 
 import argparse
 import sys
@@ -7,20 +10,22 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks.durable.course import databases
-from benchmarks.engined import report
-from benchmarks.engined.course import FULL, QUICK, run
-from benchmarks.engined.results import TARGETS
-from benchmarks.shown import Shown, main, show, summarise
-from benchmarks.target import judge
+from benchmarks.engines_suite import report
+from benchmarks.engines_suite.results import TARGETS
+from benchmarks.engines_suite.runner import FULL, QUICK, run
+from benchmarks.ledger_suite.runner import open_databases
+from benchmarks.output import Output, main, show_progress, summarise
+from benchmarks.target import check_targets
 
 
-def measure(options: argparse.Namespace, only: list[str]) -> Shown:
+def measure(options: argparse.Namespace, only: list[str]) -> Output:
     effort = QUICK if options.quick else FULL
-    with databases(effort.settings) as places:
-        results = run(places, effort, only, show)
-    return summarise(report, results, judge(results, TARGETS), head=report.place(results), rounds=effort.rounds)
+    with open_databases(effort.settings) as databases:
+        results = run(databases, effort, only, show_progress)
+    return summarise(
+        report, results, check_targets(results, TARGETS), head=report.describe_machine(results), rounds=effort.rounds
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main("engines", __doc__, measure, quick="one short round", only="redis, nats, kafka; with commas between"))
+    sys.exit(main("engines", __doc__, measure, quick="one short round", only="redis, nats, kafka (comma-separated)"))

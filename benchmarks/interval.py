@@ -1,4 +1,4 @@
-"""A median and how sure we are of it."""
+"""A median with its confidence interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from statistics import median
 
 @dataclass(frozen=True)
 class Interval:
-    """The median of some samples, with the order statistics that enclose the true one in at least 95 of 100 runs."""
+    """The median of samples, with a confidence interval of at least 95 % from order statistics."""
 
     median: float
     low: float
@@ -21,7 +21,7 @@ class Interval:
         ordered = sorted(samples)
         n = len(ordered)
         rank, tail = 0, 0.0
-        for r in range(n // 2):  # the largest rank whose two binomial tails together stay within 5 %
+        for r in range(n // 2):  # the largest rank whose two binomial tails stay within 5 %
             tail += comb(n, r) / 2**n
             if tail > 0.025:
                 break
@@ -39,7 +39,7 @@ class Interval:
 
 
 def number(value: float) -> str:
-    """Three digits that matter, no exponent."""
+    """Format with three significant digits and without an exponent."""
     if value == int(value) and abs(value) < 1e6:
         return str(int(value))
     size = abs(value)

@@ -1,4 +1,7 @@
-"""What the ledger costs beside raw loops and its peers. `make bench-ledger` runs it; `--quick` only shows that it works."""
+"""Compare the ledger with raw loops and with other libraries.
+
+Run it with `make bench-ledger`. `--quick` only checks that it works.
+"""
 
 import argparse
 import sys
@@ -7,18 +10,20 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks.durable import report
-from benchmarks.durable.course import FULL, QUICK, databases, run
-from benchmarks.durable.targets import TARGETS
-from benchmarks.shown import Shown, main, show, summarise
-from benchmarks.target import judge
+from benchmarks.ledger_suite import report
+from benchmarks.ledger_suite.runner import FULL, QUICK, open_databases, run
+from benchmarks.ledger_suite.targets import TARGETS
+from benchmarks.output import Output, main, show_progress, summarise
+from benchmarks.target import check_targets
 
 
-def measure(options: argparse.Namespace, only: list[str]) -> Shown:
+def measure(options: argparse.Namespace, only: list[str]) -> Output:
     effort = QUICK if options.quick else FULL
-    with databases(effort.settings) as places:
-        results = run(places, effort, only, show)
-    return summarise(report, results, judge(results, TARGETS), head=report.place(results), rounds=effort.rounds)
+    with open_databases(effort.settings) as databases:
+        results = run(databases, effort, only, show_progress)
+    return summarise(
+        report, results, check_targets(results, TARGETS), head=report.describe_machine(results), rounds=effort.rounds
+    )
 
 
 if __name__ == "__main__":
@@ -27,7 +32,7 @@ if __name__ == "__main__":
             "ledger",
             __doc__,
             measure,
-            quick="a few short rounds and small piles",
-            only="drains, submits, once, peers, idle, piles, tenants, distance; with commas between",
+            quick="a few short rounds and small tables",
+            only="drains, submits, once, peers, idle, backlogs, tenants, distance (comma-separated)",
         )
     )

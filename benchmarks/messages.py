@@ -1,6 +1,8 @@
-"""What messages cost beside the floors and other libraries. `make bench-messages` runs it; `--quick` only shows that it works.
+"""Compare messages with minimal loops and with other libraries.
 
-REDRIVE_BENCH_MESSAGES=1000000 measures memory over so many messages, and lists beside so many dead letters.
+Run it with `make bench-messages`. `--quick` only checks that it works.
+
+REDRIVE_BENCH_MESSAGES=1000000 sets the number of messages for the memory growth, and the number of stored dead letters.
 """
 
 import argparse
@@ -10,22 +12,24 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks.durable.course import databases
-from benchmarks.shown import Shown, main, show, summarise
-from benchmarks.streamed import report
-from benchmarks.streamed.course import FULL, QUICK, redis_with_log, run
-from benchmarks.streamed.results import TARGETS
-from benchmarks.target import judge
+from benchmarks.ledger_suite.runner import open_databases
+from benchmarks.messages_suite import report
+from benchmarks.messages_suite.results import TARGETS
+from benchmarks.messages_suite.runner import FULL, QUICK, redis_with_log, run
+from benchmarks.output import Output, main, show_progress, summarise
+from benchmarks.target import check_targets
 
 
-def measure(options: argparse.Namespace, only: list[str]) -> Shown:
+def measure(options: argparse.Namespace, only: list[str]) -> Output:
     effort = QUICK if options.quick else FULL
-    with databases(effort.settings) as places, redis_with_log() as redis_url:
-        results = run(places, redis_url, effort, only, show)
-    return summarise(report, results, judge(results, TARGETS), head=report.place(results), rounds=effort.rounds)
+    with open_databases(effort.settings) as databases, redis_with_log() as redis_url:
+        results = run(databases, redis_url, effort, only, show_progress)
+    return summarise(
+        report, results, check_targets(results, TARGETS), head=report.describe_machine(results), rounds=effort.rounds
+    )
 
 
 if __name__ == "__main__":
     sys.exit(
-        main("messages", __doc__, measure, quick="one short round", only="rounds, peers, memory, letters; with commas between")
+        main("messages", __doc__, measure, quick="one short round", only="rounds, peers, memory, dead_letters (comma-separated)")
     )

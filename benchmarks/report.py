@@ -11,7 +11,7 @@ from benchmarks.paths import Timings
 from benchmarks.results import Results
 from benchmarks.rounds import Cost, Effort
 from benchmarks.table import Table
-from benchmarks.target import NONE, Judgement, last_line
+from benchmarks.target import NONE, Outcome, summary_line
 from benchmarks.targets import FROM_IMPORT, OURS
 
 KINDS: tuple[Kind, ...] = ("sync", "async")
@@ -26,18 +26,18 @@ def machine() -> str:
     )
 
 
-def tables(results: Results, judgements: Sequence[Judgement]) -> list[Table]:
-    found = [_targets(judgements), _side_by_side(results)]
+def tables(results: Results, outcomes: Sequence[Outcome]) -> list[Table]:
+    found = [_targets(outcomes), _side_by_side(results)]
     found += [_timings(results.success[kind]) for kind in KINDS if kind in results.success]
     found += [_timings(results.retry[kind]) for kind in KINDS if kind in results.retry]
     found += [_imports(results), _remains(results), _memory(results)]
     if results.absent:
-        rows = [(name, why) for name, why in results.absent.items()]
-        found.append(Table("Not measured", ("what", "why"), rows))
+        rows = [(name, reason) for name, reason in results.absent.items()]
+        found.append(Table("Not measured", ("case", "reason"), rows))
     return found
 
 
-def markdown(results: Results, judgements: Sequence[Judgement], effort: Effort) -> str:
+def markdown(results: Results, outcomes: Sequence[Outcome], effort: Effort) -> str:
     head = f"""\
 # What a call costs
 
@@ -49,17 +49,17 @@ misses it.
 
 ![Bars on a logarithmic scale: Redrive beside its peers](call.svg)
 """
-    body = "\n\n".join(table.markdown() for table in tables(results, judgements))
-    return f"{head}\n{body}\n\n{last_line(judgements).capitalize()}.\n"
+    body = "\n\n".join(table.markdown() for table in tables(results, outcomes))
+    return f"{head}\n{body}\n\n{summary_line(outcomes).capitalize()}.\n"
 
 
-def _targets(judgements: Sequence[Judgement]) -> Table:
+def _targets(outcomes: Sequence[Outcome]) -> Table:
     rows = []
-    for j in judgements:
+    for j in outcomes:
         unit = j.target.unit
         figure = f"{j.figure}{unit[:1]}" if j.figure else NONE
         rows.append((j.target.what, j.target.text, figure, j.verdict, j.peers or NONE))
-    return Table("Targets", ("what", "target", "redrive", "verdict", "peers"), rows)
+    return Table("Targets", ("case", "target", "redrive", "verdict", "peers"), rows)
 
 
 def _first(timings: Timings | None, library: str, limit: bool) -> Cost | None:
@@ -131,7 +131,7 @@ def _statement(library: str) -> str:
 def _timings(timings: Timings) -> Table:
     ranked = sorted(timings.costs.items(), key=lambda item: item[1].ratio.median)
     rows = [(c.label, f"{cost.ratio}", f"{number(cost.added / 1000)}") for c, cost in ranked]
-    return Table(timings.title, ("what", "ratio", "µs added"), rows)
+    return Table(timings.title, ("case", "ratio", "µs added"), rows)
 
 
 def _imports(results: Results) -> Table:
@@ -144,10 +144,10 @@ def _remains(results: Results) -> Table:
         (f"{c.label}, {kind}", number(r.cycles), str(r.added), str(r.frames), str(r.nested), r.error)
         for (kind, c), r in results.remains.items()
     ]
-    columns = ("what", "objects in cycles", "frames added", "frames in all", "calls of 3 × 3 × 3", "error seen")
+    columns = ("case", "objects in cycles", "frames added", "frames in all", "calls of 3 × 3 × 3", "error")
     note = (
-        "Where the error seen is the library's own, frames are those of its traceback alone, and the three layers were "
-        "told to retry that error as well; left to `ValueError` they make 3 calls."
+        "If the library raises its own error, frames are those of its traceback alone, and the three layers also retry "
+        "that error. If they retry only `ValueError`, they make 3 calls."
     )
     return Table("What a call that failed three times leaves behind", columns, rows, note)
 
@@ -155,4 +155,4 @@ def _remains(results: Results) -> Table:
 def _memory(results: Results) -> Table:
     rows = [(f"{c.label}, {kind}", number(round(size))) for (kind, c), size in results.memory.items()]
     note = "Sync: for each decorated function. Async: for each call in flight. Both on top of the plain one."
-    return Table("Memory", ("what", "bytes"), rows, note)
+    return Table("Memory", ("case", "bytes"), rows, note)

@@ -1,4 +1,7 @@
-"""What the steps of a job cost beside DBOS and Temporal. `make bench-steps` runs it; `--quick` only shows that it works."""
+"""Compare jobs of ten steps with DBOS and Temporal.
+
+Run it with `make bench-steps`. `--quick` only checks that it works.
+"""
 
 import argparse
 import sys
@@ -7,19 +10,21 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from benchmarks.durable.course import databases
-from benchmarks.shown import Shown, main, show, summarise
-from benchmarks.stepped import report
-from benchmarks.stepped.course import FULL, QUICK, run
-from benchmarks.stepped.results import TARGETS
-from benchmarks.target import judge
+from benchmarks.ledger_suite.runner import open_databases
+from benchmarks.output import Output, main, show_progress, summarise
+from benchmarks.steps_suite import report
+from benchmarks.steps_suite.results import TARGETS
+from benchmarks.steps_suite.runner import FULL, QUICK, run
+from benchmarks.target import check_targets
 
 
-def measure(options: argparse.Namespace, _only: list[str]) -> Shown:
+def measure(options: argparse.Namespace, _only: list[str]) -> Output:
     effort = QUICK if options.quick else FULL
-    with databases(effort.settings) as places:
-        results = run(places, effort, show)
-    return summarise(report, results, judge(results, TARGETS), head=report.place(results), rounds=effort.rounds)
+    with open_databases(effort.settings) as databases:
+        results = run(databases, effort, show_progress)
+    return summarise(
+        report, results, check_targets(results, TARGETS), head=report.describe_machine(results), rounds=effort.rounds
+    )
 
 
 if __name__ == "__main__":

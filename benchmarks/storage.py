@@ -15,17 +15,17 @@ from pathlib import Path
 if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
+from benchmarks.output import Output, main
 from benchmarks.report import machine
-from benchmarks.shown import Shown, main
-from benchmarks.stored import report
-from benchmarks.stored.course import ALL, FULL, QUICK, run
+from benchmarks.storage_suite import report
+from benchmarks.storage_suite.runner import ALL, FULL, QUICK, run
 from tests.servers.process import FOLDER
 
 MEMORY = Path("/dev/shm")
 ROOM = 14 * 1024**3
 
 
-def measure(options: argparse.Namespace, only: list[str]) -> Shown:
+def measure(options: argparse.Namespace, only: list[str]) -> Output:
     effort = QUICK if options.quick else FULL
     began = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # else gigabytes would stay in memory
@@ -36,12 +36,12 @@ def measure(options: argparse.Namespace, only: list[str]) -> Shown:
     for backend in only or ALL:
         cases |= run(backend, effort, everybody(), lambda said: print(f"{time.monotonic() - began:4.0f} s  {said}", flush=True))
     results = report.Results(effort.size, effort.count, effort.rounds, in_memory, cases)
-    judgements = report.judged(results)
-    return Shown(
+    outcomes = report.judged(results)
+    return Output(
         machine(),
-        report.tables(results, judgements),
-        judgements,
-        lambda: report.markdown(results, judgements),
+        report.tables(results, outcomes),
+        outcomes,
+        lambda: report.markdown(results, outcomes),
         lambda: report.picture(results),
     )
 

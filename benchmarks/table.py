@@ -1,10 +1,10 @@
-"""A table, on the terminal and in Markdown."""
+"""A table for the terminal and for Markdown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WORDS = frozenset(("what", "library", "statement", "verdict", "peers", "why", "error seen"))
-"""Columns that hold words and stand to the left; numbers stand to the right."""
+WORDS = frozenset(("case", "page", "library", "statement", "verdict", "peers", "reason", "error"))
+"""Left-aligned text columns. Number columns are right-aligned."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Table:
         return "\n".join([*lines, *(["", self.note] if self.note else [])])
 
     def _line(self, cells: tuple[str, ...], widths: list[int]) -> str:
-        placed = zip(self.columns, cells, widths, strict=True)
-        return "  ".join(c.ljust(w) if column in WORDS else c.rjust(w) for column, c, w in placed).rstrip()
+        aligned = zip(self.columns, cells, widths, strict=True)
+        return "  ".join(c.ljust(w) if column in WORDS else c.rjust(w) for column, c, w in aligned).rstrip()
 
     @staticmethod
     def _row(cells: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What is promised of a figure, and whether a run bears it out."""
+"""Targets of benchmarks, and whether a run meets them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,15 @@ Side = Literal["≥", "≤"]
 Verdict = Literal["ok", "ok within noise", "MISSED", "NOT MEASURED"]
 NONE = "–"
 Results = TypeVar("Results")
-"""All that one run has found out."""
+"""The results of one run."""
+HOW_TO_READ = (
+    "Figures are medians, with 95 % confidence intervals in brackets. A target is missed only if the whole interval misses it."
+)
 
 
 @dataclass(frozen=True)
 class Target:
-    """A figure that is to be at least, or at most, `limit`."""
+    """A lower or upper limit of a figure."""
 
     what: str
     side: Side
@@ -28,22 +31,22 @@ class Target:
         return f"{self.side} {number(self.limit)}{self.unit}"
 
 
-def _nobody(_results: object) -> str:
+def _no_peers(_results: object) -> str:
     return ""
 
 
 @dataclass(frozen=True)
-class Promise(Target, Generic[Results]):
-    """A target, and where its figure stands in the results of a run."""
+class MeasuredTarget(Target, Generic[Results]):
+    """A target with the function that reads its figure from the results."""
 
     read: Callable[[Results], Interval | None]
-    peers: Callable[[Results], str] = _nobody
-    """What to say of others, beside it."""
+    peers: Callable[[Results], str] = _no_peers
+    """Describes the figures of other libraries."""
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """A target beside what was found."""
+class Outcome:
+    """A target with its measured figure."""
 
     target: Target
     figure: Interval | None
@@ -58,12 +61,12 @@ class Judgement:
         return not self.verdict.startswith("ok")
 
     @property
-    def found(self) -> str:
+    def result(self) -> str:
         return f"{self.figure}{self.target.unit}" if self.figure else NONE
 
 
 def verdict(figure: Interval | None, side: Side, limit: float) -> Verdict:
-    """Missed only where the whole interval misses it; these machines are noisy."""
+    """Compare a figure with a limit. Machines are noisy, so a target is missed only if the whole interval misses it."""
     if figure is None:
         return "NOT MEASURED"
     if figure.low > limit if side == "≤" else figure.high < limit:
@@ -72,17 +75,17 @@ def verdict(figure: Interval | None, side: Side, limit: float) -> Verdict:
     return "ok" if met else "ok within noise"
 
 
-def judge(results: Results, promises: Sequence[Promise[Results]]) -> list[Judgement]:
-    return [Judgement(each, each.read(results), each.peers(results)) for each in promises]
+def check_targets(results: Results, targets: Sequence[MeasuredTarget[Results]]) -> list[Outcome]:
+    return [Outcome(each, each.read(results), each.peers(results)) for each in targets]
 
 
-def last_line(judgements: Sequence[Judgement]) -> str:
-    missed = [f"{j.target.what} ({j.verdict.lower()})" for j in judgements if j.missed]
+def summary_line(outcomes: Sequence[Outcome]) -> str:
+    missed = [f"{j.target.what} ({j.verdict.lower()})" for j in outcomes if j.missed]
     if missed:
-        return f"{len(missed)} of {len(judgements)} targets missed: " + "; ".join(missed)
-    return f"all {len(judgements)} targets met"
+        return f"{len(missed)} of {len(outcomes)} targets missed: " + "; ".join(missed)
+    return f"all {len(outcomes)} targets met"
 
 
-def table(judgements: Sequence[Judgement]) -> Table:
-    rows = [(j.target.what, j.target.text, j.found, j.verdict) for j in judgements]
-    return Table("Targets", ("what", "target", "redrive", "verdict"), rows)
+def table(outcomes: Sequence[Outcome]) -> Table:
+    rows = [(j.target.what, j.target.text, j.result, j.verdict) for j in outcomes]
+    return Table("Targets", ("case", "target", "redrive", "verdict"), rows)

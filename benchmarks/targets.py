@@ -7,7 +7,7 @@ from benchmarks.interval import Interval, number
 from benchmarks.results import YARDSTICK, Results
 from benchmarks.rounds import Cost
 from benchmarks.subject import DEADLINE, ENFORCED, GUARD
-from benchmarks.target import Promise
+from benchmarks.target import MeasuredTarget
 
 OURS = "redrive"
 IMPORT = "import redrive"
@@ -83,7 +83,7 @@ def _sync_retry(results: Results, library: str, form: str) -> Cost | None:
 _bare, _budget, _limit = ("nopanic", "@retry"), ("nopanic", "@retry + budget"), ("nopanic", "@retry + timeout")
 
 TARGETS = (
-    Promise(
+    MeasuredTarget(
         "success, sync, nested guard + shared budget",
         "≤",
         5.5,
@@ -91,7 +91,7 @@ TARGETS = (
         _success("sync", GUARD),
         _beside(_sync_success, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
     ),
-    Promise(
+    MeasuredTarget(
         "success, sync, deadline published to inner layers",
         "≤",
         13,
@@ -99,7 +99,7 @@ TARGETS = (
         _success("sync", DEADLINE),
         _beside(_sync_success, ("floor", "loop + deadline in a ContextVar"), ("nopanic", "@retry + timeout (thread)")),
     ),
-    Promise(
+    MeasuredTarget(
         "success, async, nested guard + shared budget",
         "≤",
         4.4,
@@ -107,7 +107,7 @@ TARGETS = (
         _success("async", GUARD),
         _beside(_async_success, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
     ),
-    Promise(
+    MeasuredTarget(
         "success, async, attempt time-out",
         "≤",
         40,
@@ -115,7 +115,7 @@ TARGETS = (
         _success("async", ENFORCED),
         _beside(_async_success, _limit, ("redress", "@retry + attempt timeout"), ("floor", "asyncio.timeout")),
     ),
-    Promise(
+    MeasuredTarget(
         "machinery of one retry, sync, no sleep",
         "≤",
         3.5,
@@ -123,9 +123,9 @@ TARGETS = (
         _retry("sync"),
         _beside(_sync_retry, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
     ),
-    Promise(IMPORT, "≤", 1, "× tenacity", _imported(IMPORT), _imports),
-    Promise(FROM_IMPORT, "≤", 1, "× tenacity", _imported(FROM_IMPORT), _imports),
-    Promise(
+    MeasuredTarget(IMPORT, "≤", 1, "× tenacity", _imported(IMPORT), _imports),
+    MeasuredTarget(FROM_IMPORT, "≤", 1, "× tenacity", _imported(FROM_IMPORT), _imports),
+    MeasuredTarget(
         "objects left in reference cycles after a failed call",
         "≤",
         0,
@@ -133,7 +133,7 @@ TARGETS = (
         _worst(lambda results: [remains.cycles for remains in results.left(OURS)]),
         _each("cycles"),
     ),
-    Promise(
+    MeasuredTarget(
         "frames added to a traceback",
         "≤",
         4,
@@ -141,7 +141,7 @@ TARGETS = (
         _worst(lambda results: [remains.added for remains in results.left(OURS)]),
         _each("added"),
     ),
-    Promise(
+    MeasuredTarget(
         "calls with three nested layers × 3 attempts",
         "≤",
         3,

@@ -10,21 +10,23 @@ if not __package__:
 
 from benchmarks.clients import report
 from benchmarks.clients.half import Half
+from benchmarks.output import Output, main, show_progress
 from benchmarks.report import machine
-from benchmarks.shown import Shown, main, show
 
 HALVES = ("http", "buffer")
 """Modules of this folder that measure."""
 
 
-def measure(options: argparse.Namespace, only: list[str]) -> Shown:
+def measure(options: argparse.Namespace, only: list[str]) -> Output:
     halves: list[Half] = [
-        import_module(f"benchmarks.clients.{name}").half(options.quick, show) for name in HALVES if not only or name in only
+        import_module(f"benchmarks.clients.{name}").half(options.quick, show_progress)
+        for name in HALVES
+        if not only or name in only
     ]
-    return Shown(
+    return Output(
         machine(),
         report.tables(halves),
-        report.judgements(halves),
+        report.outcomes(halves),
         lambda: report.markdown(halves),
         lambda: report.picture(halves),
     )

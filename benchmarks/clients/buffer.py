@@ -15,11 +15,11 @@ import grpc.aio
 from benchmarks.clients.half import Half, Show
 from benchmarks.clients.senders import OPTIONS, Rpc, buffered, by_hand, one_at_a_time, one_by_one
 from benchmarks.clients.waiting import memory
-from benchmarks.durable.results import Pair
 from benchmarks.interval import Interval
+from benchmarks.ledger_suite.results import Pair
 from benchmarks.plot import Bar, Panel
 from benchmarks.table import Table
-from benchmarks.target import Judgement, Target
+from benchmarks.target import Outcome, Target
 
 WAITERS = (1, 100, 10_000)
 ROUNDS = 15
@@ -95,9 +95,9 @@ def _report(rates: Rates, waiters: tuple[int, ...], held: dict[str, float]) -> H
     for wait in waiters:
         loop, alone, single = rates[LOOP, wait], rates[ALONE, wait], rates[SINGLE, wait]
         said = "1 waiter" if wait == 1 else f"{wait:,} waiters"
-        found.judgements += [
-            Judgement(Target(f"SendBuffer, {said}: rate of a batch loop by hand", "≥", 0.8, "×"), loop.ratio),
-            Judgement(Target(f"SendBuffer, {said}: rate of one RPC for each item", "≥", 8, "×"), single.ratio),
+        found.outcomes += [
+            Outcome(Target(f"SendBuffer, {said}: rate of a batch loop by hand", "≥", 0.8, "×"), loop.ratio),
+            Outcome(Target(f"SendBuffer, {said}: rate of one RPC for each item", "≥", 8, "×"), single.ratio),
         ]
         rows.append((SINGLE, f"{wait:,}", _rate(single.base), ""))
         rows.append((LOOP, f"{wait:,}", _rate(loop.base), ""))
@@ -108,7 +108,7 @@ def _report(rates: Rates, waiters: tuple[int, ...], held: dict[str, float]) -> H
             Panel(f"Items in a second, {said}", "", [*bars, Bar("redrive SendBuffer", _typical(loop.own), "ours")])
         )
     waits = Target("SendBuffer: an item that waits, beside the item", "≤", 1024, " bytes")
-    found.judgements.append(Judgement(waits, Interval.exactly(round(held["SendBuffer"]))))
+    found.outcomes.append(Outcome(waits, Interval.exactly(round(held["SendBuffer"]))))
     found.tables.append(Table("Items in a second", ("what", "waiters", "items/s", "to the loop"), rows))
     bytes_held = [(what, f"{count:.0f}") for what, count in held.items()]
     found.tables.append(Table(f"Bytes of an item that waits, beside the item, of {waiters[-1]:,}", ("what", "bytes"), bytes_held))

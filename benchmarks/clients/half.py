@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.plot import Panel
 from benchmarks.table import Table
-from benchmarks.target import Judgement
+from benchmarks.target import Outcome
 
 Show = Callable[[str], None]
 """Says how far it has come."""
@@ -15,7 +15,7 @@ Show = Callable[[str], None]
 class Half:
     """Judgements, tables and bars of one part."""
 
-    judgements: list[Judgement] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     panels: list[Panel] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

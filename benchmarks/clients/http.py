@@ -15,7 +15,7 @@ from benchmarks.clients.loopback import loopback
 from benchmarks.interval import Interval, number
 from benchmarks.plot import Bar, Panel
 from benchmarks.table import Table
-from benchmarks.target import Judgement, Target
+from benchmarks.target import Outcome, Target
 
 Colour = Literal["sync", "async"]
 
@@ -232,13 +232,13 @@ def _report(half: Half, found: list[Candidate]) -> None:
         half.tables.append(Table(f"HTTP, {colour}: a GET beside the bare library", columns, rows))
         bars = [Bar(each.name, median(each.wall), "ours" if "redrive" in each.name else "peer") for each in own]
         half.panels.append(Panel(f"HTTP GET, {colour}: × the bare library", "×", bars, 1.15))
-        half.judgements += [
+        half.outcomes += [
             _judged(measured, CLIENT, colour, 1.15),
             _judged(measured, TRANSPORT, colour, 1.08),
         ]
 
 
-def _judged(found: list[Candidate], name: str, colour: str, limit: float) -> Judgement:
+def _judged(found: list[Candidate], name: str, colour: str, limit: float) -> Outcome:
     samples = next((each.wall for each in found if (each.name, each.colour) == (name, colour)), None)
     what = f"HTTP, {colour}: {name.removeprefix('redrive ')}, time of a request"
-    return Judgement(Target(what, "≤", limit, "×"), Interval.of(samples) if samples else None)
+    return Outcome(Target(what, "≤", limit, "×"), Interval.of(samples) if samples else None)

@@ -6,15 +6,15 @@ from benchmarks.clients.half import Half
 from benchmarks.plot import card
 from benchmarks.report import machine
 from benchmarks.table import Table
-from benchmarks.target import Judgement, last_line, table
+from benchmarks.target import Outcome, summary_line, table
 
 
-def judgements(halves: Sequence[Half]) -> list[Judgement]:
-    return [each for half in halves for each in half.judgements]
+def outcomes(halves: Sequence[Half]) -> list[Outcome]:
+    return [each for half in halves for each in half.outcomes]
 
 
 def tables(halves: Sequence[Half]) -> list[Table]:
-    found = [table(judgements(halves)), *(each for half in halves for each in half.tables)]
+    found = [table(outcomes(halves)), *(each for half in halves for each in half.tables)]
     absent = {name: why for half in halves for name, why in half.absent.items()}
     if absent:
         found.append(Table("Not measured", ("what", "why"), list(absent.items())))
@@ -34,7 +34,7 @@ median in 95 of 100 runs. A target counts as missed only where the whole interva
 ![Bars on a logarithmic scale: Redrive's clients beside bare libraries and its peers](clients.svg)
 """
     body = "\n\n".join(each.markdown() for each in tables(halves))
-    return f"{head}\n{body}\n\n{last_line(judgements(halves)).capitalize()}.\n"
+    return f"{head}\n{body}\n\n{summary_line(outcomes(halves)).capitalize()}.\n"
 
 
 def picture(halves: Sequence[Half]) -> str:

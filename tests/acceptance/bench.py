@@ -1,4 +1,4 @@
-"""A benchmark's quick run, as `make` starts the benchmark: whether it works, not what it measures. Machines are noisy."""
+"""Run a benchmark with `--quick`. Figures are not checked, because machines are noisy."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def quick(program: str, out: Path, *arguments: str, postgres: str = "", **environment: str) -> str:
-    """What it printed; its page and its picture are in `out`. postgres: a server that is there already."""
+    """Run a benchmark and return its output.
+
+    Args:
+        program: File in `benchmarks`.
+        out: Directory for page and picture.
+        postgres: Address of a running server.
+    """
     command = [sys.executable, f"benchmarks/{program}", "--quick", "--out", str(out), *arguments]
-    told = {**os.environ, **environment} | ({VARIABLE: postgres} if postgres else {})
-    done = subprocess.run(command, cwd=ROOT, env=told, capture_output=True, text=True, encoding="utf-8", timeout=240)
+    variables = {**os.environ, **environment} | ({VARIABLE: postgres} if postgres else {})
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, encoding="utf-8", timeout=240)
     last = (done.stdout.splitlines() or [""])[-1]
     met = re.fullmatch(r"all \d+ targets met", last)
     assert met or re.match(r"\d+ of \d+ targets missed: ", last), done.stderr

@@ -1,27 +1,27 @@
-"""`make bench-clients` works and judges rightly. What it measures is not asserted here: machines are noisy."""
+"""`make bench-clients` works and evaluates targets correctly. Figures are not asserted, because machines are noisy."""
 
 from pathlib import Path
 
 from benchmarks.clients.half import Half
-from benchmarks.clients.report import judgements, markdown, picture
+from benchmarks.clients.report import markdown, outcomes, picture
 from benchmarks.interval import Interval
 from benchmarks.plot import Bar, Panel
-from benchmarks.target import Judgement, Target, last_line
+from benchmarks.target import Outcome, Target, summary_line
 from tests.acceptance.bench import quick
 
 
 def test_the_last_line_names_missed_targets() -> None:
-    met = Judgement(Target("met", "≤", 1.15, "×"), Interval(1.1, 1, 1.2))
-    slow = Judgement(Target("slow", "≤", 1.15, "×"), Interval(1.3, 1.2, 1.4))
-    gone = Judgement(Target("gone", "≥", 8, "×"), None)
-    assert last_line(judgements([Half([met]), Half([slow, gone])])) == (
+    met = Outcome(Target("met", "≤", 1.15, "×"), Interval(1.1, 1, 1.2))
+    slow = Outcome(Target("slow", "≤", 1.15, "×"), Interval(1.3, 1.2, 1.4))
+    gone = Outcome(Target("gone", "≥", 8, "×"), None)
+    assert summary_line(outcomes([Half([met]), Half([slow, gone])])) == (
         "2 of 3 targets missed: slow (missed); gone (not measured)"
     )
 
 
 def test_table_and_picture_include_all_parts() -> None:
     half = Half(
-        judgements=[Judgement(Target("time of a request", "≤", 1.15, "×"), Interval(1.1, 1.05, 1.2))],
+        outcomes=[Outcome(Target("time of a request", "≤", 1.15, "×"), Interval(1.1, 1.05, 1.2))],
         panels=[Panel("GET", "×", [Bar("redrive Client", 1.1, "ours")], 1.15)],
         notes=["How it was measured."],
         absent={"httpx-retries": "not installed"},

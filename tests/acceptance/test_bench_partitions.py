@@ -1,4 +1,4 @@
-"""`make bench-partitions` works and judges rightly. What it measures is not asserted here: machines are noisy."""
+"""`make bench-partitions` works and evaluates targets correctly. Figures are not asserted, because machines are noisy."""
 
 import os
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.interval import Interval
-from benchmarks.partitioned.faults import compared
-from benchmarks.partitioned.measure import Figures
-from benchmarks.partitioned.report import judged, markdown, tables
+from benchmarks.partitions_suite.faults import compared
+from benchmarks.partitions_suite.measure import Figures
+from benchmarks.partitions_suite.report import judged, markdown, tables
 from tests.acceptance.bench import quick
 
 

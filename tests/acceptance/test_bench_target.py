@@ -1,18 +1,18 @@
-"""How every benchmark judges: a target is missed only where noise cannot be why."""
+"""Targets of benchmarks: a target is missed only if noise cannot be the reason."""
 
 import pytest
 
 from benchmarks.interval import Interval, number
 from benchmarks.table import Table
-from benchmarks.target import Judgement, Promise, Side, Target, judge, last_line, table, verdict
+from benchmarks.target import MeasuredTarget, Outcome, Side, Target, check_targets, summary_line, table, verdict
 
 
-def promise(what: str, limit: float, figure: Interval | None) -> Promise[None]:
-    return Promise(what, "≤", limit, "×", lambda _: figure)
+def measured_target(what: str, limit: float, figure: Interval | None) -> MeasuredTarget[None]:
+    return MeasuredTarget(what, "≤", limit, "×", lambda _: figure)
 
 
 @pytest.mark.parametrize(
-    ("figure", "side", "judged"),
+    ("figure", "side", "expected"),
     [
         (Interval(0.7, 0.6, 0.8), "≥", "ok"),
         (Interval(0.6, 0.6, 0.6), "≥", "ok"),
@@ -27,26 +27,26 @@ def promise(what: str, limit: float, figure: Interval | None) -> Promise[None]:
         (None, "≤", "NOT MEASURED"),
     ],
 )
-def test_a_target_is_missed_only_where_the_whole_interval_misses_it(figure: Interval | None, side: Side, judged: str) -> None:
-    assert verdict(figure, side, 0.6) == judged
+def test_a_target_is_missed_only_where_the_whole_interval_misses_it(figure: Interval | None, side: Side, expected: str) -> None:
+    assert verdict(figure, side, 0.6) == expected
 
 
 def test_the_last_line_names_missed_targets() -> None:
-    met = promise("met", 2, Interval(1, 1, 1))
-    noisy = promise("noisy", 2, Interval(3, 1, 4))
-    missed = promise("slow", 2, Interval(3, 2.5, 4))
-    unknown = promise("unknown", 2, None)
-    good = judge(None, [met, noisy])
-    assert last_line(good) == "all 2 targets met"
+    met = measured_target("met", 2, Interval(1, 1, 1))
+    noisy = measured_target("noisy", 2, Interval(3, 1, 4))
+    missed = measured_target("slow", 2, Interval(3, 2.5, 4))
+    unknown = measured_target("unknown", 2, None)
+    good = check_targets(None, [met, noisy])
+    assert summary_line(good) == "all 2 targets met"
     assert not any(each.missed for each in good)
-    bad = judge(None, [met, noisy, missed, unknown])
-    assert last_line(bad) == "2 of 4 targets missed: slow (missed); unknown (not measured)"
+    bad = check_targets(None, [met, noisy, missed, unknown])
+    assert summary_line(bad) == "2 of 4 targets missed: slow (missed); unknown (not measured)"
     assert [each.missed for each in bad] == [False, False, True, True]
 
 
 def test_the_table_lists_targets_with_verdicts() -> None:
-    judged = [Judgement(Target("a", "≥", 2, "×"), Interval(3, 2, 4)), Judgement(Target("b", "≤", 0.5, " ms"), None)]
-    assert table(judged).rows == [("a", "≥ 2×", "3 (2–4)×", "ok"), ("b", "≤ 0.50 ms", "–", "NOT MEASURED")]
+    outcomes = [Outcome(Target("a", "≥", 2, "×"), Interval(3, 2, 4)), Outcome(Target("b", "≤", 0.5, " ms"), None)]
+    assert table(outcomes).rows == [("a", "≥ 2×", "3 (2–4)×", "ok"), ("b", "≤ 0.50 ms", "–", "NOT MEASURED")]
 
 
 def test_a_median_has_an_interval() -> None:
@@ -66,10 +66,10 @@ def test_numbers_are_printed_short(value: float, text: str) -> None:
 
 
 def test_a_table_is_printed_for_terminal_and_markdown() -> None:
-    table = Table("T", ("what", "n"), [("redrive", "1"), ("longer name", "20")])
+    table = Table("T", ("case", "n"), [("redrive", "1"), ("longer name", "20")])
     assert table.text().splitlines() == [
         "T",
-        "what          n",
+        "case          n",
         "-----------  --",
         "redrive       1",
         "longer name  20",

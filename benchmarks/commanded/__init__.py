@@ -1,1 +1,0 @@
-"""What durable commands cost: the whole worker, beside other libraries."""

@@ -1,0 +1,1 @@
+"""Throughput and latency of durable commands, compared with other libraries."""

@@ -1,0 +1,1 @@
+"""Console pages with a small and a large ledger."""

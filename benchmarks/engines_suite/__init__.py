@@ -1,0 +1,1 @@
+"""Throughput of the engines, compared with loops of their clients and with faststream."""

@@ -1,0 +1,95 @@
+"""Tables, page and picture of a run."""
+
+from statistics import median
+
+from benchmarks.candidate import release
+from benchmarks.engines_suite.brokers import BROKERS
+from benchmarks.engines_suite.results import ALL, FAILURES, FASTSTREAM, LOOP, PROCESSES, Results
+from benchmarks.interval import Interval
+from benchmarks.plot import Bar, Hue, Panel, card
+from benchmarks.report import machine
+from benchmarks.table import Table
+from benchmarks.target import HOW_TO_READ, Outcome, summary_line, table
+
+NAMES = {
+    LOOP: "loop of its client",
+    FASTSTREAM: "faststream",
+    FAILURES: 'redrive, persist="failures"',
+    ALL: 'redrive, persist="all"',
+}
+
+
+def describe_machine(results: Results) -> str:
+    """Describe the machine and its disk."""
+    return machine() + (f", an fsync takes {results.fsync} ms" if results.fsync else "")
+
+
+def tables(results: Results, outcomes: list[Outcome]) -> list[Table]:
+    made = [table(outcomes)]
+    for key, broker in BROKERS.items():
+        rows = []
+        for method, name in NAMES.items():
+            cells = [_figure(results.rates.get((key, method, count), [])) for count in PROCESSES]
+            ratio = results.ratio(key, method, LOOP)
+            if any(cells):
+                rows.append((_add_version(method, name), *cells, "" if method == LOOP or ratio is None else f"{ratio}×"))
+        if rows:
+            columns = ("case", *(f"{count} process{'es' if count > 1 else ''}" for count in PROCESSES), "1 process vs loop")
+            made.append(Table(f"{broker.name}: messages/s", columns, rows))
+    if results.absent:
+        made.append(Table("Not measured", ("case", "reason"), list(results.absent.items())))
+    return made
+
+
+def _figure(taken: list[float]) -> str:
+    if not taken:
+        return ""
+    interval = Interval.of(taken)
+    return f"{interval.median:,.0f} ({interval.low:,.0f}–{interval.high:,.0f})"
+
+
+def _add_version(method: str, name: str) -> str:
+    return f"{name} ({release(FASTSTREAM)})".removesuffix(" ()") if method == FASTSTREAM else name
+
+
+def markdown(results: Results, outcomes: list[Outcome], rounds: int) -> str:
+    head = f"""\
+# Benchmark: engines
+
+Written by `make bench-engines`: {describe_machine(results)}.
+An empty handler receives small messages in batches of 100. All processes, the broker and Postgres share this machine, so more
+processes than cores add little. Redis syncs its log to disk every second. NATS and the Kafka mock do not wait for the disk.
+Postgres is durable (`fsync` and `synchronous_commit` on). The loop reads and acknowledges messages without decoding them.
+There are {rounds} interleaved rounds. {HOW_TO_READ}
+
+The difference between the two rows of Redrive is the cost of the ledger. With `persist="all"`, each message and its job are
+stored.
+
+![Bars on a logarithmic scale: Redrive, the client loops and faststream](engines.svg)
+"""
+    body = "\n\n".join(each.markdown() for each in tables(results, outcomes))
+    return f"{head}\n{body}\n\n{summary_line(outcomes).capitalize()}.\n"
+
+
+def picture(results: Results) -> str:
+    """Draw the results as bars."""
+    panels = []
+    for key, broker in BROKERS.items():
+        bars = [
+            Bar(_bar_label(name, count), median(results.rates[key, method, count]), _hue(method))
+            for method, name in NAMES.items()
+            for count in PROCESSES
+            if results.rates.get((key, method, count))
+        ]
+        if bars:
+            panels.append(Panel(f"{broker.name}: messages/s", "", sorted(bars, key=lambda bar: -bar.value), None))
+    note = f"Medians, logarithmic scale. Longer is better. {machine()}"
+    return card("Engines: Redrive, the client loops and faststream", "Engines: messages per second", note, panels)
+
+
+def _bar_label(name: str, count: int) -> str:
+    return name if count == 1 else f"{name}, {count} processes"
+
+
+def _hue(method: str) -> Hue:
+    return "floor" if method == LOOP else "peer" if method == FASTSTREAM else "ours"

@@ -1,0 +1,1 @@
+"""Ledger, raw loops and other libraries for durable jobs, on the same databases."""

@@ -1,0 +1,1 @@
+"""Messages from a Redis stream, compared with minimal loops and other libraries."""

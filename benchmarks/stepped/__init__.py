@@ -1,1 +1,0 @@
-"""What the steps of a job cost, beside DBOS and Temporal."""

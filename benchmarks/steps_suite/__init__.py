@@ -1,0 +1,1 @@
+"""Jobs of ten steps, compared with DBOS and Temporal."""
