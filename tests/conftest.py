@@ -1,4 +1,4 @@
-"""Wires the parts that every test may use; each is described in its own file."""
+"""Plugins and fixtures of every test. Each is described in its own file."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from redrive.journal.redaction.secrets import forget_values
 
 pytest_plugins = ["tests.order", "tests.servers.fixtures", "tests.requirements"]
 
-# These machines are noisy: a slow example is no failure. Under CI the examples are the same in every run.
+# These machines are noisy, so a slow example does not fail. Under CI the examples are the same in every run.
 settings.register_profile("redrive", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True, max_examples=50)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "redrive")
 
-# A shell starts what is in its background deaf to Ctrl+C, and every process of a test with it.
+# A shell starts background programs with Ctrl+C ignored, and the processes of a test inherit it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Iterator[None]:
-    """A report is sent as UTF-8 where tests run side by side: half a character in it, shown by a failure, would end the run."""
-    return _sendable((yield))  # type: ignore[no-any-return]  # a hook wrapper is sent the result
+    """Reports between parallel processes are UTF-8. A lone surrogate in the report of a failure would end the run."""
+    return _sendable((yield))  # type: ignore[no-any-return]  # a hook wrapper receives the result
 
 
 def _sendable(value: Any) -> Any:
@@ -42,5 +42,5 @@ def _sendable(value: Any) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_secrets_of_other_modules() -> None:
-    """Given values are hidden for the whole process: a password of one module may be a word of another."""
+    """Registered secrets apply to the whole process: a password of one module may be a word of another."""
     forget_values()

@@ -1,6 +1,6 @@
-"""Ledgers for tests, made quickly: on SQLite a file is migrated once and then copied, on Postgres rows go and tables stay.
+"""Ledgers for tests, created quickly: on SQLite a migrated file is copied, on Postgres rows are deleted and tables stay.
 
-To migrate takes 60 ms of work, to copy less than one. How tables are made is shown by tests/migration.
+A migration takes 60 ms, a copy less than one. tests/migration covers how tables are created.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlalchemy.exc import SAWarning
 from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.db.tables import VERSION_TABLE
 
-# Most tests write in few tables, and to truncate one that is empty takes 6 ms of work like any other.
+# Most tests write to few tables, and truncating an empty one takes 6 ms too.
 EMPTY = f"""
 DO $$
 DECLARE
@@ -49,22 +49,22 @@ def _tables() -> bytes:
 
 
 def sqlite_ledger(folder: Path) -> str:
-    """The URL of an empty ledger in this folder, with its tables, that other processes reach too."""
+    """The URL of an empty ledger with tables in this folder, which other processes can open."""
     file = folder / "ledger.db"
-    file.touch(0o600)  # as a new ledger's is
+    file.touch(0o600)  # like that of a new ledger
     file.write_bytes(_tables())
     return f"sqlite:///{file}"
 
 
 def emptied(url: str) -> None:
-    """Take all rows out of the ledger at this URL, on Postgres; its numbers begin at 1 again."""
+    """Delete all rows of the ledger at this URL on Postgres, and restart its sequences at 1."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET lock_timeout = '20s'")
         connection.execute(EMPTY.encode())
 
 
 def texts_in(ledger: Ledger, *, without: Collection[str] = ()) -> Iterator[tuple[str, str]]:
-    """The name of each column of each row of each table, and its value as text."""
+    """Yield the name of each column of each row of each table, and its value as text."""
     with ledger.connections.write.use() as session:
         found = sqlalchemy.MetaData()
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Names of test cases that are the same in every process: no addresses, sets in order."""
+"""Names of test cases that are equal in every process: no addresses, sorted sets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import re
 
 
 def named(value: object) -> str:
-    """The value as text, the beginning of it."""
+    """Return the beginning of the value as text."""
     text = str(sorted(map(str, value))) if isinstance(value, (set, frozenset)) else str(value)
     return re.sub(r" at 0x[0-9a-f]+", "", text)[:60]

@@ -1,4 +1,4 @@
-"""The order of tests that run side by side: long ones first, so that in the end nobody is left alone with one."""
+"""The order of parallel tests: long ones first, so that no process is left with a long one at the end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # published without types
 
 LONG = ("tests/docs", "tests/typing", "tests/console", "tests/acceptance", "tests/migration", "tests/conformance")
-"""Folders, in this order; then all others."""
+"""Folders in this order, before all others."""
 APART = ("tests/docs/test_pages.py", "tests/docs/test_examples.py", "tests/acceptance/crash/test_points.py")
-"""Files whose tests share nothing that would take time to make again: each goes wherever there is room."""
+"""Files whose tests share no expensive fixture: each test goes to any free process."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # likewise
-    """File by file."""
+    """Schedules tests by file."""
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid if nodeid.startswith(APART) else str(super()._split_scope(nodeid))
@@ -28,5 +28,5 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # likewise
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
     if config.getoption("dist") != "loadfile":
         return None
-    config.option.loadscopereorder = False  # files with the most tests are not those that take longest
+    config.option.loadscopereorder = False  # files with the most tests are not the slowest ones
     return Scheduling(config, log)

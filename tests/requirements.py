@@ -1,10 +1,10 @@
-"""Which requirement is shown by which test, and with what result.
+"""Maps requirements to the tests that show them, with their results.
 
-As a pytest plugin it writes down, for every test marked `@pytest.mark.req("B-4", ...)`, how it went: one file for each
-interpreter under .cache/requirements/, where a later run replaces what it ran again and keeps the rest.
-As a program (`python -m tests.requirements`) it prints a line for each number of docs/requirements.md, and fails where
-a number has no passing test, unless tests/not_yet.txt lists it. That list only shrinks: a number that is shown may
-not stand in it.
+As a pytest plugin it records the outcome of every test marked `@pytest.mark.req("B-4", ...)` in one file for each interpreter
+under .cache/requirements/. A later run replaces the tests that it ran, and keeps the rest.
+
+As a program (`python -m tests.requirements`) it prints a line for each number of docs/requirements.md. It fails if a number has
+no passing test, unless tests/not_yet.txt lists it. That list only shrinks: a number with a passing test may not be in it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NUMBERS = ROOT / "docs" / "requirements.md"
 NOT_YET = ROOT / "tests" / "not_yet.txt"
-# A variable, since the tests of this file run pytest in places of their own.
+# A variable, because the tests of this file run pytest in other folders.
 RECORDS = Path(os.environ.get("REDRIVE_REQUIREMENTS", ROOT / ".cache" / "requirements"))
 
 LINE = re.compile(r"- (?P<number>[A-Z]-\d+)(?: ★)?(?P<later> ◇)? ")
 
 
 class Shown(NamedTuple):
-    """One test's part in showing requirements."""
+    """The requirements that one test shows."""
 
     numbers: tuple[str, ...]
     outcome: str
@@ -37,7 +37,7 @@ class Shown(NamedTuple):
 
 
 def requirements(text: str) -> dict[str, bool]:
-    """Every number, in order; True for those that are for later."""
+    """Return every number in order, True for those that are for later."""
     return {found["number"]: bool(found["later"]) for line in text.splitlines() if (found := LINE.match(line))}
 
 
@@ -67,11 +67,11 @@ def numbers_of(item: pytest.Item) -> Iterator[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    report: pytest.TestReport = yield  # type: ignore[assignment]  # a hook wrapper is sent the result
+    report: pytest.TestReport = yield  # type: ignore[assignment]  # a hook wrapper receives the result
     numbers = tuple(dict.fromkeys(numbers_of(item)))
     if numbers:
         shown = item.config.stash[SHOWN]
-        # Set-up, call and tear-down each report; what went wrong in one of them stays.
+        # Set-up, call and tear-down each report. A failure in one of them is kept.
         if item.nodeid not in shown or report.outcome != "passed":
             shown[item.nodeid] = Shown(numbers, report.outcome)
     return report  # type: ignore[return-value]  # likewise
@@ -82,7 +82,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not shown:
         return
     RECORDS.mkdir(parents=True, exist_ok=True)
-    part = os.environ.get("PYTEST_XDIST_WORKER", "")  # tests run side by side; each process has a file of its own
+    part = os.environ.get("PYTEST_XDIST_WORKER", "")  # parallel processes have separate files
     record = RECORDS / f"python{sys.version_info.major}.{sys.version_info.minor}{part and '-' + part}.json"
     earlier = read(record) if record.exists() else {}
     record.write_text(json.dumps(earlier | shown, indent=1), encoding="utf-8")
@@ -99,7 +99,7 @@ def read(record: Path) -> dict[str, Shown]:
 def table(
     numbers: Mapping[str, bool], records: Mapping[str, Mapping[str, Shown]], not_yet: set[str]
 ) -> tuple[list[str], list[str]]:
-    """The lines to print, and what is wrong."""
+    """Return the lines to print, and the problems."""
     lines: list[str] = []
     later: list[str] = []
     wrong = [f"{number} stands in {NOT_YET.name} but is no requirement" for number in sorted(not_yet - set(numbers))]
@@ -108,7 +108,7 @@ def table(
         for interpreter, tests in records.items():
             for test, shown in tests.items():
                 if number in shown.numbers:
-                    # A test's cases count as one where they pass; what went wrong is named to the case.
+                    # Passing cases of a test count as one. Failed ones are listed separately.
                     name = test.partition("[")[0] if shown.outcome == "passed" else f"{test} ({interpreter})"
                     outcomes[shown.outcome].append(name)
         passed = list(dict.fromkeys(outcomes["passed"]))

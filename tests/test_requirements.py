@@ -1,4 +1,4 @@
-"""The register of requirements: what it writes down, what it prints, and what it refuses."""
+"""The register of requirements: its records, its table and its errors."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_outcomes_of_marked_tests_are_recorded(tmp_path: Path) -> None:
         "test_it.py::TestIt::test_skips": [["R-1"], "skipped"],
         "test_it.py::TestIt::test_breaks_afterwards": [["R-1"], "failed"],
     }
-    # A later run replaces what it ran again, and keeps the rest.
+    # A later run replaces the tests that it ran, and keeps the rest.
     _, record = run(tmp_path, "class TestIt:\n    @pytest.mark.req('R-2')\n    def test_fails(self): pass\n")
     assert record["test_it.py::TestIt::test_fails"] == [["R-2"], "passed"]
     assert len(record) == 4

@@ -1,6 +1,6 @@
-"""A process that has imported what is slow to import, and forks programs off: each is a real process, without its half second.
+"""A process that has imported slow modules, and forks programs: each is a real process that starts half a second faster.
 
-The programs may be killed, stopped and waited for; they end with the zygote, and the zygote ends with its test run.
+The programs may be killed, stopped and waited for. They end with the zygote, and the zygote ends with its test run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.servers.process import die_with_parent
 
 ROOT = Path(__file__).parents[1]
 LOADED = ("psycopg", "alembic.command", "alembic.config", "redrive.ledger.ledger")
-"""What programs on a ledger need."""
+"""Modules that programs on a ledger need."""
 COMMANDS = (
     "redrive.cli.root",
     "redrive.cli.commands.storage",
@@ -33,14 +33,14 @@ COMMANDS = (
     "redrive.cli.commands.partitions.plan",
     *(f"redrive.cli.commands.{name}" for name in "audit batch dead events health jobs ledger retries".split()),
 )
-"""What commands need beside."""
+"""Modules that commands need in addition."""
 
 
 class Zygote:
-    """Forks programs off. One thread at a time."""
+    """Forks programs. One thread at a time."""
 
     def __init__(self, *loaded: str) -> None:
-        """loaded: modules beyond the usual ones."""
+        """loaded: additional modules."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("REDRIVE_CRASH")}
         clean["PYTHONPATH"] = f"{ROOT}/src{os.pathsep}{ROOT}"  # these sources, not those of an installed package
         self._process = subprocess.Popen(
@@ -67,16 +67,18 @@ class Zygote:
         *,
         output: Path,
         errors: Path | None = None,
-        input: Path = Path(os.devnull),  # noqa: A002  # it is one
+        input: Path = Path(os.devnull),  # noqa: A002  # its stdin
         folder: Path | None = None,
         environment: Mapping[str, str] | None = None,
         crash_at: str = "",
     ) -> int:
-        """Start `main(arguments)` of a module; its process id. What it prints is added to the file.
+        """Start `main(arguments)` of a module, and return its process id. Its output is appended to the file.
 
-        The files are open when this returns; a terminal is one too. errors: a file of their own.
-        folder, environment: its own, whole, instead of the zygote's.
-        crash_at: what REDRIVE_CRASH_AT says to a program that is started in the usual way.
+        The files are open when this returns. A terminal is a file too. errors: a separate file for stderr.
+
+        folder, environment: complete replacements of the zygote's.
+
+        crash_at: the value of REDRIVE_CRASH_AT for a regular program.
         """
         pid = self._ask(
             act="fork",
@@ -91,24 +93,24 @@ class Zygote:
         return pid
 
     def wait(self, pid: int) -> int:
-        """Until it has ended; its status, or minus the signal that killed it."""
+        """Wait until it has ended. Return its status, or minus the signal that killed it."""
         status = self._ask(act="wait", pid=pid)
         assert status is not None
         return status
 
     def ended(self, pid: int) -> int | None:
-        """Its status, if it has ended."""
+        """Return its status, if it has ended."""
         return self._ask(act="poll", pid=pid)
 
     def close(self) -> None:
-        """End it, and what it forked off."""
+        """End it and its children."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
-            self._process.stdin.write("null\n")  # it may not see the end: a forked child of the test run holds its input open too
+            self._process.stdin.write("null\n")  # a forked child of the test run may hold its input open
             self._process.stdin.close()
         except BrokenPipeError:
-            pass  # it is gone already
+            pass  # it has already ended
         self._process.wait()
         self._process.stdout.close()
 
@@ -121,14 +123,14 @@ class Zygote:
 
 @functools.cache
 def warm() -> Zygote:
-    """The one for commands and for pages, of this process and until its end."""
+    """The zygote for commands and pages, of this process and until its end."""
     made = Zygote(*COMMANDS)
     atexit.register(made.close)
     return made
 
 
 def arm(setting: str) -> None:
-    """What importing redrive does where the variable is set: here it was imported before."""
+    """Apply the variable as importing redrive does. Here redrive was imported before."""
     if setting:
         nothing, point = failpoint.crash_point, failpoint.arm(setting)
         for module in list(sys.modules.values()):
@@ -137,7 +139,7 @@ def arm(setting: str) -> None:
 
 
 def _fork(asked: Mapping[str, Any]) -> int:
-    """The new process, in the zygote. In the new process it does not return."""
+    """Fork the new process in the zygote. In the new process it does not return."""
     given, output, errors = asked["files"]
     flags = os.O_NOCTTY | os.O_CLOEXEC
     added = os.O_WRONLY | os.O_APPEND | os.O_CREAT | flags
@@ -151,7 +153,7 @@ def _fork(asked: Mapping[str, Any]) -> int:
 
 
 def _run(asked: Mapping[str, Any], files: Sequence[int]) -> None:
-    """In the forked child. A program that exits by itself (SystemExit) is left as any is; others end here."""
+    """Run in the forked child. A program that exits with SystemExit ends normally. Others end here."""
     status = 1
     try:
         die_with_parent()
@@ -170,7 +172,7 @@ def _run(asked: Mapping[str, Any], files: Sequence[int]) -> None:
 
 
 def _settle_in(environment: Mapping[str, str] | None, folder: str | None) -> None:
-    """What an interpreter does when it starts."""
+    """Set up the interpreter as at its start."""
     if folder is not None:
         os.chdir(folder)
     if environment is not None:
@@ -178,13 +180,13 @@ def _settle_in(environment: Mapping[str, str] | None, folder: str | None) -> Non
         os.environ.update(environment)
         sys.path[:1] = ["", *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
     encoding, _, errors = os.environ.get("PYTHONIOENCODING", "utf-8").partition(":")
-    sys.stdin = open(0, encoding=encoding, errors=errors or "strict", closefd=False)  # noqa: SIM115  # as long as the process
+    sys.stdin = open(0, encoding=encoding, errors=errors or "strict", closefd=False)  # noqa: SIM115  # open until the end
     sys.stdout = open(1, "w", 1 if os.isatty(1) else -1, encoding=encoding, errors=errors or "strict", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", 1, encoding=encoding, errors=errors or "backslashreplace", closefd=False)  # noqa: SIM115
 
 
 def main() -> None:
-    """Serve, until nobody asks any more."""
+    """Serve until the input ends."""
     for module in sys.argv[1:]:
         importlib.import_module(module)
     ended: dict[int, int] = {}
@@ -195,7 +197,7 @@ def main() -> None:
             return
         if asked["act"] == "fork":
             answer = _fork(asked)
-            ended.pop(answer, None)  # the number may have been another's before
+            ended.pop(answer, None)  # the process id may have belonged to another process before
         else:
             pid = asked["pid"]
             if pid not in ended:

@@ -1,4 +1,4 @@
-"""The send buffer's half of `make bench-clients` works. Rates are not asserted here: machines are noisy. Bytes are."""
+"""The send buffer part of `make bench-clients` runs. Rates are not asserted, because machines are noisy. Bytes are."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import pytest
 
 from examples.orders.services import effects
 from redrive.ledger import Ledger, open_ledger
-from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, created once
 from tests.ledgers import sqlite_ledger
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""Decorated functions of a script, taken by value as joblib, dask and ray do: they work in another process, retries included."""
+"""Decorated functions of a script, pickled by value as joblib, dask and ray do: they work in another process with retries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who imports whom in src/, read from the source: imports under TYPE_CHECKING and inside functions count too."""
+"""The imports of src/, read from the source, including those under TYPE_CHECKING and inside functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def modules(src: Path = SRC) -> dict[str, Path]:
 
 
 def imports(module: str, known: Mapping[str, Path]) -> Iterator[tuple[str, int]]:
-    """(what is imported, line): the dotted name of one of our modules, or of a foreign one as it is written."""
+    """Yield (imported name, line): the dotted name of a Redrive module, or of a third-party one as written."""
     path = known[module]
     tree = ast.parse(path.read_text(encoding="utf-8"))
     yield from imported(ast.walk(tree), module, path.name == "__init__.py", known)

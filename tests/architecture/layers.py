@@ -1,9 +1,9 @@
-"""The layers of docs/architecture.md: who may import whom, and which foreign packages each part may use."""
+"""The layers of docs/architecture.md: allowed imports, and the third-party packages of each part."""
 
 from __future__ import annotations
 
-# Each part may import its own and every lower layer's; parts on one line are siblings and don't import each other,
-# but for those of the first line, which are one thing.
+# Each part may import itself and every lower layer. Parts on one line do not import each other, except for the first line, whose
+# parts form one unit.
 CORE = frozenset(("errors", "backoff", "core"))
 LAYERS: tuple[frozenset[str], ...] = (
     CORE,
@@ -22,19 +22,18 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 PLACE = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 
-# Skins show what `ops` does, and do nothing themselves. `redrive serve` starts the console.
+# CLI and console only show results of `ops`. `redrive serve` starts the console.
 SKINS = {"cli": CORE | {"ops", "console"}, "console": CORE | {"ops"}, "__main__": frozenset(("cli",))}
 
-# `testing` is the users' and may know everything below `ops`; nobody but users knows it.
+# `testing` is for users and may import everything below `ops`. No other part imports it.
 TESTING = frozenset(part for part, height in PLACE.items() if height < PLACE["ops"])
 
-# The root hands out the public names and is for users; the demonstration is written as a user's program is, with a server
-# that misbehaves as told.
+# The root exports the public names. The demo is written like a user's program, with a server that fails on request.
 USERS = frozenset(("demo",))
 
 
 def may_import(importer: str, imported: str) -> bool:
-    """May a module of one part import a module of the other? '' is the root."""
+    """Return whether a module of one part may import a module of the other. '' is the root."""
     if importer in ("", imported):
         return True
     if imported == "":
@@ -50,7 +49,7 @@ def may_import(importer: str, imported: str) -> bool:
     return PLACE[imported] < PLACE[importer]
 
 
-# What a part may import from outside the standard library: the packages of its extras. By module where only one may.
+# Third-party packages that a part may import: those of its extras. A single module is listed if only it may import one.
 FOREIGN: dict[str, frozenset[str]] = {
     "ledger": frozenset(("sqlalchemy", "alembic", "psycopg")),
     "ledger.db.caller_transaction": frozenset(("sqlalchemy", "psycopg", "psycopg2")),
@@ -85,7 +84,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "journal.sinks.structlog": frozenset(("structlog",)),
 }
 
-# `core` decides and does nothing: what gives it a clock, chance, a file, a socket or a process is not for it.
+# `core` is pure: modules for clocks, random numbers, files, sockets and processes are not allowed.
 IMPURE = frozenset(
     """asyncio http io logging multiprocessing os pathlib random secrets select selectors shutil signal socket sqlite3
     ssl subprocess tempfile threading time urllib uuid""".split()
@@ -101,5 +100,5 @@ ALLOWED_IN_CORE = {
     ("redrive.core.policy", "os"): "environ, the default of from_environment",
 }
 
-# Names that say nothing of what a module is about.
+# Names that do not describe the content of a module.
 EMPTY_NAMES = frozenset("utils util helpers helper manager managers common misc base impl shared stuff tools".split())

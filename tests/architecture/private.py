@@ -1,4 +1,4 @@
-"""Who reaches for names that begin with an underscore, in an object that is not its own. Read from the source."""
+"""Uses of underscore names of other objects, read from the source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator
 
 OF_TUPLES = frozenset(("_replace", "_make", "_asdict", "_fields", "_field_defaults"))
-"""Of every NamedTuple, public by their documentation."""
+"""Public methods of every NamedTuple, according to its documentation."""
 OWN = frozenset(("self", "cls", "mcs"))
 
 
@@ -15,7 +15,7 @@ def private(name: str) -> bool:
 
 
 def defined(tree: ast.AST) -> set[str]:
-    """The underscore names that a file makes itself: of its classes, and its own."""
+    """Return the underscore names that a file defines, in its classes and at its top."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -30,9 +30,9 @@ def defined(tree: ast.AST) -> set[str]:
 
 
 def reached(source: str, nouns: Collection[str] = ()) -> Iterator[tuple[str, int]]:
-    """(name, line): taken from another's object or module, where this file does not make such a name itself.
+    """Yield (name, line) of underscore names of another object or module that this file does not define.
 
-    nouns: of the other files. What is called by the noun of a file is that file's (`ledger._write`), whatever is made here.
+    nouns: the names of other files. An object named like a file belongs to that file (`ledger._write`).
     """
     tree = ast.parse(source)
     own = defined(tree)
@@ -56,7 +56,7 @@ def _called(node: ast.expr) -> str:
 
 
 def _foreign(tree: ast.AST) -> Iterator[ast.alias]:
-    """`import os`: what another's library calls its names is its own affair (`os._exit`)."""
+    """Yield the imports of libraries, such as `os`, whose underscore names are not checked (`os._exit`)."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias for alias in node.names if not alias.name.startswith("redrive"))

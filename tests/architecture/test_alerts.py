@@ -1,4 +1,4 @@
-"""The alert rules of deploy/, run by promtool from zero: each fires when it should, and is silent otherwise."""
+"""The alert rules of deploy/, run by promtool from zero: each fires when it should, and not otherwise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
 JOB = 'operation="mail",layer="job",reason="attempts"'
 RULES = {rule["alert"]: rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]}
 
-# Series as they are from the first scrape on (`_`: there is none yet), when to look, and the labels of the alert.
+# Series from the first scrape on (`_`: no sample yet), the time of the check, and the labels of the alert.
 FIRING: dict[str, list[tuple[dict[str, str], str, dict[str, str]]]] = {
     "RedriveLedgerAway": [({"redrive_ledger_up": "1 0x10"}, "5m", {})],
     "RedriveNoWorker": [
@@ -33,7 +33,7 @@ FIRING: dict[str, list[tuple[dict[str, str], str, dict[str, str]]]] = {
     ],
     "RedriveKindParked": [({'redrive_kind_parked{kind="mail"}': "1x15"}, "12m", {"kind": "mail"})],
     "RedriveDeadLetters": [
-        # The first one ever: the counter is born at 1, and increase() of it is 0.
+        # The first failure ever: the counter starts at 1, so its increase() is 0.
         ({f"redrive_giveups_total{{{JOB}}}": "_x5 1x10"}, "8m", {"operation": "mail"}),
         ({f"redrive_giveups_total{{{JOB}}}": "4x20 5x10"}, "23m", {"operation": "mail"}),
     ],
@@ -82,7 +82,7 @@ def program() -> Path:
 
 
 def run(program: Path, folder: Path, tests: list[dict[str, Any]]) -> None:
-    # Without annotations, which have the value in them; the tests of deploy/ look at those.
+    # Without annotations, because they contain values. The tests of deploy/ check them.
     bare = yaml.safe_load(ALERTS.read_text())
     for rule in bare["groups"][0]["rules"]:
         rule["annotations"] = {}

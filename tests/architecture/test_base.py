@@ -11,7 +11,7 @@ import pytest
 from tests.architecture.imports import SRC, modules, unit
 from tests.architecture.layers import FOREIGN
 
-# What works without any extra. The command is in it: it must be able to say what to install.
+# Modules that work without any extra. The command is one of them, because it names the extra to install.
 BASE = [
     module
     for module in modules()
@@ -21,7 +21,7 @@ BASE = [
 
 
 def bare(program: str, *arguments: str) -> str:
-    """Run a program on a Python that sees the standard library and src/, and nothing else."""
+    """Run a program on a Python with only the standard library and src/."""
     start = f"import sys; sys.path.insert(0, {str(SRC)!r})\n"
     command = [sys.executable, "-I", "-S", "-B", "-W", "error", "-c", start + program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""A command of the CLI loads what it needs, and nothing else: an operator waits for every import."""
+"""A command of the CLI loads only the modules it needs, because every import delays the operator."""
 
 from __future__ import annotations
 

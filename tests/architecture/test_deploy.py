@@ -1,4 +1,4 @@
-"""What is in deploy/: names and labels that we export, units that systemd reads, images that are put together with care."""
+"""The files in deploy/: exported metrics and labels, valid systemd units, and images with pinned versions."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_units_are_valid_for_systemd(unit: str, tmp_path: Path) -> None:
     }
     if shutil.which("systemd-analyze") is None:
         return
-    there = tmp_path / unit.replace("@", "@1")  # verified as an instance, with a program that is there
+    there = tmp_path / unit.replace("@", "@1")  # verified as an instance, with an existing program
     there.write_text(re.sub(r"^ExecStart=\S+", f'ExecStart="{sys.executable}"', text, flags=re.MULTILINE))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(there)], capture_output=True, text=True

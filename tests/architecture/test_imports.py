@@ -1,4 +1,4 @@
-"""The reading of imports, and the rules, do catch what they are there for."""
+"""The reader of imports and the import rules detect violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package: what an index shows of it, and extras that messages name."""
+"""The package metadata, and the extras that messages name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What begins with an underscore is its own file's: others ask for a public name."""
+"""Underscore names are private to their file. Other files use public names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line and the console are skins: what they do, they do through `ops`, and hold no ledger of their own."""
+"""CLI and console act only through `ops`, and hold no ledger."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.architecture.imports import SRC, modules, unit
 
 MODULES = {module: path for module, path in modules().items() if unit(module) in ("cli", "console")}
 BEHIND = frozenset(("ledger_of", "open_target_ledger", "open_ledger"))
-"""Functions that hand out a ledger: for `ops` alone."""
+"""Functions that return a ledger, for `ops` only."""
 PAST = frozenset(("connections", "reading", "settle", "claim", "submit_many"))
-"""What a ledger has and no operator does."""
+"""Attributes of a ledger that an operator does not have."""
 ALLOWED = {("redrive.cli.commands.partitions.plan", "ledger"): "of a plan that was kept: the address, as text"}
 
 
 def reached(source: str) -> Iterator[tuple[str, int]]:
-    """(name, line): what leads past `ops`."""
+    """Yield (name, line) of uses that bypass `ops`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and node.attr in (*PAST, "ledger"):
             yield node.attr, node.lineno

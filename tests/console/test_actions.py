@@ -31,7 +31,7 @@ def test_replay_by_filter_with_a_canary_and_the_number_typed(page: Page, app: Ap
     expect(page.get_by_role("heading", level=1)).to_have_text(re.compile(r"Bulk operation \d+: replay"))
     expect(page.locator("#progress")).to_contain_text("1 of 3 replayed, 2 left")
     expect(page.locator("#progress")).to_contain_text("Waiting for the canary (1 job)")
-    # A worker does the canary's job; the page learns of it by itself.
+    # A worker runs the canary's job, and the page updates automatically.
     number = int(page.url.rpartition("/")[2])
     (lease,) = app.ledger.claim({"crm.sync": 1}, worker="web-1:41")
     app.ledger.settle(lease.done())
@@ -244,7 +244,7 @@ def test_the_theme_is_stored_and_a_command_is_copied(page: Page) -> None:
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     page.reload()
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    page.evaluate("() => void (window.setTimeout = () => 0)")  # keep the message, which is shown for a moment only
+    page.evaluate("() => void (window.setTimeout = () => 0)")  # keep the message, which is shown only briefly
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
 

@@ -82,7 +82,7 @@ COVERED = """(selector) => {
 def test_the_number_of_problems_stays_visible(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     page.goto(f"/partitions?since={TODAY - timedelta(days=120)}&until={TODAY}")
-    page.wait_for_function("() => document.querySelector('#heat').scrollLeft > 0")  # the newest days are in sight
+    page.wait_for_function("() => document.querySelector('#heat').scrollLeft > 0")  # the newest days are visible
     assert page.evaluate(COVERED, "table.heat thead .ends span:last-child") == []
     assert page.evaluate(COVERED, "tr[data-query=orders] .bad") == []
 
@@ -143,7 +143,7 @@ def test_days_are_selected_by_keys_and_a_date_selects_all_datasets(page: Page) -
     for key in ("ArrowLeft", "ArrowLeft", "Shift+ArrowLeft", "Shift+ArrowLeft"):
         page.keyboard.press(key)
     expect(page.locator("tr[data-query=orders] td.k")).to_have_count(3)
-    page.evaluate("() => refresh()")  # the page is brought up to date meanwhile
+    page.evaluate("() => refresh()")  # the page is updated meanwhile
     expect(page.locator("tr[data-query=orders] td.k")).to_have_count(3)
     page.keyboard.press("Enter")
     bar = page.get_by_role("region", name="Selected days")
@@ -173,7 +173,7 @@ def test_a_day_shows_queued_partitions_and_rejected_refreshes(page: Page, app: A
     page.goto(f"/partitions?source=erp&{RANGE}")
     hatched, queued = page.locator("td.r"), page.locator("td:is(.lr, .lf, .lb)")
     expect(hatched).to_have_count(1)
-    expect(hatched).to_have_css("background-image", re.compile("gradient"))  # again and again: a live page may be replaced
+    expect(hatched).to_have_css("background-image", re.compile("gradient"))  # repeatedly, because a live page may be replaced
     expect(queued).to_have_count(1)
     assert re.search(r"1 in lane \w+$", queued.get_attribute("title") or "")
     assert (overflow_pixels(page), unlabelled_controls(page), low_contrast_texts(page)) == (0, [], [])
@@ -185,7 +185,7 @@ def test_a_selection_becomes_a_plan_and_a_sweep(page: Page, app: App) -> None:
     page.get_by_role("link", name="Retry …").first.click()
     page.wait_for_url("**/partitions/plan?**")
     expect(page.get_by_role("heading", name="Retry 1 partition?")).to_be_visible()
-    expect(page.get_by_text("gave up", exact=True).first).to_be_visible()  # it is left alone
+    expect(page.get_by_text("gave up", exact=True).first).to_be_visible()  # it is unchanged
     page.get_by_label("Because").fill("the source was fixed")
     page.get_by_role("button", name="Retry 1").click()
     page.wait_for_url("**/sweeps/*")

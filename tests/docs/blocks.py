@@ -28,10 +28,10 @@ class Block:
     language: Literal["python", "console", "file"]
     source: str
     line: int
-    """Of its first line, from 1."""
+    """Line number of its first line, from 1."""
     run: bool
     file: str | None = None
-    """Where the block is written to, in the folder of the page."""
+    """File name of the block, in the folder of the page."""
     status: int = 0
     """Exit code that a console block expects."""
 
@@ -70,7 +70,7 @@ def blocks(text: str) -> list[Block]:
             said = ""
             number += 1
         elif line.strip():
-            said = ""  # a comment is for the block right under it
+            said = ""  # a comment applies to the next block
     if hidden:
         raise ValueError(f"line {hidden}: a hidden block is not closed; end it with a line -->")
     return found

@@ -1,6 +1,6 @@
-"""Runs the blocks of one page, given as JSON on standard input: in a process of its own, so that pages cannot meet.
+"""Runs the blocks of one page, passed as JSON on standard input, in its own process, so that pages are independent.
 
-Its own names stay out of the page's namespace, which is `__main__` as a reader's own script would be.
+Its own names stay out of the page's namespace, which is `__main__` as in a reader's script.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def run(page: str, steps: list[dict[str, Any]]) -> None:
     shell = Shell() if any(step["run"] and step["language"] == "console" for step in steps) else None
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
-    sys.path.insert(0, str(Path.cwd()))  # as for a script of the reader: it can import files that the page writes
+    sys.path.insert(0, str(Path.cwd()))  # as in a reader's script: it can import files that the page writes
     for step in steps:
         if step["file"]:
             Path(step["file"]).write_text(step["source"], encoding="utf-8")
         if step["language"] == "python":
-            # Empty lines in front, so that a traceback names the page's own line.
+            # Empty lines first, so that a traceback has the line number of the page.
             code = compile("\n" * (step["line"] - 1) + step["source"], page, "exec")
             if step["run"]:
                 exec(code, vars(module))
@@ -47,14 +47,14 @@ def console(page: str, line: int, source: str, expected_status: int, shell: Shel
 
 
 def outside(command: str) -> tuple[int, str]:
-    """As a shell runs it: with the commands of this environment before all others."""
+    """Run it like a shell, with the commands of this environment first on PATH."""
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def main(_arguments: Sequence[str]) -> NoReturn:
-    """In the new process, which ends as one does that was started for this."""
+    """In the new process, which ends like a regular one."""
     given = json.load(sys.stdin)
     run(given["page"], given["steps"])
     sys.exit()

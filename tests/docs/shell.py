@@ -1,4 +1,4 @@
-"""Runs the `redrive` commands of a page: each in a process of its own, forked off one that has loaded them already."""
+"""Runs the `redrive` commands of a page: each in a process forked from one that has loaded the modules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OF_A_SHELL = frozenset("|&;<>$`*?")
 
 
 class Shell:
-    """Made before the page has done anything: what it forks off knows nothing of the page."""
+    """Created before the page runs, so that forked processes are independent of the page."""
 
     def __init__(self) -> None:
         self._asking, served = socket.socketpair()
@@ -27,11 +27,11 @@ class Shell:
 
     @staticmethod
     def knows(command: str) -> bool:
-        """Whether it is a `redrive` command, and nothing that only a shell understands."""
+        """Return whether it is a `redrive` command without shell syntax."""
         return command.startswith("redrive ") and not OF_A_SHELL & set(command)
 
     def run(self, command: str) -> tuple[int, str]:
-        """Its status, and what it printed."""
+        """Return its status and its output."""
         with self._asking.makefile("rw", encoding="utf-8") as line:
             line.write(json.dumps([shlex.split(command)[1:], dict(os.environ)]) + "\n")
             line.flush()
@@ -40,7 +40,7 @@ class Shell:
 
 
 def _serve(asked: socket.socket) -> NoReturn:
-    """Until the page has ended."""
+    """End with the page."""
     die_with_parent()
     with asked.makefile("rw", encoding="utf-8") as lines:
         while line := lines.readline():
@@ -63,7 +63,7 @@ def _run(arguments: list[str], environment: dict[str, str]) -> NoReturn:
 
     os.environ.clear()
     os.environ.update(environment)
-    output.UNLIMITED_COLUMNS = 100  # as at a terminal of this width: pages show what a reader sees
+    output.UNLIMITED_COLUMNS = 100  # as at a terminal of this width: pages show the output that a reader sees
     sys.argv = ["redrive", *arguments]
     status = 1
     try:

@@ -20,7 +20,7 @@ ENTRY = re.compile(r"(?m)^::: (?P<path>[\w.]+)\n(?P<options>(?: {4}.*\n)*)")
 SECTION = re.compile(r"(?m)^(?:Args|Attributes):\n(?P<lines>(?: {4}.*\n?|\n)*)")
 ITEM = re.compile(r"(?m)^ {4}(?P<name>\w+)(?: \([^)]*\))?: ")
 NOT_CONSTRUCTED = set("Attempt Claim Command Dataset File Injected Job Ledger Raw Reading Retry Ring Sandbox Sink Worker".split())
-"""Redrive makes these. Their constructors are private."""
+"""Redrive creates these. Their constructors are private."""
 FIELDS_OF_REDRIVE = {"serial", "origin"}
 """Fields of `Outcome` that only Redrive reads."""
 
@@ -55,7 +55,7 @@ def parameters(function: Any) -> set[str]:
 def constructor(public: type) -> set[str]:
     if not issubclass(public, Exception):
         return {name for name in inspect.signature(public).parameters if not name.startswith("_")} - FIELDS_OF_REDRIVE
-    # Redrive raises these with a message of its own. The base class describes inherited attributes.
+    # Redrive raises these with its own message. The base class describes inherited attributes.
     return parameters(public.__init__) - {"message"} if "__init__" in vars(public) else set()
 
 

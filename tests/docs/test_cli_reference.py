@@ -1,4 +1,4 @@
-"""docs/reference/cli.md is what the commands say of themselves."""
+"""docs/reference/cli.md is generated from the commands."""
 
 from __future__ import annotations
 

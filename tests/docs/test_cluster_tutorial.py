@@ -23,7 +23,7 @@ BUYS = dict(re.findall(r"\$ python buy\.py (o-\d) ann\n(.*)", PAGE))
 
 @pytest.fixture
 def buy(tmp_path: Path) -> Callable[..., str]:
-    """Starts a worker as the page says, buys something, and returns what was printed."""
+    """Start a worker as on the page, submit an order, and return the output."""
     (tmp_path / "shop.py").write_text(SHOP)
     (tmp_path / "buy.py").write_text(BUY)
 
@@ -50,7 +50,7 @@ def buy(tmp_path: Path) -> Callable[..., str]:
 @pytest.mark.req("E-9")
 def test_the_same_files_run_on_every_engine(buy: Callable[..., str], postgres_db: str) -> None:
     assert buy("o-1") == f"{BUYS['o-1']}\n"
-    # Servers of its own: the page uses the names of other pages.
+    # Separate servers, because the page uses the names of other pages.
     with nats_server() as nats, temporal_server() as temporal:
         with NatsAdmin(nats) as admin:
             admin.create_stream("orders", subjects=["orders.>"])

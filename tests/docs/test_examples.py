@@ -1,4 +1,4 @@
-"""Every program in examples/ runs to its end by itself, without a warning."""
+"""Every program in examples/ runs to its end automatically, without a warning."""
 
 from __future__ import annotations
 

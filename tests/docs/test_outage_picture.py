@@ -1,4 +1,4 @@
-"""The picture of an outage is what the rule does, in an hour of simulated time."""
+"""The picture of an outage agrees with the rule, in an hour of simulated time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every block of code in README.md and docs/ does what it says."""
+"""Every block of code in README.md and docs/ runs as described."""
 
 from __future__ import annotations
 

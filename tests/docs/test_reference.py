@@ -1,4 +1,4 @@
-"""The reference names everything that is public: what is not in it may change without a word (docs/reference/stability.md)."""
+"""The reference names everything that is public. Other names may change without notice (docs/reference/stability.md)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_every_exception_is_in_its_table() -> None:
         name for name, found in vars(errors).items()
         if inspect.isclass(found) and issubclass(found, Exception) and found.__module__ == errors.__name__
     }  # fmt: skip
-    assert ours - named("errors.md") == {"Final"}  # what four of them have in common, and nobody raises
+    assert ours - named("errors.md") == {"Final"}  # the common base of four of them, which is not raised
 
 
 def test_every_method_of_an_app_is_in_the_reference() -> None:

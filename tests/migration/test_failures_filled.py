@@ -1,4 +1,4 @@
-"""Failures that were there before they were counted: filled in by the migration, as the rows say."""
+"""Failures from before they were counted: the migration fills them in from the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Migrations: up and down with data, the same as the tables in code, beside whatever else lives in the database."""
+"""Migrations: up and down with data, equal to the tables in code, beside other tables of the database."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def engine(url: str) -> sqlalchemy.Engine:
 
 @pytest.fixture
 def session(url: str) -> Iterator[Session]:
-    """A connection to an empty database, as a ledger would open it."""
+    """A connection to an empty database, as a ledger opens it."""
     made = engine(url).execution_options(isolation_level="AUTOCOMMIT")
     opened = Session(made.connect())
     yield opened
@@ -50,7 +50,7 @@ def tables(session: Session) -> set[str]:
 
 
 def fill(ledger: Ledger) -> None:
-    """Something of everything."""
+    """Add rows of every type."""
     ledger.submit_many([NewJob("k", str(number), b"p", ids={"a": "b"}) for number in range(6)])
     one, two, three, *_ = ledger.claim({"k": 5}, worker="w")
     ledger.settle([one.done(b"r"), two.again(5, error="e"), three.dead("x", error="e")])
@@ -91,7 +91,7 @@ def test_the_migrated_schema_equals_the_tables_in_code(url: str) -> None:
 
 @pytest.mark.req("L-1")
 def test_the_migrated_schema_equals_created_tables(tmp_path: Path) -> None:
-    """On SQLite, to the letter: checks, defaults and conditions of indexes too."""
+    """On SQLite the SQL is identical, including checks, defaults and conditions of indexes."""
 
     def made(path: Path) -> dict[str, str]:
         with sqlite3.connect(path) as connection:
@@ -113,7 +113,7 @@ def test_the_migrated_schema_equals_created_tables(tmp_path: Path) -> None:
 @pytest.mark.req("L-1")
 @pytest.mark.parametrize("revision", schema.REVISIONS)
 def test_each_revision_downgrades_and_upgrades_with_its_data(url: str, session: Session, revision: str) -> None:
-    """From each revision down to the one before it and back: with data, which each step keeps as far as there is a place."""
+    """Downgrade each revision by one and upgrade it again. Data is kept as far as the older schema can store it."""
     with open_ledger(url, migrate=True) as ledger:
         fill(ledger)
     session.core.execute(sqlalchemy.text("CREATE TABLE theirs (n INTEGER)"))
@@ -165,7 +165,7 @@ def test_a_failed_migration_changes_nothing(url: str, session: Session, monkeypa
 
 @pytest.mark.req("L-1")
 def test_the_ledger_coexists_with_the_users_alembic(url: str, tmp_path: Path) -> None:
-    """The user's version table, revisions and tables are the user's; ours are ours."""
+    """The user's version table, revisions and tables are independent of Redrive's."""
     theirs = tmp_path / "theirs"
     (theirs / "versions").mkdir(parents=True)
     (theirs / "env.py").write_text(

@@ -1,4 +1,4 @@
-"""A breaker opens soon in an outage, whatever the traffic before, and stays closed where few calls fail."""
+"""A breaker opens soon in an outage after any traffic, and stays closed if few calls fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from redrive import Breaker
 
 SOON = 28
-"""Calls, at the defaults."""
+"""Number of calls, with the defaults."""
 
 
 @pytest.mark.req("C-12")

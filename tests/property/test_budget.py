@@ -1,4 +1,4 @@
-"""Budget and breaker: what holds after any history of calls."""
+"""Budget and breaker: invariants after any history of calls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_floor_never_allows_more_than_its_rate(floor: float, moments: list[f
     budget = Budget(capacity=0, floor=floor)
     moments.sort()
     spared = [now for now in moments if budget.allow_by_floor(now)]
-    assert spared[0] == moments[0]  # the first is always free
+    assert spared[0] == moments[0]  # the first is always allowed
     assert all(later - earlier >= 1 / floor * (1 - 1e-9) for earlier, later in pairwise(spared))
     assert budget.denied == len(moments) - len(spared)
 

@@ -1,4 +1,4 @@
-"""Whatever the numbers: no wait passes a deadline, no attempt starts after it, and it only shrinks on the way in."""
+"""For any numbers: no wait passes a deadline, no attempt starts after it, and nested deadlines only shrink."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redrive import Fault, RetryPolicy, current, deadline, errors, outcome, retry
 from redrive.testing import FakeClock, instant
 
-# Eighths, and a clock that starts at 0: sums are exact, and a wait that just fits is told from one that just does not.
+# Eighths, and a clock that starts at 0: sums are exact, so a wait that just fits differs from one that just does not.
 seconds = st.integers(1, 8000).map(lambda eighths: eighths / 8)
 waits = st.integers(0, 800).map(lambda eighths: eighths / 8)
 draws = st.sampled_from([0.0, 0.25, 0.5, 1.0])
@@ -38,7 +38,7 @@ def instantly(draw: float = 0.0) -> Iterator[FakeClock]:
 def test_the_loop_never_exceeds_the_deadline(
     attempts: int, base: float, most: float, jitter: float, draw: float, limit: float, takes: list[float]
 ) -> None:
-    """Its own waits never reach the limit; only an attempt, which nobody interrupts, can."""
+    """Waits never reach the limit. Only an attempt can, because it is not interrupted."""
     layer = retry(RetryPolicy(attempts, base, most, jitter, limit), on=OSError)
     with instantly(draw) as clock:
         began = clock.monotonic()
@@ -54,7 +54,7 @@ def test_the_loop_never_exceeds_the_deadline(
         ended = outcome(caught.value)
         assert all(start < began + limit for start in starts)
         last = takes[len(starts) - 1] if len(starts) <= len(takes) else 0
-        assert clock.monotonic() == starts[-1] + last  # raised at once, no wait at the end
+        assert clock.monotonic() == starts[-1] + last  # raised immediately, without a wait at the end
         assert len(clock.slept) <= len(starts) - 1
         if attempts == 1:
             assert ended is None

@@ -1,4 +1,4 @@
-"""The decision: what holds for every fault, wait and deadline."""
+"""The decision: invariants for every fault, wait and deadline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redrive.core.fault import KINDS, MAX_RETRY_AFTER_SECONDS, MAX_WAIT_SECONDS,
 
 FAULTS = st.builds(Fault, st.sampled_from(KINDS), st.none() | st.floats(-1e6, 1e300), st.booleans())
 COUNTS = st.integers(1, 100_000)
-WAITS = st.floats()  # whatever a backoff of the user's may give
+WAITS = st.floats()  # any value of a custom backoff
 LEFT = st.floats(-1e9, 1e9) | st.just(math.inf)
 
 

@@ -190,7 +190,7 @@ def listening(listener: str) -> Iterator[Records]:
 
 
 class Script:
-    """A function whose attempts go as told, once sync and once async."""
+    """A function with scripted attempts, sync and async."""
 
     def __init__(self, clock: Clock, calls: list[list[tuple[str, float]]]) -> None:
         self.trace = Trace()
@@ -262,7 +262,7 @@ class Script:
         return len(self.trace.attempts)
 
     def end(self, call: Callable[[], Any], budget: Budget) -> None:
-        """Make a call, and note how it ended."""
+        """Make a call, and record its outcome."""
         try:
             result: Any = call()
         except (Exception, Interrupt, asyncio.CancelledError) as error:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from redrive import Key
 from redrive.core.key import Template
 
-# Escapes and their look-alikes more often than chance would bring them.
+# Escapes and similar texts more often than by chance.
 TEXT = st.text(st.sampled_from(":%%235Aa.{} ü") | st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=12)
 OPERATION = st.lists(st.text(st.sampled_from("%235Aa.-_"), min_size=1, max_size=5), min_size=1, max_size=4).map(":".join)
 KEYS = st.builds(Key, TEXT, TEXT | st.just(""), TEXT, OPERATION, TEXT)

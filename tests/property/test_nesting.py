@@ -1,4 +1,4 @@
-"""Whatever the stack: the innermost layer that retries decides how often the leaf is called, and nothing multiplies."""
+"""For any stack: the innermost layer that retries decides how often the leaf is called, and nothing multiplies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ layers = st.lists(
 
 @given(stack=layers)
 def test_the_innermost_retrying_layer_decides_the_number_of_calls(stack: list[tuple[str, int, float | None, bool]]) -> None:
-    """stack: from the inside out; (kind of layer, its attempts, its time-out, whether it allows multiplication)."""
+    """stack: layers from the inside out, as (kind, attempts, timeout, whether it allows multiplication)."""
     calls = 0
 
     def leaf() -> None:
@@ -55,7 +55,7 @@ def _around(call: Callable[[], Any], kind: str, attempts: int, limit: float | No
     policy = RetryPolicy(max_attempts=attempts, backoff_base=0, jitter=0)
     layer = retry(policy, on=OSError, attempt_timeout=limit, nested="allow" if allow else "final")
     if kind == "plain":
-        return layer(lambda: call())  # noqa: PLW0108  # a function of its own for each layer
+        return layer(lambda: call())  # noqa: PLW0108  # a separate function for each layer
     if kind == "async":
 
         async def later() -> Any:

@@ -1,4 +1,4 @@
-"""The outage rule, whatever the history."""
+"""The outage rule, for any history."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAILURES: st.SearchStrategy[Verdict] = st.sampled_from(["evidence", "charged"])
 
 @st.composite
 def histories(draw: st.DrawFn, verdicts: st.SearchStrategy[Verdict] = VERDICTS) -> list[End]:
-    """Ends of one scope, the oldest first."""
+    """Outcomes of one scope, oldest first."""
     at, ends = 0.0, []
     for mark in range(draw(st.integers(0, 60))):
         at += draw(st.sampled_from([0.0, 1.0, 30.0, 200.0]))
@@ -103,7 +103,7 @@ def test_a_bounded_memory_decides_as_the_whole_history_does(ends: list[End], par
     recent = Recent(parking)
     story: list[End] = []
     for number, end in enumerate(ends):
-        story.append(end._replace(at=end.at + number / 1000))  # no two at one moment
+        story.append(end._replace(at=end.at + number / 1000))  # no two at the same time
         found = recent.add(story[-1])
         if end.verdict == "evidence":
             outage = find_outage(story, parking, now=story[-1].at)
@@ -125,7 +125,7 @@ def _without_since(outage: DetectedOutage) -> list[End]:
 def test_attempts_of_a_key_are_bounded_under_any_sequence(
     story: list[tuple[Verdict, bool, int]], max_attempts: int, uncharged: int
 ) -> None:
-    """Whatever fails, and whenever an outage is recognised and attempts are given back."""
+    """For any failures, detected outages and refunded attempts."""
     parking = Parking(uncharged=uncharged)
     charged = spared = attempts = 0
     for verdict, outage, returned in story:

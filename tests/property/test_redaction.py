@@ -1,4 +1,4 @@
-"""Redaction: no secret survives, wherever it stands; and what is innocent stays."""
+"""Redaction: no secret survives in any position, and innocent text stays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAMES = st.sampled_from(
     access_token refreshToken x-auth-token api_key apiKey X-API-KEY aws_secret_access_key private-key signature sig dsn
     connectionString credentials auth""".split()
 )
-# Start and end occur nowhere else, so that half a secret would be found, too.
+# Start and end occur nowhere else, so that half a secret would be found too.
 CORE = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="&\"'\\"), max_size=12)
 SECRETS = CORE.map(lambda core: f"Zq7{core}8Wx")
 ANYTHING = st.text(st.characters(exclude_categories=["Cs"]), max_size=12).map(lambda core: f"Zq7{core}8Wx")
@@ -109,7 +109,7 @@ def nested(secret: str) -> st.SearchStrategy[Any]:
 def test_no_secret_survives_in_a_nested_value(value: object) -> None:
     hidden = redact(value)
     assert not survives(hidden)
-    json.dumps(hidden)  # only plain values are left
+    json.dumps(hidden)  # only simple values are left
 
 
 @pytest.mark.req("J-4")

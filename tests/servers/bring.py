@@ -1,6 +1,6 @@
-"""Brings what no wheel has, once, into .cache: `python -m tests.servers.bring`, a part of `make install`.
+"""Installs programs without a wheel into .cache: `python -m tests.servers.bring`, a part of `make install`.
 
-What cannot be brought is told and ends nothing: the tests that need it say so again, and fail under CI.
+A failed installation is reported and does not stop the others. Tests that need the program report it again, and fail under CI.
 """
 
 from __future__ import annotations

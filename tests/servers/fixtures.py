@@ -1,4 +1,4 @@
-"""The servers as pytest fixtures, and what the summary says of those that were missing."""
+"""The servers as pytest fixtures, and the summary of missing ones."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.servers.starters import STARTERS
 
 
 class Servers:
-    """What was started in this session, what could not be, and how many tests asked for that in vain.
+    """Servers that this session started, servers that are missing, and the number of tests that needed these.
 
-    Where tests run side by side, the servers are the keeper's, and `door` is where to ask it.
+    In parallel runs the server process (keeper) owns the servers, and `door` is its address.
     """
 
     def __init__(self, door: str | None = None, process: str = "") -> None:
         self.door = door
         self.process = process
-        """The name of this process among those side by side."""
+        """The name of this process in a parallel run."""
         self.keeper: Keeper | None = None
         self.stack = ExitStack()
         self.addresses: dict[str, str] = {}
@@ -36,7 +36,7 @@ class Servers:
         self.not_run: Counter[str] = Counter()
 
     def address(self, name: str) -> str:
-        """The server's URL. Fails the test under CI, skips it elsewhere, where there is no such server."""
+        """Return the server's URL. Without a server, fail the test under CI and skip it elsewhere."""
         if name not in self.addresses and name not in self.missing:
             try:
                 start = STARTERS[name]
@@ -61,7 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """One of the processes side by side is about to start."""
+    """Pass the address of the server process to a new parallel process."""
     servers: Servers = node.config.stash[SERVERS]
     if servers.keeper is None:
         servers.keeper = Keeper()
@@ -70,7 +70,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where tests run side by side, the process that prints the summary has started no server: it is told."""
+    """The process that prints the summary has started no server in a parallel run, so the others report to it."""
     told = getattr(session.config, "workeroutput", None)
     if told is not None:
         servers = session.config.stash[SERVERS]
@@ -79,7 +79,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """One of the processes side by side has ended."""
+    """Collect the missing servers of an ended parallel process."""
     servers = node.config.stash[SERVERS]
     for name, (tests, missing) in getattr(node, "workeroutput", {}).get("not_run", {}).items():
         servers.not_run[name] += tests
@@ -87,7 +87,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    # Also reached when the run is interrupted; a killed one takes its servers with it (see process.py and keeper.py).
+    # Also runs after an interrupt. Servers of a killed run end with it (see process.py and keeper.py).
     config.stash[SERVERS].stack.close()
 
 
@@ -101,57 +101,57 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def postgres(request: pytest.FixtureRequest) -> str:
-    """The URL of the run's Postgres server. For rows of your own take `postgres_db`."""
+    """The URL of the run's Postgres server. For your own rows use `postgres_db`."""
     return request.config.stash[SERVERS].address("Postgres")
 
 
 @pytest.fixture
 def redis_url(request: pytest.FixtureRequest) -> str:
-    """The URL of the run's Redis (or Valkey) server. All tests share it: use names of your own."""
+    """The URL of the run's Redis (or Valkey) server. All tests share it, so use unique names."""
     return request.config.stash[SERVERS].address("Redis")
 
 
 @pytest.fixture
 def redis_cluster_url(request: pytest.FixtureRequest) -> str:
-    """The URL of the run's cluster of three Redis (or Valkey) masters. All tests share it: use names of your own."""
+    """The URL of the run's cluster of three Redis (or Valkey) masters. All tests share it, so use unique names."""
     return request.config.stash[SERVERS].address("Redis Cluster")
 
 
 @pytest.fixture
 def nats_url(request: pytest.FixtureRequest) -> str:
-    """The URL of the run's NATS server, with JetStream. All tests share it: use names of your own."""
+    """The URL of the run's NATS server, with JetStream. All tests share it, so use unique names."""
     return request.config.stash[SERVERS].address("NATS")
 
 
 @pytest.fixture
 def kafka_servers(request: pytest.FixtureRequest) -> str:
-    """The address of the run's Kafka. All tests share it: use names of your own."""
+    """The address of the run's Kafka. All tests share it, so use unique names."""
     return request.config.stash[SERVERS].address("Kafka")
 
 
 @pytest.fixture
 def temporal_address(request: pytest.FixtureRequest) -> str:
-    """Host and port of the run's Temporal server. All tests share it: use task queues of your own."""
+    """Host and port of the run's Temporal server. All tests share it, so use unique task queues."""
     return request.config.stash[SERVERS].address("Temporal")
 
 
 @pytest.fixture
 def rabbitmq(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The run's RabbitMQ: `url`, and `name` and `epmd` for `tests.servers.rabbitmq.evaluate`. Use queues of your own."""
+    """The run's RabbitMQ: `url`, and `name` and `epmd` for `tests.servers.rabbitmq.evaluate`. Use unique queues."""
     found: dict[str, Any] = json.loads(request.config.stash[SERVERS].address("RabbitMQ"))
     return found
 
 
 @pytest.fixture
 def sftp_options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The options of the backend `sftp` for the run's asyncssh server. All tests share it: use folders of your own."""
+    """The options of the backend `sftp` for the run's asyncssh server. All tests share it, so use unique folders."""
     found: dict[str, Any] = json.loads(request.config.stash[SERVERS].address("SFTP"))
     return found
 
 
 @pytest.fixture
 def openssh_options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """The same for OpenSSH's server; machines without it run what needs it on the other one only."""
+    """The same for OpenSSH's server. Machines without it run these tests on the asyncssh server only."""
     if sshd() is None:
         pytest.skip("no OpenSSH server here; the same tests run on asyncssh's")
     found: dict[str, Any] = json.loads(request.config.stash[SERVERS].address("OpenSSH"))
@@ -160,7 +160,7 @@ def openssh_options(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 def postgres_db(postgres: str) -> Iterator[str]:
-    """The URL of a database made for this test, dropped after it."""
+    """The URL of a database for this test, dropped after it."""
     import psycopg
 
     name = f"test_{uuid.uuid4().hex[:12]}"
@@ -174,13 +174,13 @@ def postgres_db(postgres: str) -> Iterator[str]:
 
 @pytest.fixture
 def s3_url(request: pytest.FixtureRequest) -> str:
-    """The URL of the run's S3 server, with key and secret in it. For objects of your own take `s3_bucket`."""
+    """The URL of the run's S3 server, with key and secret. For your own objects use `s3_bucket`."""
     return request.config.stash[SERVERS].address("S3")
 
 
 @pytest.fixture(scope="session")
 def _s3(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """Made once: a client of botocore takes a while."""
+    """Created once, because a client of botocore is slow to create."""
     from tests.servers.buckets import client
 
     s3 = client(request.config.stash[SERVERS].address("S3"))
@@ -190,14 +190,14 @@ def _s3(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def _s3_bucket_made(request: pytest.FixtureRequest, _s3: Any) -> str:
-    name = f"tests{request.config.stash[SERVERS].process}"  # tests side by side do not empty each other's
+    name = f"tests{request.config.stash[SERVERS].process}"  # parallel tests do not empty each other's bucket
     _s3.create_bucket(Bucket=name)
     return name
 
 
 @pytest.fixture
 def s3_bucket(_s3: Any, _s3_bucket_made: str) -> Iterator[str]:
-    """The name of an empty bucket, for this test alone; emptied after it. (To make a new one takes half a second.)"""
+    """The name of an empty bucket for this test, emptied after it. Creating a new one takes half a second."""
     yield _s3_bucket_made
     for page in _s3.get_paginator("list_objects_v2").paginate(Bucket=_s3_bucket_made):
         found = [{"Key": each["Key"]} for each in page.get("Contents", ())]
@@ -207,13 +207,13 @@ def s3_bucket(_s3: Any, _s3_bucket_made: str) -> Iterator[str]:
 
 @pytest.fixture
 def azure_connection(request: pytest.FixtureRequest) -> str:
-    """The connection string of the run's Azure blob server. For blobs of your own take `azure_container`."""
+    """The connection string of the run's Azure blob server. For your own blobs use `azure_container`."""
     return request.config.stash[SERVERS].address("Azure")
 
 
 @pytest.fixture
 def azure_container(azure_connection: str) -> Iterator[str]:
-    """The name of a container made for this test, removed after it."""
+    """The name of a container for this test, removed after it."""
     from azure.storage.blob import ContainerClient
 
     name = f"test-{uuid.uuid4().hex[:12]}"
@@ -227,6 +227,6 @@ def azure_container(azure_connection: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def chromium_options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What Playwright's `chromium.launch(**options)` is to be told."""
+    """The options of Playwright's `chromium.launch(**options)`."""
     found: dict[str, Any] = json.loads(request.config.stash[SERVERS].address("Chromium"))
     return found

@@ -1,7 +1,7 @@
-"""Graph for tests: a server of ours that follows the documented protocol, and goes wrong as told.
+"""Graph for tests: our own server that follows the documented protocol, with scripted faults.
 
-Two hosts, as there: the service, which wants a token, and another one for the bytes, the upload sessions and the monitors,
-whose addresses are keys of their own. It counts and keeps every request.
+It has two hosts like the original: the service, which needs a token, and another one for bytes, upload sessions and monitors,
+whose URLs contain their own keys. It counts and records every request.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tests.servers.graph_drive import Drive, Refused, described
 
 Fault: TypeAlias = int | str | tuple[int, str, dict[str, str]]
-"""A status, (status, code, headers), "reset" (before anything is done), "lost" (done, but the answer is not sent), "cut",
-"slow" (after SLOW seconds). Anything else: as it should be."""
+"""A status, (status, code, headers), "reset" (before any effect), "lost" (done, but without a response), "cut", "slow" (after
+SLOW seconds). Otherwise a normal response.
+"""
 SLOW = 1.0
 ADDRESS = re.compile(r"/v1\.0/drives/d1/(?:root(?::/(?P<path>.*?))?(?::?/(?P<part>content|children|createUploadSession|copy))?"
                      r"|items/(?P<id>[^/]+)(?:/(?P<more>children|copy))?)")  # fmt: skip
@@ -32,7 +33,7 @@ ADDRESS = re.compile(r"/v1\.0/drives/d1/(?:root(?::/(?P<path>.*?))?(?::?/(?P<par
 
 @dataclass
 class Seen:
-    """One request as it arrived."""
+    """One recorded request."""
 
     label: str
     headers: dict[str, str]
@@ -42,7 +43,7 @@ class Seen:
 
 @dataclass
 class GraphServer:
-    """The service and its other host. Threads may share it."""
+    """The service and its second host. Threads may share it."""
 
     drive: Drive = field(default_factory=Drive)
     tokens: set[str] = field(default_factory=lambda: {"good"})
@@ -50,12 +51,12 @@ class GraphServer:
     faults: dict[str, list[Fault]] = field(default_factory=dict)
     page: int = 100
     next_host: str | None = None
-    """Send listings on to another host, as one that would steal tokens does."""
+    """Host of the next pages of listings, like that of an attacker who steals tokens."""
     service: str = ""
     other: str = ""
 
     def fail(self, label: str, *faults: Fault) -> None:
-        """The next requests of this kind go wrong; kinds: see `label` in the handler."""
+        """Let the next requests of this kind fail. For kinds see `label` in the handler."""
         self.faults[label] = list(faults)
 
     def count(self, label: str) -> int:
@@ -110,7 +111,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send(*answer, cut=fault == "cut")
 
     def label(self) -> str:
-        """What kind of request this is: `GET item`, `PUT content`, `PUT upload`, `GET bytes`, `GET monitor`, `POST token`, …"""
+        """Return the kind of request: `GET item`, `PUT content`, `PUT upload`, `GET bytes`, `GET monitor`, `POST token`, …"""
         if self.elsewhere:
             return f"{self.command} {self.place.split('/')[1]}"
         found = ADDRESS.fullmatch(self.place)
@@ -124,7 +125,7 @@ class Handler(BaseHTTPRequestHandler):
 
     @property
     def elsewhere(self) -> bool:
-        """Is it for the other host? Behind a proxy the two are one, and the address tells."""
+        """Return whether it is for the second host. Behind a proxy both are one, and the path decides."""
         return not self.is_service or self.place.split("/")[1] in ("bytes", "upload", "monitor")
 
     def answer(self) -> tuple[int, Any, dict[str, str]]:
@@ -191,7 +192,7 @@ class Handler(BaseHTTPRequestHandler):
         item, fresh = self.graph.drive.put(unquote(found["path"]), self.body, conflict)
         return 201 if fresh else 200, self._described(item), {}
 
-    def _post_createUploadSession(self, found: re.Match[str]) -> tuple[int, Any, dict[str, str]]:  # noqa: N802  # as it is named there
+    def _post_createUploadSession(self, found: re.Match[str]) -> tuple[int, Any, dict[str, str]]:  # noqa: N802  # its API name
         conflict = json.loads(self.body)["item"]["@microsoft.graph.conflictBehavior"]
         name = self.graph.drive.begin(unquote(found["path"]), conflict)
         return 200, {"uploadUrl": f"{self.graph.other}/upload/{name}?sig=upload-key"}, {}
@@ -202,7 +203,7 @@ class Handler(BaseHTTPRequestHandler):
         self.graph.drive.copies[name] = {"item": item, "change": json.loads(self.body), "conflict": conflict, "looks": 0}
         return 202, None, {"location": f"{self.graph.other}/monitor/{name}?sig=monitor-key"}
 
-    # ---- the other host ----
+    # ---- the second host ----
 
     def _bytes(self, name: str) -> tuple[int, Any, dict[str, str]]:
         data = self.graph.drive.by_id(name).data
@@ -258,10 +259,10 @@ class Handler(BaseHTTPRequestHandler):
         try:
             super().finish()
         except OSError:
-            pass  # it was torn down on purpose
+            pass  # the connection was closed on purpose
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the base class has named it
-        """Not to stderr: `seen` has it all."""
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name is that of the base class
+        """Not to stderr, because `seen` has all requests."""
 
 
 class Listener(ThreadingHTTPServer):
@@ -275,12 +276,12 @@ class Listener(ThreadingHTTPServer):
             pass
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients of a server that goes wrong leave early, and that is no news."""
+        """Clients of a failing server disconnect early, which is expected."""
 
 
 @contextmanager
 def graph_server() -> Iterator[GraphServer]:
-    """The two hosts, until the end of the block."""
+    """Yield the two hosts, running."""
     graph = GraphServer()
     listeners = []
     for is_service in (True, False):

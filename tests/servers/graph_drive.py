@@ -1,4 +1,4 @@
-"""A drive as Graph has it: items with ids under a root, upload sessions, and copies that take a few looks. No network in here."""
+"""A drive of Graph: items with ids under a root, upload sessions, and copies that take a few polls. Without a network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNIT = 320 * 1024
 
 
 class Refused(Exception):
-    """An answer that is no success: its status, and the service's word for it."""
+    """An error response: its status, and the error code of the service."""
 
     def __init__(self, status: int, code: str) -> None:
         super().__init__(status, code)
@@ -27,7 +27,7 @@ class Item:
     name: str
     parent: Item | None
     data: bytes | None = None
-    """None: a folder."""
+    """None for a folder."""
     modified: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
     children: dict[str, Item] = field(default_factory=dict)
 
@@ -39,11 +39,11 @@ class Upload:
     received: bytearray = field(default_factory=bytearray)
     total: int | None = None
     takes: int | None = None
-    """Of the next chunk, take only so many bytes."""
+    """Accept only this number of bytes of the next chunk."""
 
 
 class Drive:
-    """What the service remembers. Names are told apart as OneDrive does: case makes no difference."""
+    """The state of the service. Names are compared without case, as in OneDrive."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -53,7 +53,7 @@ class Drive:
         self.uploads: dict[str, Upload] = {}
         self.copies: dict[str, dict[str, Any]] = {}
         self.looks = 1
-        """How often a copy is looked at before it is done."""
+        """Number of polls until a copy is done."""
 
     def find(self, path: str) -> Item:
         item = self.root
@@ -69,7 +69,7 @@ class Drive:
         return self.items[identity]
 
     def put(self, path: str, data: bytes, conflict: str) -> tuple[Item, bool]:
-        """Write a file, and all folders above it; and whether it is new."""
+        """Write a file and its folders. Return whether it is new."""
         *folders, name = path.split("/")
         parent = self.root
         for folder in folders:
@@ -124,7 +124,7 @@ class Drive:
         return name
 
     def chunk(self, name: str, content_range: str, data: bytes) -> Item | None:
-        """Take a chunk; the item, when it was the last."""
+        """Store a chunk. Return the item after the last one."""
         upload = self.upload(name)
         span, _, total = content_range.removeprefix("bytes ").partition("/")
         start, end = (int(each) for each in span.split("-"))
@@ -147,7 +147,7 @@ class Drive:
 
 
 def described(item: Item, download: str) -> dict[str, Any]:
-    """The item as JSON has it."""
+    """Return the item as JSON."""
     found: dict[str, Any] = {
         "id": item.id,
         "name": item.name,

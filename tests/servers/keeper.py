@@ -1,8 +1,8 @@
-"""Keeps the servers of a run whose tests go side by side: one of each for all its processes.
+"""Keeps the servers of a parallel run: one of each for all its processes.
 
-pytest starts it (`python -m tests.servers.keeper`) and reads from its output where to ask; a process that needs a
-server connects there, says the server's name and is told its address. It ends, and takes the servers and their
-folders along, when its input ends: however the run ended, SIGKILL included.
+pytest starts it (`python -m tests.servers.keeper`) and reads its address from its output. A process that needs a server connects
+there, sends the server's name and receives its URL. When its input ends, it stops the servers and deletes their folders. This
+also happens after a SIGKILL of the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STOP_SECONDS = 60
 
 
 class Kept:
-    """One server, started, held and stopped by a thread of its own: it dies with the thread that started it."""
+    """One server, started, held and stopped by its own thread, because it dies with that thread."""
 
     def __init__(self, name: str, end: threading.Event) -> None:
         self._name = name
@@ -47,7 +47,7 @@ class Kept:
 
 
 def told(address: Future[str]) -> bytes:
-    """The answer: an address, or why there is none."""
+    """Return the response: a URL, or the reason why there is none."""
     failed = address.exception()
     if failed is None:
         return json.dumps({"address": address.result()}).encode()
@@ -56,7 +56,7 @@ def told(address: Future[str]) -> bytes:
 
 
 def keep(run: IO[bytes]) -> None:
-    """Until the run ends, which is when nothing more can come from it."""
+    """Serve until the input ends, which is the end of the run."""
     kept: dict[str, Kept] = {}
     end = threading.Event()
     try:
@@ -81,11 +81,11 @@ def answer(asked: socket.socket, address: Future[str]) -> None:
         try:
             asked.sendall(told(address))
         except OSError:
-            pass  # who asked is gone
+            pass  # the client has disconnected
 
 
 class Keeper:
-    """The keeper's process, as pytest sees it. Belongs to the process that made it."""
+    """The server process, as pytest sees it. It belongs to the process that created it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -97,7 +97,7 @@ class Keeper:
         )
         assert self._process.stdout is not None
         self.door = self._process.stdout.readline().decode().strip()
-        """Where to ask."""
+        """The address to connect to."""
         if not self.door:
             raise RuntimeError(f"the servers' keeper did not start: it ended with {self._process.wait()}")
 
@@ -111,7 +111,7 @@ class Keeper:
 
 
 def ask(door: str, name: str) -> str:
-    """The server's address; it is started now where nobody has asked before. ServerMissing says how to get one."""
+    """Return the server's URL. The first request starts the server. ServerMissing names the way to get one."""
     with socket.socket(socket.AF_UNIX) as asking:
         asking.connect(door)
         asking.sendall(name.encode())

@@ -24,7 +24,7 @@ MAX_PAYLOAD = 16 * 1024 * 1024
 
 
 def program() -> Path:
-    """The server's program, of the wheel or of the machine."""
+    """Return the server's program, of the wheel or of the machine."""
     beside = Path(sys.executable).parent / "nats-server"
     found = beside if beside.exists() else shutil.which("nats-server")
     if found is None:
@@ -34,7 +34,7 @@ def program() -> Path:
 
 @contextmanager
 def nats_server() -> Iterator[str]:
-    """The URL of a server, running until the end of the block."""
+    """Yield the URL of a running server."""
     given = os.environ.get(VARIABLE)
     if given:
         yield given
@@ -50,7 +50,7 @@ def nats_server() -> Iterator[str]:
 
 
 class NatsServer:
-    """A server of one test: it can be killed, started again at the same port, and configured anew."""
+    """A server of one test: it can be killed, started again at the same port, and reconfigured."""
 
     def __init__(self, folder: Path, **config: Any) -> None:
         self.port = config.pop("port", None) or free_port()
@@ -65,7 +65,7 @@ class NatsServer:
         return f"nats://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start it, with the files that it had before, and wait for it."""
+        """Start it with its earlier files, and wait for it."""
         path = _written(self.folder, self.config)
         with (self.folder / "output.log").open("ab") as output:
             self._process = subprocess.Popen(

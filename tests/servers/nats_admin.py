@@ -1,4 +1,4 @@
-"""NatsAdmin: what tests do to a NATS server beside the source under test, without asyncio."""
+"""NatsAdmin: operations of tests on a NATS server beside the source under test, without asyncio."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SECONDS = 60.0
 
 
 class NatsAdmin:
-    """A connection that waits and reconnects as long as it must."""
+    """A connection that waits and reconnects without a limit."""
 
     def __init__(self, *urls: str, tls: ssl.SSLContext | None = None, token: str | None = None, timeout: float = 5) -> None:
         self._loop = EventLoopThread("nats admin")
         self._client = Client()
 
         async def silent(_error: Exception) -> None:
-            """Errors that do not end a call are of no interest."""
+            """Ignore errors that do not end a call."""
 
         async def connect() -> JetStreamContext:
             await self._client.connect(
@@ -72,7 +72,7 @@ class NatsAdmin:
         self.run(publish)
 
     def send_surely(self, subject: str, ids: Sequence[str], body: bytes = b"{}") -> None:
-        """Store messages once, by their ids, whatever happens to servers meanwhile."""
+        """Store messages once, by their ids, despite failures of servers."""
 
         async def publish() -> None:
             for each in ids:

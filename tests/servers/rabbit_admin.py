@@ -1,4 +1,4 @@
-"""RabbitAdmin: what tests do with RabbitMQ beside the source, in sync code."""
+"""RabbitAdmin: operations of tests on RabbitMQ beside the source, in sync code."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class RabbitAdmin:
             self.declare(queue)
 
     def count(self, queue: str) -> int | None:
-        """The number of messages that are ready. None: there is no such queue."""
+        """Return the number of ready messages. None: the queue does not exist."""
 
         async def count() -> int | None:
             channel = await self._open()
@@ -139,7 +139,7 @@ class RabbitAdmin:
         return self._loop.run(drain, SECONDS)
 
     def abandon(self) -> None:
-        """Give up a broken connection."""
+        """Abandon a broken connection."""
         self._loop.close(cancel_seconds=1)
 
     def close(self) -> None:

@@ -77,7 +77,7 @@ def bring() -> Path:
 
 
 def installation() -> Installation:
-    """Where Erlang and RabbitMQ are."""
+    """Return the folders of Erlang and RabbitMQ."""
     home = bring()
     found = sorted(home.glob("rabbitmq/lib/rabbitmq_server-*"))
     if not found or not (home / "erlang").is_dir():
@@ -99,7 +99,7 @@ class Node:
 
     @property
     def url(self) -> str:
-        """The address, with a user who may do everything."""
+        """The address, with a user who has all rights."""
         return f"amqp://{USER}:{PASSWORD}@127.0.0.1:{self.port}/"
 
     def start(self) -> None:
@@ -113,7 +113,7 @@ class Node:
         self._running.close()
 
     def kill(self) -> None:
-        """End the process at once, as a power cut does."""
+        """End the process immediately, like a power loss."""
         os.kill(int(self.evaluate("os:getpid().").strip('"')), signal.SIGKILL)
         self._running.close()
 
@@ -193,7 +193,7 @@ def close_connections_of(queue: str) -> str:
 
 @contextmanager
 def epmd() -> Iterator[int]:
-    """Erlang's list of nodes, of this run alone: its port."""
+    """Erlang's list of nodes for this run, with its port."""
     program = installation().programs / "epmd"
     with (
         short_folder() as folder,
@@ -204,7 +204,7 @@ def epmd() -> Iterator[int]:
 
 @contextmanager
 def node() -> Iterator[Node]:
-    """A node of its own, for tests that kill it."""
+    """A separate node, for tests that kill it."""
     with epmd() as port, short_folder() as folder:
         made = Node(folder, port)
         try:
@@ -221,7 +221,7 @@ def cluster(size: int = 3) -> Iterator[list[Node]]:
     peers = tuple(f"{name}@localhost" for name in names)
     with epmd() as port, short_folder() as folder, ExitStack() as stack:
         nodes = [Node(folder, port, name, peers) for name in names]
-        for each in nodes:  # one after another: the first one makes the cluster, and the others join it
+        for each in nodes:  # one after another: the first creates the cluster, and the others join it
             stack.callback(each.stop)
             each.start()
         yield nodes
@@ -229,7 +229,7 @@ def cluster(size: int = 3) -> Iterator[list[Node]]:
 
 @contextmanager
 def rabbitmq_server() -> Iterator[str]:
-    """The server as JSON, running until the end of the block: `url`, and what a test needs to control it."""
+    """Yield the running server as JSON: `url`, and the fields that a test needs to control it."""
     given = os.environ.get(VARIABLE)
     if given:
         yield json.dumps({"url": given})
@@ -249,7 +249,7 @@ def listens(port: int) -> bool:
 
 
 def answers(port: int) -> bool:
-    """Whether a node greets as a server of AMQP does."""
+    """Return whether a node sends the greeting of AMQP."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(GREETING)

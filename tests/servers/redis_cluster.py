@@ -196,7 +196,7 @@ class RedisSentinels:
         return "redis+sentinel://" + ",".join(each.place for each in self.sentinels) + "/mymaster"
 
     def master(self) -> RedisNode | None:
-        """The master in the eyes of the first Sentinel."""
+        """Return the master according to the first Sentinel."""
         with self.sentinels[0].client() as client:
             address: Any = client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster")
         return next((node for node in self.nodes if address and int(address[1]) == node.port), None)

@@ -1,4 +1,4 @@
-"""Relay: a TCP port before a server, which counts connections and round trips, delays, and lets some go wrong."""
+"""Relay: a TCP port before a server that counts connections and round trips, delays them, and injects faults."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import time
 from typing import Literal, Self, TypeAlias
 
 Step: TypeAlias = Literal["pass", "reset", "silent"] | int
-"""pass: to the server and back. reset: RST at once. silent: accepted, and never a word. A number: RST after so many bytes."""
+"""pass: to the server and back. reset: RST immediately. silent: accepted without a response. A number: RST after this many bytes.
+"""
 RESET = struct.pack("ii", 1, 0)
 
 
 class Relay:
-    """Plays a script, one step for each connection; the last one for ever. Threads may share it.
+    """Follows a script with one step for each connection, and repeats the last one. Threads may share it.
 
-    delay: seconds for a round trip, half of it each way; the bandwidth is not limited. It may be changed while connections are
+    delay: seconds for a round trip, half of it each way. The bandwidth is not limited. It may be changed while connections are
     open, if it is not None.
     """
 
@@ -25,11 +26,11 @@ class Relay:
         self._target = (host, port)
         self.delay = delay
         self.flights = 0
-        """Round trips: how often a client sent something after the server had spoken, or at first."""
+        """Round trips: how often a client sent data after the server did, or first."""
         self._needle: bytes | None = None
         self._left = 0
         self.lost = threading.Event()
-        """Set when a response was lost on request."""
+        """Set when a requested response was lost."""
         self._script = list(script) or ["pass"]
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
@@ -54,11 +55,11 @@ class Relay:
 
     @property
     def count(self) -> int:
-        """How many connections there were."""
+        """Return the number of connections."""
         return len(self.times)
 
     def counted(self, many: int) -> int:
-        """The same, once there were so many: a client that gave up may be gone before a busy machine has seen it come."""
+        """Wait for this number of connections. A client may give up before a busy machine has counted it."""
         end = time.monotonic() + 60
         while self.count < many and time.monotonic() < end:
             time.sleep(0.01)
@@ -66,17 +67,17 @@ class Relay:
 
     @property
     def waits(self) -> list[float]:
-        """Seconds between one connection and the next."""
+        """Return the seconds between connections."""
         return [later - earlier for earlier, later in zip(self.times, self.times[1:], strict=False)]
 
     def drop(self) -> None:
-        """Tear down whatever is open."""
+        """Close all connections."""
         for each in self._open:
             _reset(each)
         self._open.clear()
 
     def lead_to(self, port: int) -> None:
-        """Send new connections to the server at this port, as a virtual address does that moves; open ones stay."""
+        """Send new connections to the server at this port, like a virtual address that moves. Open ones stay."""
         self._target = (self._target[0], port)
 
     def lose_response(self, needle: bytes, nth: int = 1) -> None:
@@ -86,11 +87,11 @@ class Relay:
         self._needle = needle
 
     def hold(self) -> None:
-        """Let nothing through, until it goes on."""
+        """Block all data until `go_on`."""
         self._flowing.clear()
 
     def go_on(self) -> None:
-        """Let everything through again."""
+        """Let all data through again."""
         self._flowing.set()
 
     def _accept(self) -> None:
@@ -130,7 +131,7 @@ class _Link:
         self._loses = False
 
     def pump(self, one: socket.socket, other: socket.socket) -> None:
-        """Carry what one end sends to the other."""
+        """Copy the data of one end to the other."""
         left = self._step if isinstance(self._step, int) else None
         late = None if self._relay.delay is None else _Late(other, self._relay)
         try:
@@ -156,7 +157,7 @@ class _Link:
             pass
 
     def _cut(self, one: socket.socket, data: bytes) -> bool:
-        """Count round trips; whether this was a response that is to be lost."""
+        """Count round trips. Return whether this response must be lost."""
         if one is self._server:
             self._spoke = True
             if self._loses:
@@ -180,7 +181,7 @@ class _Link:
 
 
 class _Late:
-    """Sends what it is given after a delay, in order, however much there is."""
+    """Sends data after a delay, in order and without a limit."""
 
     def __init__(self, to: socket.socket, relay: Relay) -> None:
         self._to, self._relay = to, relay
@@ -210,7 +211,7 @@ class _Late:
 def _reset(connection: socket.socket) -> None:
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        connection.shutdown(socket.SHUT_RD)  # wakes who reads from it here
+        connection.shutdown(socket.SHUT_RD)  # wakes the reader
     except OSError:
         pass
     connection.close()

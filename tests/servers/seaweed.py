@@ -25,7 +25,7 @@ IDENTITIES = {
 
 
 def program() -> Path | None:
-    """The server's program, of the wheel or of the machine."""
+    """Return the server's program, of the wheel or of the machine."""
     beside = Path(sys.executable).parent / "weed"
     found = str(beside) if beside.exists() else shutil.which("weed")
     return Path(found) if found else None
@@ -33,7 +33,7 @@ def program() -> Path | None:
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """The URL of a server, with key and secret in it, running until the end of the block."""
+    """Yield the URL of a running server, with key and secret."""
     given = os.environ.get(VARIABLE)
     if given:
         yield given
@@ -43,7 +43,7 @@ def s3_server() -> Iterator[str]:
         raise ServerMissing(HOW)
     with short_folder() as folder:
         (folder / "s3.json").write_text(json.dumps(IDENTITIES))
-        # Asked to stop, it takes ten seconds to say goodbye to itself; nothing of it is kept.
+        # A normal stop takes ten seconds, and its data is not needed.
         with running(lambda port: _command(found, folder, port), ready=_ready, folder=folder, patience=0.2) as port:
             yield f"http://{KEY}:{SECRET}@127.0.0.1:{port}"
 
@@ -62,7 +62,7 @@ def _command(found: Path, folder: Path, port: int) -> list[str | Path]:
         "-s3",
         f"-s3.port={port}",
         f"-s3.port.grpc={free_port()}",
-        "-s3.port.iceberg=0",  # at ports of their own, which a second server would find taken
+        "-s3.port.iceberg=0",  # at separate ports, which a second server would find in use
         "-s3.port.lance=0",
         f"-s3.config={folder / 's3.json'}",
         "-master.volumeSizeLimitMB=1024",
@@ -72,7 +72,7 @@ def _command(found: Path, folder: Path, port: int) -> list[str | Path]:
 
 
 def _ready(port: int) -> bool:
-    """Writable: it answers long before its volumes can be written to."""
+    """Wait until it is writable: it responds long before its volumes can be written to."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     from tests.servers.buckets import client

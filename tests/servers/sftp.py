@@ -1,4 +1,4 @@
-"""SFTP for tests: asyncssh's server, which is always there, and OpenSSH's where the machine has `sshd`."""
+"""SFTP for tests: asyncssh's server, which is always available, and OpenSSH's if the machine has `sshd`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ MaxStartups 100
 
 @contextmanager
 def asyncssh_server() -> Iterator[str]:
-    """The options of the backend `sftp`, as JSON: the server runs until the end of the block."""
-    from tests.servers.sftp_program import PASSWORD, USER  # asyncssh, which the unit tests do without
+    """Yield the options of the backend `sftp` as JSON, for a running server."""
+    from tests.servers.sftp_program import PASSWORD, USER  # asyncssh, which unit tests do not need
 
     program = Path(__file__).with_name("sftp_program.py")
     with short_folder() as folder:
@@ -42,18 +42,18 @@ def asyncssh_server() -> Iterator[str]:
 
 
 def sshd() -> str | None:
-    """OpenSSH's server program."""
+    """Return OpenSSH's server program."""
     return shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
 
 
 @contextmanager
 def openssh_server() -> Iterator[str]:
-    """The same, of OpenSSH's server; it runs as the user who runs the tests."""
+    """Yield the same for OpenSSH's server, which runs as the user of the tests."""
     program = sshd()
     if program is None:
         raise ServerMissing("install openssh-server")
     if os.geteuid() == 0:
-        Path("/run/sshd").mkdir(exist_ok=True)  # it refuses to start as root without
+        Path("/run/sshd").mkdir(exist_ok=True)  # as root it does not start without it
     with short_folder() as folder:
         _keys(folder)
         config = folder / "config"

@@ -1,4 +1,4 @@
-"""asyncssh's SFTP server, in a process of its own: `sftp_program.py PORT FOLDER`. The folder has its keys and its files."""
+"""asyncssh's SFTP server as a process: `sftp_program.py PORT FOLDER`. The folder has its keys and its files."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ if __name__ == "__main__":
     try:
         asyncio.run(serve(int(sys.argv[1]), Path(sys.argv[2])))
     except KeyboardInterrupt:
-        pass  # how the test run ends it
+        pass  # the signal of the test run

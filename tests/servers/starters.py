@@ -1,4 +1,4 @@
-"""Every server by its name: how it is started, for as long as a block lasts."""
+"""Every server by name, with a context manager that starts it."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "Chromium": chromium,
     "Temporal": temporal_server,
 }
-"""Each gives its address; ServerMissing where the machine has no such server."""
+"""Each yields its URL, or raises ServerMissing if the machine has no such server."""

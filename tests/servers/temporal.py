@@ -27,14 +27,14 @@ def program() -> Path | None:
 
 
 def command(found: Path, port: int, *options: str) -> list[str | Path]:
-    """How a server is started on a port. It keeps nothing on disk, unless options say so."""
+    """Return the command that starts a server on a port. It keeps nothing on disk, unless options request it."""
     quiet = ("--headless", "--log-level", "error")
     return [found, "server", "start-dev", "--ip", "127.0.0.1", "--port", str(port), *quiet, *options]
 
 
 @contextmanager
 def temporal_server() -> Iterator[str]:
-    """Host and port of a server, running until the end of the block."""
+    """Yield host and port of a running server."""
     given = os.environ.get(VARIABLE)
     if given:
         yield given
@@ -47,7 +47,7 @@ def temporal_server() -> Iterator[str]:
 
 
 def answers(port: int) -> bool:
-    """Whether the server there is healthy. It listens a while before it is."""
+    """Return whether the server is healthy. It listens before it is."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=1):
             pass

@@ -1,4 +1,4 @@
-"""Packages are fetched with apt's files in a private folder; a failed round is repeated, and the last one explained."""
+"""Packages are fetched with apt's files in a private folder. A failed round is repeated, and the last one explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a missing server does to a run: under CI it fails, elsewhere the summary says in capitals what was not run."""
+"""Effect of a missing server: the run fails under CI, and elsewhere the summary reports skipped tests in capitals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each server is there, does one thing, and is gone afterwards."""
+"""Each server starts, works and is stopped afterwards."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("program", [ALONE, SIDE_BY_SIDE], ids=["alone", "side by side"])
 def test_servers_of_a_killed_run_are_stopped(program: str) -> None:
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}  # without an address given from outside
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}  # without an address from the environment
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment) as run:
         assert run.stdout is not None
         url = run.stdout.readline().strip()
@@ -92,7 +92,7 @@ def test_servers_of_a_killed_run_are_stopped(program: str) -> None:
         assert time.monotonic() < deadline, "the server outlived its test run"
         time.sleep(0.05)
     assert not answers(url)
-    shutil.rmtree(folder, ignore_errors=True)  # the one thing that a killed run leaves behind where it has no keeper
+    shutil.rmtree(folder, ignore_errors=True)  # the only file that a killed run without a keeper leaves
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""TlsDoor: TLS before a server that is built without it, as stunnel does."""
+"""TlsDoor: TLS before a server without TLS support, like stunnel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 class TlsDoor:
-    """A port with TLS, which passes everything to the server at another port. asks: for a client's certificate."""
+    """A port with TLS that forwards to the server at another port. asks: request a client certificate."""
 
     def __init__(self, target: int, certificate: Path, *, asks: bool = False) -> None:
         self.certificate = certificate

@@ -65,7 +65,7 @@ SENTENCE = re.compile(r"(?<=[.!?])[\"')*]*\s+(?=[A-Z`*\"(\[])")
 
 
 class Measure(NamedTuple):
-    """What one text holds."""
+    """The counts of one text."""
 
     words: int
     idiom: list[str]
@@ -149,7 +149,7 @@ def template(text: str) -> list[str]:
 
 
 def blocks_of(path: Path) -> list[str]:
-    """The prose of one file, by its kind."""
+    """The prose of one file, by its type."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         return docstrings(text)

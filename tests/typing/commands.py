@@ -1,4 +1,4 @@
-"""Type-checked, never run: commands keep the types of their functions, and misuse is refused."""
+"""Type-checked, never run: commands keep the types of their functions, and misuse is rejected."""
 
 from datetime import timedelta
 from typing import assert_type

@@ -1,4 +1,4 @@
-"""Orders of 200 customers, every night; three years filled in; read by a consumer. As its users write it."""
+"""Orders of 200 customers, every night, with a backfill of three years and a consumer, as users write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Type-checked, never run: what the HTTP clients take and give."""
+"""Type-checked, never run: arguments and results of the HTTP clients."""
 
 from typing import Any, TypedDict, assert_type
 
@@ -48,7 +48,7 @@ async def later() -> None:
         await api.wait_until_ready(within=5)
 
 
-# --- the transport is one of either library, and of either colour
+# --- the transport works with both libraries, sync and async
 httpx.Client(transport=http.Transport())
 httpx2.Client(transport=http.Transport(httpx2.HTTPTransport(), retry=retry()))
 httpx.AsyncClient(transport=http.Transport(httpx.AsyncHTTPTransport()))

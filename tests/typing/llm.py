@@ -1,4 +1,4 @@
-"""LLM calls. The SDK has retries of its own: let exactly one layer have them."""
+"""LLM calls. The SDK has its own retries, so enable exactly one layer."""
 
 from os import environ
 
@@ -23,11 +23,11 @@ def summarise(text: str) -> Summary:
     reply = client.chat.completions.create(
         model="gpt-x", messages=[{"role": "user", "content": text}], timeout=current().remaining
     )
-    return Summary.model_validate_json(reply.choices[0].message.content or "")  # a bad shape is not retried
+    return Summary.model_validate_json(reply.choices[0].message.content or "")  # a wrong schema is not retried
 
 
-again = retry(policy, on=ValidationError, operation="summary.shape")  # unless you say that it is worth one more try
-forgetful = openai.AsyncOpenAI(api_key=KEY)  # 3 requests of its own: ours sees that they were spent, and makes no 12
+again = retry(policy, on=ValidationError, operation="summary.shape")  # unless you declare it retryable
+forgetful = openai.AsyncOpenAI(api_key=KEY)  # 3 requests of its own: Redrive detects the spent retries and does not make 12
 
 
 @retry(policy)

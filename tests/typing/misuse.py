@@ -1,4 +1,4 @@
-"""Type-checked, never run: every line with an ignore must be an error, every `assert_type` must be what it says."""
+"""Type-checked, never run: every line with an ignore must be an error, and every `assert_type` must hold."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -69,7 +69,7 @@ assert_type(Service().either("a"), str)
 bare("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 Service().method("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
-# --- what retry takes
+# --- arguments of retry
 retry(max_attempts=5, timeout=30)
 retry(None)
 retry(RetryPolicy(), max_attempts=5)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
@@ -120,7 +120,7 @@ retry(on=OSError)
 retry(on=(OSError, rule, meaning, classify))
 retry(on=bad_rule)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
-# --- the rest
+# --- other functions
 assert_type(current(), Attempt)
 assert_type(current().key, Key | None)
 assert_type(outcome(ValueError()), Outcome | None)

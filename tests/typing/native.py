@@ -1,4 +1,4 @@
-"""Type-checked, never run: a policy in the words of each client."""
+"""Type-checked, never run: a policy in the terms of each client."""
 
 from typing import Any, assert_type
 

@@ -1,4 +1,4 @@
-"""Type-checked, never run: once, claim and the middleware keep types, and misuse is refused."""
+"""Type-checked, never run: once, claim and the middleware keep types, and misuse is rejected."""
 
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,7 @@
-"""What type checkers say of the programs beside this file: right ones pass, and misuse is refused.
+"""Type checkers on the programs beside this file: valid ones pass, and misuse is rejected.
 
-A line that a checker must refuse carries its `# type: ignore[code]` (mypy) and `# pyright: ignore[rule]`: an ignore
-that nothing calls for is itself an error, in both. Each checker runs once, over everything: most of its time is its start.
+A line that a checker must reject has its `# type: ignore[code]` (mypy) and `# pyright: ignore[rule]`. An unused ignore is an
+error in both. Each checker runs once over all files, because it is slow to start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PROGRAMS = sorted(path for path in HERE.glob("*.py") if path.name != "__init__.py" and not path.name.startswith("test_"))
-# With this project's settings, of a program of one line: which checker, and whether it is content.
+# One-line programs with this project's settings: the checkers, and whether they accept the line.
 LINES = {
     "x: int = 1": {"mypy": True, "pyright": True},
     "x: int = ''": {"mypy": False, "pyright": False},
@@ -29,7 +29,7 @@ LINES = {
 }
 
 Said = dict[Path, list[str]]
-"""What is wrong, by file."""
+"""Problems by file."""
 
 
 def mypy(paths: list[Path]) -> Said:
@@ -62,11 +62,11 @@ CHECKERS: dict[str, Callable[[list[Path]], Said]] = {"mypy": mypy, "pyright": py
 
 @pytest.fixture(scope="module", params=CHECKERS)
 def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Path], Said]:
-    """A checker's name, where the lines are, and what it says of them and of all programs."""
+    """A checker's name, the files of the lines, and its output for these and for all programs."""
     folder = tmp_path_factory.mktemp("lines").resolve()
     lines = {line: folder / f"line_{number}.py" for number, line in enumerate(LINES)}
     for line, path in lines.items():
-        path.write_text(f"{line}\n# {path}\n")  # else mypy says what it remembers of the same lines in another folder
+        path.write_text(f"{line}\n# {path}\n")  # otherwise mypy reports cached results of the same lines in another folder
     return request.param, lines, CHECKERS[request.param]([*PROGRAMS, *lines.values()])
 
 

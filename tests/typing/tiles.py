@@ -1,4 +1,4 @@
-"""A sender in batches, as its user writes it: what `retrying` returns is typed as what it was given."""
+"""A sender in batches as a user writes it: `retrying` returns the type of its argument."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 
 from redrive import RetryPolicy, backoff
 
-LAST = 1 - 2**-53  # the largest draw there is
+LAST = 1 - 2**-53  # the largest possible draw
 
 
 @pytest.mark.req("R-9")
@@ -24,7 +24,7 @@ def test_steps_are_taken_in_turn_and_the_last_is_repeated() -> None:
 
 @pytest.mark.req("R-9")
 def test_jitter_is_a_share_of_the_wait_in_both_directions() -> None:
-    waits = backoff.steps(100, 200)  # ±10 % unless told otherwise
+    waits = backoff.steps(100, 200)  # ±10 % by default
     assert [waits(1, draw) for draw in (0.0, 0.5)] == [90.0, 100.0]
     assert waits(2, LAST) == pytest.approx(220)
     assert waits(2, LAST) < 220.0001

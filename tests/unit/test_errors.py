@@ -1,4 +1,4 @@
-"""Our exceptions: one tree, and what each carries."""
+"""Redrive's exceptions: one tree, and their attributes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_attempt_timeout_is_a_timeout_error() -> None:
 
 
 def test_the_documented_tree_matches_the_classes() -> None:
-    """Every class of the drawing, under the parent that its indent says; and none is missing."""
+    """Every class of the drawing has the parent of its indentation, and none is missing."""
     drawn: dict[str, str] = {}
     above: list[str] = []
     for line in (errors.__doc__ or "").splitlines():

@@ -1,4 +1,4 @@
-"""The root: every public name is there, loaded when first asked for."""
+"""The root package: every public name exists, and is loaded at first use."""
 
 from __future__ import annotations
 

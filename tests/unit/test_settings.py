@@ -1,4 +1,4 @@
-"""Settings: one place, one order, and no name that is not known."""
+"""Settings: one place, one order, and no unknown names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls over real connections to a server that misbehaves as told, and counts."""
+"""Calls over real connections to a server with scripted faults that counts its requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def get(url: str) -> bytes:
 
 
 async def aget(url: str) -> bytes:
-    """A client of a few lines: what matters is who waits for whom."""
+    """A minimal HTTP client."""
     host, port = url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -120,9 +120,9 @@ def test_a_sync_attempt_passes_its_timeout_to_the_client() -> None:
             retry(RetryPolicy(max_attempts=3, backoff_base=0, jitter=0), attempt_timeout=0.2).call(get, server.url)
         end = time.monotonic() + 60
         while server.count < 3 and time.monotonic() < end:
-            time.sleep(0.01)  # the server may be later than its client
+            time.sleep(0.01)  # the server may lag behind its client
         assert server.count == 3
-        assert threading.active_count() <= before + 3  # the server's, one for each connection; none of ours
+        assert threading.active_count() <= before + 3  # threads of the server, one for each connection
     assert threading.active_count() == threads
 
 
@@ -131,7 +131,7 @@ def test_an_async_attempt_that_hangs_is_cancelled() -> None:
     with FaultServer("hang", "hang", Answer(body=b"here")) as server:
         layer = retry(RetryPolicy(max_attempts=30, backoff_base=0, jitter=0), attempt_timeout=0.4)
         assert asyncio.run(layer.acall(aget, server.url)) == b"here"
-        assert server.count >= 3  # more on a machine that is very busy
+        assert server.count >= 3  # longer on a very busy machine
 
 
 @pytest.mark.req("C-8")

@@ -1,4 +1,4 @@
-"""Signals, forks and pickles: calls across the borders of a process."""
+"""Calls across process boundaries: signals, forks and pickled errors."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_ctrl_c_during_a_wait_ends_the_call_immediately(colour: str, limit: floa
         assert program.stdout is not None
         assert program.stderr is not None
         assert program.stdout.readline() == "attempt\n"
-        time.sleep(0.2)  # it waits now
+        time.sleep(0.2)  # it is waiting now
         began = time.monotonic()
         program.send_signal(signal.SIGINT)
         rest, said = program.stdout.read(), program.stderr.read()

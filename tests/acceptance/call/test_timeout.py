@@ -1,4 +1,4 @@
-"""Real timers of a few milliseconds against cancellations of the caller's, in every order of one loop turn."""
+"""Real timers of a few milliseconds, and cancellations by the caller in every order within one loop iteration."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_timeout_error_of_the_callee_is_not_an_attempt_timeout(use: Use) -> No
 @every_use
 @pytest.mark.parametrize("order", ["caller first", "timer first"])
 def test_cancellation_by_the_caller_wins_if_the_timer_fires_in_the_same_loop_iteration(use: Use, order: str) -> None:
-    """The loop is held up until both are due; then both happen before the task runs again."""
+    """The loop is blocked until both are due, so both fire before the task runs again."""
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
@@ -108,7 +108,7 @@ def test_an_attempt_that_completes_as_the_timer_fires_leaves_no_cancellation(use
 
         assert await use(retry(ZERO, attempt_timeout=SHORT), body) in (1, 2)
         assert cancelling() == 0
-        await asyncio.sleep(0)  # no cancellation is left over for what follows
+        await asyncio.sleep(0)  # no cancellation is left for later awaits
         await asyncio.sleep(SHORT)
 
     asyncio.run(main())

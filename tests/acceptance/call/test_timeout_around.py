@@ -1,4 +1,4 @@
-"""Time-outs around and inside of each other, and many of them at once, in real time."""
+"""Nested and concurrent timeouts, in real time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_inner_asyncio_timeout_is_retried(use: Use) -> None:
 @every_use
 def test_nested_timers_that_fire_together_leave_no_cancellation(use: Use) -> None:
     calls = 0
-    limit = 0.3  # long enough for the inner one to begin on a machine that is busy
+    limit = 0.3  # long enough for the inner attempt to begin on a busy machine
 
     async def body() -> None:
         nonlocal calls
@@ -111,7 +111,7 @@ def test_the_remaining_deadline_shortens_an_attempt(use: Use) -> None:
 
 @every_use
 def test_a_blocked_event_loop_cancels_only_expired_attempts(use: Use) -> None:
-    """A hundred attempts end in one turn; each is cancelled itself, and nobody else."""
+    """A hundred attempts expire in one loop iteration, and only their tasks are cancelled."""
 
     async def main() -> None:
         async def quick() -> str:
@@ -146,7 +146,7 @@ def test_tasks_of_one_function_share_a_timer_queue() -> None:
         for number, end in enumerate(ends):
             if number % 3 == 0:
                 assert isinstance(end, errors.AttemptTimeout)
-            elif not isinstance(end, errors.AttemptTimeout):  # on a machine that is busy enough
+            elif not isinstance(end, errors.AttemptTimeout):  # on a sufficiently busy machine
                 assert end == number
 
     asyncio.run(main())
@@ -173,7 +173,7 @@ def test_a_timeout_leaves_no_reference_cycle(use: Use) -> None:
 
 @pytest.mark.req("R-5")
 def test_a_timeout_of_the_policy_holds_in_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """tenacity's stop_after_delay lets go at 0.56 s where 0.30 was asked for."""
+    """tenacity's stop_after_delay stops at 0.56 s for a limit of 0.30 s."""
     slept: list[float] = []
 
     asleep = time.sleep
@@ -193,8 +193,8 @@ def test_a_timeout_of_the_policy_holds_in_real_time(monkeypatch: pytest.MonkeyPa
 
     with pytest.raises(ConnectionError):
         retry(RetryPolicy(max_attempts=99, backoff_base=0.125, backoff_max=0.125, jitter=0, timeout=0.3)).call(work)
-    assert sum(slept) <= 0.3  # the wait that does not fit is not begun
-    assert starts - 1 <= len(slept) <= starts <= 3  # a busy machine oversleeps, and then does not try
+    assert sum(slept) <= 0.3  # a wait that does not fit is not started
+    assert starts - 1 <= len(slept) <= starts <= 3  # a busy machine oversleeps and then makes no further attempt
 
 
 def test_timeouts_leave_no_thread() -> None:

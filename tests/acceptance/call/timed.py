@@ -1,4 +1,4 @@
-"""Every use of an attempt's time-out, and work that never ends."""
+"""Every way to use an attempt timeout, and work that never ends."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Use: TypeAlias = Callable[[Retry, Body], Coroutine[Any, Any, Any]]
 
 
 async def decorated(layer: Retry, body: Body) -> Any:
-    """The short way: a row of timers."""
+    """The fast path, with a queue of timers."""
     return await layer.acall(body)
 
 
 async def whole(layer: Retry, body: Body) -> Any:
-    """The whole loop: a timer of its own."""
+    """The reference loop, with its own timer."""
     return await layer.using(key=lambda: "a:b:c:d:v1").acall(body)
 
 

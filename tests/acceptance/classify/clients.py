@@ -1,4 +1,4 @@
-"""HTTP clients, each as a function that gets a URL and raises that library's own errors."""
+"""HTTP clients, each as a function that requests a URL and raises the errors of its library."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Get: TypeAlias = Callable[[str], object]
 
 
 def raised(work: Callable[[], object]) -> tuple[Exception, Fault]:
-    """The error that this raises, and what the classifier says of it while it is being handled, as the engine asks."""
+    """Return the raised error and its classification, made while the error is handled as in the engine."""
     try:
         work()
     except Exception as error:
@@ -32,14 +32,14 @@ def raised(work: Callable[[], object]) -> tuple[Exception, Fault]:
 
 
 class Limit:
-    """How long a client waits for its server."""
+    """Timeout of the clients in seconds."""
 
     seconds = 30.0
 
 
 @contextmanager
 def hasty(really: bool = True) -> Iterator[None]:
-    """Clients are, meanwhile: for servers that never answer. Those that do may be at a very busy machine."""
+    """Use a short timeout, for servers that never respond. Other servers may run on a busy machine."""
     Limit.seconds = 0.3 if really else 30.0
     try:
         yield
@@ -48,7 +48,7 @@ def hasty(really: bool = True) -> Iterator[None]:
 
 
 def google_api() -> tuple[Any, Any]:
-    """google.api_core's exceptions and retry. It warns at import where grpcio-status is missing."""
+    """Return the exceptions and retries of google.api_core. It warns at import if grpcio-status is missing."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ImportWarning)
         from google.api_core import exceptions, retry
@@ -98,11 +98,11 @@ def with_urllib(url: str) -> object:
 
 
 def with_urllib3(url: str) -> object:
-    """Raises no error for a status: for what happens on the way only."""
+    """Request a URL. A status raises no error, so this is for connection errors only."""
     with urllib3.PoolManager(retries=False, timeout=Limit.seconds) as pool:
         return pool.request("GET", url)
 
 
 CLIENTS: list[Get] = [with_httpx, with_httpx2, with_async_httpx, with_requests, with_aiohttp, with_urllib]
-"""Those that raise for a status too."""
+"""Clients that also raise for a status."""
 EVERY_CLIENT: list[Get] = [*CLIENTS, with_urllib3]

@@ -1,4 +1,4 @@
-"""botocore, s3fs, pyarrow, azure-core and google-api-core against a server that answers as theirs do when they fail."""
+"""botocore, s3fs, pyarrow, azure-core and google-api-core against a server that returns their errors."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_google_rest_errors_are_classified(answer: Answer, fault: Fault) -> None
 @pytest.mark.req("R-6")
 def test_retry_info_in_google_details_sets_the_wait() -> None:
     exceptions, _ = google_api()
-    info = importlib.import_module("google.rpc.error_details_pb2").RetryInfo()  # there are no types for it
+    info = importlib.import_module("google.rpc.error_details_pb2").RetryInfo()  # it has no type stubs
     info.retry_delay.FromMilliseconds(2500)
 
     def call() -> None:

@@ -1,4 +1,4 @@
-"""Postgres, SQLite and Redis: what real servers and their drivers raise, bare and through SQLAlchemy."""
+"""Errors of real Postgres, SQLite and Redis servers and of their drivers, directly and through SQLAlchemy."""
 
 from __future__ import annotations
 

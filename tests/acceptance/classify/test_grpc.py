@@ -1,4 +1,4 @@
-"""gRPC status codes from a real server, through plain and aio channels."""
+"""gRPC status codes from a real server, through sync and aio channels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Call: TypeAlias = Callable[[str, str], object]
 
 
 class Failing(grpc.GenericRpcHandler):
-    """Answers /s/CODE with that code; /s/CODE.250 with that pushback; /s/SLOW late; /s/RAISE with an exception."""
+    """Responds to /s/CODE with that code, to /s/CODE.250 with that pushback, to /s/SLOW late, to /s/RAISE with an exception."""
 
     def service(self, handler_call_details: Any) -> Any:
         name, _, pushback = handler_call_details.method.rpartition("/")[2].partition(".")
@@ -90,7 +90,7 @@ by_colour = pytest.mark.parametrize("call", [plain, aio])
     ],
 )
 def test_grpc_codes_are_classified(call: Call, address: str, code: str, kind: str) -> None:
-    assert raised(lambda: call(address, code))[1] == Fault(kind)  # type: ignore[arg-type]  # the table above spells them
+    assert raised(lambda: call(address, code))[1] == Fault(kind)  # type: ignore[arg-type]  # the table above has valid kinds
 
 
 @by_colour

@@ -1,4 +1,4 @@
-"""What HTTP clients raise, over real connections to a server that misbehaves."""
+"""Errors of HTTP clients, over real connections to a server with scripted faults."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ by_every_client = pytest.mark.parametrize("get", EVERY_CLIENT)
 def test_http_statuses_are_classified(get: Get, status: int, kind: str) -> None:
     with FaultServer(status) as server:
         _, fault = raised(lambda: get(server.url))
-        assert fault == Fault(kind, status=status)  # type: ignore[arg-type]  # the table above spells them
+        assert fault == Fault(kind, status=status)  # type: ignore[arg-type]  # the table above has valid kinds
         assert server.count == 1
 
 
@@ -73,7 +73,7 @@ def test_retry_after_as_a_date_uses_the_servers_clock(get: Get) -> None:
 def test_an_error_after_sending_counts_as_sent(get: Get, step: Step, kind: str) -> None:
     with FaultServer(step) as server, hasty(kind == "timeout"):
         assert raised(lambda: get(server.url))[1] == Fault(kind)  # type: ignore[arg-type]  # as above
-        assert server.count >= 1  # aiohttp sends again by itself after a reset, and says nothing about it
+        assert server.count >= 1  # aiohttp resends after a reset without reporting it
 
 
 @pytest.mark.req("C-3", "C-10")
@@ -94,13 +94,13 @@ def test_an_unknown_host_means_that_nothing_was_sent(get: Get) -> None:
 def test_a_connect_timeout_means_that_nothing_was_sent(get: Get) -> None:
     with unreachable() as url, hasty():
         fault = raised(lambda: get(url))[1]
-    # urllib wraps time-outs of connecting and of sending alike, so that nothing is certain there.
+    # urllib wraps connect and send timeouts alike, so whether the request was sent is unknown.
     assert fault == Fault("timeout", sent=get is with_urllib)
 
 
 @pytest.fixture(scope="module")
 def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultServer]:
-    """A server with a certificate that nobody vouches for."""
+    """A server with an untrusted certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stranger")])
     now = datetime.now(timezone.utc)

@@ -1,4 +1,4 @@
-"""The openai and anthropic SDKs against a server that answers as theirs do when they fail."""
+"""The openai and anthropic SDKs against a server that returns their errors."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def failure(status: int, headers: Mapping[str, str] | None = None, **error: obje
 )
 def test_llm_statuses_are_classified(ask: Ask, status: int, kind: str) -> None:
     with FaultServer(failure(status, message="no")) as server:
-        assert raised(lambda: ask(server.url))[1] == Fault(kind, status=status)  # type: ignore[arg-type]  # spelt above
+        assert raised(lambda: ask(server.url))[1] == Fault(kind, status=status)  # type: ignore[arg-type]  # valid kinds
 
 
 @by_sdk

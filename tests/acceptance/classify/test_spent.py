@@ -1,4 +1,4 @@
-"""Layers that have retried already: what they raise is marked as spent, and only then. A server counts."""
+"""Errors of layers that have already retried are marked as spent, and others are not. The server counts requests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_error_after_client_retries_counts_as_sent() -> None:
     with session(total=1, backoff_factor=0) as client:
 
         class Stopping(urllib3.Retry):
-            """The server goes away between the two attempts: the last error is a refusal, but the first attempt arrived."""
+            """The server stops between the attempts. The last error is a refused connection, but the first attempt arrived."""
 
             def sleep(self, response: object = None) -> None:
                 server.close()
@@ -164,7 +164,7 @@ def pipeline(url: str, retries: int) -> PipelineClient[Any, Any]:
 def test_retries_of_azure_core_are_detected(retries: int, step: Step, kind: str) -> None:
     with FaultServer(step) as server, hasty(kind == "timeout"), pipeline(server.url, retries) as client:
         fault = raised(lambda: client.send_request(HttpRequest("GET", server.url)))[1]
-        assert fault == Fault(kind, spent="azure-core" if retries else None)  # type: ignore[arg-type]  # spelt above
+        assert fault == Fault(kind, spent="azure-core" if retries else None)  # type: ignore[arg-type]  # valid kinds, see above
         assert server.count == 1 + retries
 
 
@@ -231,6 +231,6 @@ def test_automatic_retries_of_redis_6_are_detected(retries: int) -> None:
 
 
 def test_retries_are_detected_without_a_json_body() -> None:
-    """The header is on the request: a body that cannot be read hides nothing."""
+    """The retry count is in a request header, so an unreadable body does not hide it."""
     with FaultServer(Answer(500, {"retry-after-ms": "1"}, json.dumps([1]).encode())) as server:
         assert raised(lambda: ask_openai(server.url, 1))[1].spent == "openai"

@@ -1,4 +1,4 @@
-"""Clients of services: what stripe, elasticsearch, pymysql, pymongo and aiohttp-retry raise for real, and their retries."""
+"""Errors and retries of real clients: stripe, elasticsearch, pymysql, pymongo and aiohttp-retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drills of 002: a service is stopped, a credential is broken, a command comes twice, a retry meets its own traces."""
+"""Drills of requirement 002: a stopped service, an invalid credential, a duplicate command, a retry after a lost response."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 
 def post(url: str, body: object = None, token: str | None = None) -> requests.Response:
-    """With the key of the work in hand, and within the time that is left."""
+    """Send the key of the current job, within the remaining time."""
     headers = {"idempotency-key": str(current().key)} | ({"authorization": f"Bearer {token}"} if token else {})
     answer = requests.post(url, json=body, headers=headers, timeout=current().remaining or 5)
     answer.raise_for_status()
@@ -39,7 +39,7 @@ def post(url: str, body: object = None, token: str | None = None) -> requests.Re
 @pytest.mark.req("W-3", "W-2")
 @pytest.mark.parametrize(("spent", "state"), [("blocked", "blocked"), ("dead", "dlq")])
 def test_jobs_of_a_stopped_service_are_replayed_when_it_is_back(app: App, spent: Literal["dead", "blocked"], state: str) -> None:
-    """Drill 1: retries, then blocked or a dead letter; when the service is back, one replay finishes the module."""
+    """Drill 1: the job is retried, then blocked or a dead letter. After the service is back, one replay finishes it."""
     service = [""]
 
     @app.command("interview.plan", key="workflow:{user}:{run}:module:interview:v1", retry=QUICK, spent=spent)
@@ -67,7 +67,7 @@ def test_jobs_of_a_stopped_service_are_replayed_when_it_is_back(app: App, spent:
 
 @pytest.mark.req("W-3")
 def test_a_command_with_a_broken_credential_is_replayed_after_the_fix(app: App) -> None:
-    """Drill 3: provisioning stops half way on a 401. Nothing is tried again that cannot help, and nothing is left untracked."""
+    """Drill 3: provisioning fails with a 401. The job is not retried, and it stays visible as a dead letter."""
     token = ["expired"]
 
     @app.command("stack.provision", key="stack:{user}:{repo}:provision:v1", retry=QUICK)
@@ -116,7 +116,7 @@ def test_a_duplicate_command_does_not_call_the_service_twice(app: App) -> None:
 
 @pytest.mark.req("W-4")
 def test_a_retry_creates_no_second_artifact(app: App) -> None:
-    """The answer is lost, twice; the service made the artifact each time it was asked, once for its key. Ours is one row."""
+    """The response is lost twice. The service creates one artifact for the key, and the ledger has one row."""
 
     @retry(max_attempts=2, backoff_base=0.01, jitter=0)
     def create(body: dict[str, str]) -> None:
@@ -141,7 +141,7 @@ def test_a_retry_creates_no_second_artifact(app: App) -> None:
 
 @pytest.mark.req("W-3")
 def test_a_command_waits_as_long_as_the_retry_after_of_an_inner_retry(app: App) -> None:
-    """Retry-After does not fit the call: its error leaves at once and says when to come back, and so long the command waits."""
+    """Retry-After does not fit the inner call, which fails immediately. The command waits for that time."""
 
     @retry(max_attempts=3, timeout=0.5)
     def fetch() -> str:

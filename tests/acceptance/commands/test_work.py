@@ -1,4 +1,4 @@
-"""`redrive work` as its user meets it: a process of its own, with signals, with and without a terminal."""
+"""`redrive work` as a process: signals, with and without a terminal."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_work_shows_a_progress_line_on_a_terminal(folder: Path, ledger: Ledger) 
             while block := os.read(main, 65536):
                 printed += block
         except OSError:
-            pass  # the terminal is gone when the program is
+            pass  # the terminal closes with the program
     os.close(main)
     assert process.returncode == 0
     assert b"working: 0 running, 5 done" in printed
@@ -237,7 +237,7 @@ def test_invalid_arguments_of_work_are_rejected(
 
 
 def test_a_missing_postgres_schema_is_reported(folder: Path, postgres_db: str) -> None:
-    """Nothing is made by the way; the message has the command that makes it, and no password."""
+    """Nothing is created. The message names the command to run, and shows no password."""
     address = (
         postgres_db.replace("postgresql://", f"postgresql://x:{quote('s3cret')}@", 1) if "@" not in postgres_db else postgres_db
     )
@@ -294,7 +294,7 @@ def test_sigterm_ends_work_while_the_database_is_silent(folder: Path, postgres_d
             relay.hold()
             (folder / "silent").touch()
             process.send_signal(signal.SIGTERM)
-            _, err = process.communicate(timeout=30)  # a statement alone has 35 s
+            _, err = process.communicate(timeout=30)  # a single statement may take 35 s
         relay.go_on()
     assert process.returncode == 3
     assert "not all results were stored" in err

@@ -1,4 +1,4 @@
-"""Processes that die, freeze and lose their database: nothing is lost, nothing is done twice.
+"""Processes that crash, freeze and lose their database: no job is lost or repeated.
 
-`make crash-matrix` runs every crash point in every way; the tests here run each of them once.
+`make crash-matrix` runs every crash point in every way. The tests here run each of them once.
 """

@@ -1,4 +1,4 @@
-"""What these tests share: one zygote, and one database of their own."""
+"""Fixtures of the crash tests: one zygote and one database."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.zygote import Zygote
 
 @pytest.fixture(scope="package")
 def zygote() -> Iterator[Zygote]:
-    """Where the processes come from."""
+    """The zygote that forks the processes."""
     with Zygote() as started:
         yield started
 
 
 @pytest.fixture(scope="package")
 def postgres_once(request: pytest.FixtureRequest) -> Iterator[str]:
-    """One database for all: who uses it empties it first."""
+    """One database for all tests. Each test empties it first."""
     server = request.config.stash[SERVERS].address("Postgres")
     name = f"crash_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:
@@ -35,7 +35,7 @@ def postgres_once(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty ledger-to-be, on each database."""
+    """The URL of an empty database without a ledger, on each backend."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/ledger.db"
     found: str = request.getfixturevalue("postgres_once")

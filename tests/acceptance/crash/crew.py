@@ -1,4 +1,4 @@
-"""A crew: workers as processes of their own, on one ledger, and what must hold when they are through."""
+"""Worker processes on one ledger, and the invariants that hold after they end."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .oracle import DEAD, DONE, prepare, rows
 from .worker import submitted
 
 PATIENCE = 120
-"""Seconds, for machines on which nothing goes on for a while."""
+"""Seconds, long enough for a very busy machine."""
 
 
 class Crew:
-    """Workers on one ledger. Gives them names, starts them, waits for them."""
+    """Workers on one ledger: named, started and waited for."""
 
     def __init__(self, zygote: Zygote, url: str, folder: Path, *, lease: float) -> None:
         self.zygote = zygote
@@ -27,38 +27,38 @@ class Crew:
         self.hired = 0
 
     def submit(self, **counts: int) -> None:
-        """An empty database, and so many jobs of each kind in it."""
+        """An empty ledger with this number of jobs of each type."""
         prepare(self.url)
         submitted(self.url, **counts).close()
 
     def hire(self) -> int:
-        """One worker more; its process id."""
+        """Start another worker and return its process id."""
         self.hired += 1
         arguments = [self.url, str(self.diary), f"worker{self.hired}", str(self.lease), str(self.gate)]
         return self.zygote.fork("tests.acceptance.crash.worker", arguments, output=self.output)
 
     def until(self, *words: str) -> None:
-        """Wait for a line in the diary that begins so."""
+        """Wait for a line in the diary with this beginning."""
         deadline = time.monotonic() + PATIENCE
         while not any(tuple(line[: len(words)]) == words for line in read(self.diary)):
             assert time.monotonic() < deadline, f"nobody noted {words}: {self.story()}"
             time.sleep(0.005)
 
     def effects(self, kind: str) -> list[list[str]]:
-        """What happened outside all transactions: key, worker and fence, in order."""
+        """Return the effects outside of transactions, in order: key, worker and fence."""
         return [line[2:] for line in read(self.diary) if line[:2] == ["effect", kind]]
 
     def finish(self, *pids: int) -> None:
-        """Wait until all of these are through with everything."""
+        """Wait until all of these processes have ended."""
         for pid in pids:
             assert self.zygote.wait(pid) == 0, self.story()
 
     def story(self) -> str:
-        """What they said last."""
+        """Return their last output."""
         return self.output.read_text()[-3000:] if self.output.exists() else "nobody said anything"
 
     def check(self, **counts: int) -> None:
-        """Every key in one place, done once; or dead, but then of three crashes."""
+        """Check that every job is done exactly once, or dead after three crashes."""
         ran = Counter((line[1], line[2]) for line in read(self.diary) if line[0] == "effect")
         paid = Counter(rows(self.url, "SELECT kind, key FROM effect"))
         lost = dict(rows(self.url, "SELECT job_id, count(*) FROM redrive_attempt WHERE outcome = 'lost' GROUP BY job_id"))

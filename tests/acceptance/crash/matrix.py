@@ -1,4 +1,4 @@
-"""`make crash-matrix`: every crash point × database × way of dying × pass, as a table. Fails where anything is lost or doubled.
+"""`make crash-matrix`: every crash point × database × way to crash × pass, as a table. Fails if a job is lost or repeated.
 
 python -m tests.acceptance.crash.matrix [point …]
 """
@@ -24,12 +24,12 @@ COLUMNS = [(way, which) for way in WAYS for which in PASSES]
 
 
 class Row(NamedTuple):
-    """One point on one database, died at in every way."""
+    """One point on one database, with every way to crash."""
 
     point: str
     database: str
     cells: list[str]
-    """For each way and pass: ok, what is wrong in short, or a dash where the story does not come to the point."""
+    """For each way and pass: ok, the problem in short, or a dash if the story does not reach the point."""
     lost: int
     doubled: int
     problems: list[str]
@@ -40,7 +40,7 @@ class Row(NamedTuple):
 
 
 def row(zygote: Zygote, point: str, database: str, url: str, *, columns: Sequence[tuple[Way, Pass]] = COLUMNS) -> Row:
-    """Die there in every way."""
+    """Crash at the point in every way."""
     cells, lost, doubled, problems = [], 0, 0, []
     for way, which in columns:
         with tempfile.TemporaryDirectory(prefix="redrive-crash-") as name:
@@ -64,7 +64,7 @@ def row(zygote: Zygote, point: str, database: str, url: str, *, columns: Sequenc
 
 
 def lines(rows: Iterator[Row]) -> Iterator[str]:
-    """The table, as it comes."""
+    """Yield the table line by line."""
     heads = [f"{way} {which}" for way, which in COLUMNS]
     yield f"{'crash point':<22}{'database':<12}" + "".join(f"{head:<13}" for head in heads) + "lost  doubled  verdict"
     for one in rows:
@@ -74,7 +74,7 @@ def lines(rows: Iterator[Row]) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; 1 where anything is wrong."""
+    """Print the table. Return 1 if there is a problem."""
     points = arguments or POINTS
     unknown = [point for point in points if point not in POINTS]
     if unknown:

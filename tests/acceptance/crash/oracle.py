@@ -1,4 +1,4 @@
-"""The oracle: what must be true once everything is quiet again, read from the rows themselves."""
+"""The oracle: invariants that hold after all processes have ended, read from the rows themselves."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ READY, LEASED, DONE, DEAD, DROPPED, PRUNED = range(6)
 
 
 class Verdict(NamedTuple):
-    """What one run came to."""
+    """The result of one run."""
 
     lost: list[str]
     doubled: list[str]
     wrong: list[str]
-    """Anything else that does not hold."""
+    """Other violated invariants."""
 
     @property
     def ok(self) -> bool:
@@ -35,7 +35,7 @@ class Verdict(NamedTuple):
 
 @contextmanager
 def connection(url: str) -> Iterator[Any]:
-    """The driver's own, in autocommit: nothing of ours is between the test and the rows."""
+    """A connection of the driver in autocommit, independent of Redrive."""
     if url.startswith("sqlite"):
         opened: Any = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
     else:
@@ -47,24 +47,24 @@ def connection(url: str) -> Iterator[Any]:
 
 
 def rows(url: str, query: str) -> Sequence[tuple[Any, ...]]:
-    """What a query finds."""
+    """Return the rows of a query."""
     with connection(url) as opened:
         found: list[tuple[Any, ...]] = opened.execute(query).fetchall()
         return found
 
 
 def prepare(url: str) -> None:
-    """An empty database, with tables of our own in it, as a user has them beside the ledger's."""
+    """Create an empty database with tables of a user beside those of the ledger."""
     with connection(url) as opened:
         if not url.startswith("sqlite"):
-            opened.execute("DROP SCHEMA public CASCADE")  # a new database takes ten times as long
+            opened.execute("DROP SCHEMA public CASCADE")  # creating a database takes ten times as long
             opened.execute("CREATE SCHEMA public")
         for table in TABLES:
             opened.execute(table)
 
 
 def fresh(url: str) -> None:
-    """An empty ledger beside these tables. Rows go and tables stay, where they are: to make all of them takes longest."""
+    """Empty the ledger beside these tables. Rows are deleted and tables stay, because creating them is slow."""
     if url.startswith("sqlite"):
         file = Path(url.removeprefix("sqlite:///"))
         sqlite_ledger(file.parent)
@@ -79,18 +79,18 @@ def fresh(url: str) -> None:
 
 
 def an_hour_passes(url: str) -> None:
-    """And two, so that every lease has run out, and nobody who held one was seen since."""
+    """Move leases and heartbeats back by two hours, so that every lease has expired and every holder counts as lost."""
     back = "7200000000" if url.startswith("sqlite") else "interval '2 hours'"
     with connection(url) as opened:
         try:
             opened.execute(f"UPDATE redrive_job SET lease_until = lease_until - {back} WHERE state = 1")
             opened.execute(f"UPDATE redrive_worker SET seen_at = seen_at - {back}")
         except (sqlite3.OperationalError, psycopg.errors.UndefinedTable):
-            pass  # it died before there was a ledger
+            pass  # the process crashed before the ledger existed
 
 
 def judge(url: str, diary: Path, crashes: int) -> Verdict:
-    """Every key in exactly one place, every effect as often as it may have happened."""
+    """Check that every key is in exactly one place, and that every effect happened as often as allowed."""
     lost: list[str] = []
     doubled: list[str] = []
     wrong: list[str] = []
@@ -109,8 +109,7 @@ def judge(url: str, diary: Path, crashes: int) -> Verdict:
             name, work = f"{kind}/{key}", (kind, key)
             places = current.get(work, [])
             final = DROPPED if kind == "hopeless" else PRUNED
-            # A brief one is forgotten by now; that it was counted is checked below.
-            # So is a cancelled one.
+            # A `brief` job is pruned by now, and its count is checked below. So is a cancelled one.
             if places != ([] if kind in ("brief", "halted") else [final]):
                 (doubled if len(places) > 1 else lost).append(f"{name} is in {places}")
             if ended[work] > 1:

@@ -1,4 +1,4 @@
-"""A program: one ledger, opened before forking, used by threads, by children and by their parent at the same time."""
+"""A program that opens one ledger before forking, and uses it from threads, children and the parent at the same time."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ THREADS = 4
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fork, submit and work everywhere; 0 where every process got through."""
+    """Fork, submit and run jobs in all processes. Return 0 if all of them succeed."""
     url, path = arguments
     diary = Diary(Path(path))
     ledger = open_ledger(url, migrate=True)
     ledger.submit(NewJob("plain", "before"))  # the parent's connections are open, and one has prepared statements
     ledger.counts()
     children = [forked(partial(use, ledger, diary, f"child{child}"), ledger.close) for child in range(CHILDREN)]
-    children.append(forked(ledger.close))  # one that has no use for it
+    children.append(forked(ledger.close))  # a child that does not use the ledger
     threads = [threading.Thread(target=use, args=(ledger, diary, f"thread{n}")) for n in range(THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]
-    use(ledger, diary, "parent")  # nobody has closed its connections
+    use(ledger, diary, "parent")  # its connections were not closed
     ledger.close()
     return max(map(abs, statuses))
 
 
 def forked(*acts: Callable[[], object]) -> int:
-    """A child that does these, and ends; its process id."""
+    """Fork a child that runs this function, and return its process id."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -57,7 +57,7 @@ def forked(*acts: Callable[[], object]) -> int:
 
 
 def use(ledger: Ledger, diary: Diary, name: str) -> None:
-    """Submit one by one and work off whatever there is."""
+    """Submit jobs one by one, and run all queued jobs."""
     for n in range(EACH):
         ledger.submit(NewJob("plain", f"{name}-{n}"))
         ledger.submit(NewJob("plain", f"shared-{n}"))

@@ -1,4 +1,4 @@
-"""Still: a process that is stopped, for good until it is told to go on, and keeps nobody out."""
+"""Stop a process by SIGSTOP while it holds no lock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PATIENCE = 60.0
 
 
 def still(pid: int, url: str) -> None:
-    """SIGSTOP, not in the middle of a write: there it would keep all others out of a SQLite file, and that is another case."""
+    """Send SIGSTOP outside of a write. Inside of one, the process would block all writers of a SQLite file."""
     _stop(pid)
     while not writable(url):
         os.kill(pid, signal.SIGCONT)
@@ -21,7 +21,7 @@ def still(pid: int, url: str) -> None:
 
 
 def _stop(pid: int) -> None:
-    """And wait: a thread that is in the middle of a system call ends that first, and may get a lock by it."""
+    """Wait until threads have finished their system calls, which may still acquire a lock."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + PATIENCE
     while any(_state(task) != "T" for task in Path(f"/proc/{pid}/task").iterdir()):
@@ -34,7 +34,7 @@ def _state(task: Path) -> str:
 
 
 def writable(url: str) -> bool:
-    """Whether anybody can write there now."""
+    """Return whether the database accepts a write."""
     if not url.startswith("sqlite"):
         return True
     connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=0.2)

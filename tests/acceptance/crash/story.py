@@ -1,8 +1,7 @@
-"""The program that is killed at each crash point: it goes through every verb of the ledger, and can be started again and again
-until it comes to its end.
+"""The program that is killed at each crash point. It uses every operation of the ledger, and can be restarted until it ends.
 
-Effects are of two kinds: rows of its own table, written in the transaction that settles, and lines in a diary, which no
-transaction covers.
+It has two types of effects: rows in its own table, written in the transaction that settles, and lines in a diary outside of any
+transaction.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ from redrive.worker.steps import JobSteps
 from .diary import Diary, read
 
 WORKER = "story"
-LEASE = 3600  # what a dead process held is given back by the test, not by waiting
+LEASE = 3600  # the test releases leases of a killed process without waiting
 LONG_AGO = datetime(2020, 1, 1, tzinfo=timezone.utc)
 KEYS = ("first", "second")
-"""Of each kind two: every verb is passed a second time before the end."""
+"""Two of each type, so that every operation runs a second time before the end."""
 
-# kind -> how often its effect in the diary happens where nobody dies
+# Job type -> number of diary effects without a crash
 EFFECTS = {
     "plain": 1,  # settled by the next turn
-    "own": 1,  # by a settle of its own
-    "paid": 1,  # in one transaction with a row of ours
+    "own": 1,  # settled separately
+    "paid": 1,  # in one transaction with a row of the user
     "flaky": 2,  # fails once
     "doomed": 2,  # a dead letter, replayed
     "swept": 2,  # a dead letter, replayed by a sweep
     "hopeless": 1,  # a dead letter, discarded
-    "waiting": 2,  # blocked until a moment that has come
-    "wished": 1,  # submitted in one transaction with a row of ours
-    "brief": 1,  # its key is forgotten as soon as it is pruned
+    "waiting": 2,  # blocked until a time in the past
+    "wished": 1,  # submitted in one transaction with a row of the user
+    "brief": 1,  # its key expires when it is pruned
     "revoked": 1,  # cancelled while it is queued, and submitted again
     "later": 1,  # scheduled for tomorrow, and run now
     "halted": 1,  # cancelled while it runs
     "stepped": 3,  # a step, then two waits for signals
-    "ordered": 1,  # one after another, settled in a transaction of ours
+    "ordered": 1,  # one after another, settled in the user's transaction
     "planned": 1,  # the run of a schedule that was paused and resumed
     "fired": 1,  # the run of a schedule that an operator fired
 }
@@ -57,7 +56,7 @@ TABLES = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """From the beginning to the end, over whatever an earlier run has left."""
+    """Run from the beginning to the end, continuing after any earlier run."""
     url, path = arguments
     diary = Diary(Path(path))
     with open_ledger(url, migrate=True) as ledger:
@@ -83,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def submit(ledger: Ledger, diary: Diary) -> None:
-    """As a producer does that was told nothing: everything again."""
+    """Submit everything again, as a producer without a response does."""
     known = {(words[1], words[2]) for words in read(diary.path) if words[0] == "submitted"}
     for key in KEYS:
         ledger.submit(NewJob("plain", key))
@@ -91,7 +90,7 @@ def submit(ledger: Ledger, diary: Diary) -> None:
     batch = [NewJob(kind, key) for kind in EFFECTS if kind not in SUBMITTED_APART for key in KEYS]
     batch += [NewJob("later", key, delay=86_400) for key in KEYS]
     batch += [NewJob("ordered", key, tenant=key, sequence="one") for key in KEYS]
-    # What is forgotten is new if it comes again; so it comes only until we were told that it is there.
+    # An expired key counts as new. Submit it only until the submission was acknowledged.
     batch += [NewJob("brief", key, keep=0) for key in KEYS if ("brief", key) not in known]
     batch += [NewJob("halted", key) for key in KEYS if ("halted", key) not in known]
     for job in ledger.submit_many(batch):
@@ -104,7 +103,7 @@ def submit(ledger: Ledger, diary: Diary) -> None:
 
 
 def control(ledger: Ledger, diary: Diary) -> None:
-    """As an operator does: cancel queued jobs, submit their keys again, and run scheduled jobs now."""
+    """Cancel queued jobs, submit their keys again, and run scheduled jobs now, as an operator."""
     revoked = {words[1] for words in read(diary.path) if words[0] == "revoked"}
     for key in KEYS:
         if key not in revoked:
@@ -119,7 +118,7 @@ def control(ledger: Ledger, diary: Diary) -> None:
 
 
 def pause_and_limit(ledger: Ledger) -> None:
-    """As an operator does: pause a schedule and resume it, set a limit and reset it, and fire a schedule."""
+    """Pause and resume a schedule, set and reset a limit, and fire a schedule, as an operator."""
     who: Any = {"actor": "test", "because": "hurry"}
     for key in KEYS:
         with ledger.connections.write.use() as session:
@@ -138,7 +137,7 @@ def pause_and_limit(ledger: Ledger) -> None:
 
 
 def work(ledger: Ledger, diary: Diary) -> None:
-    """As a worker does: batches first, then one by one what was running when a worker died."""
+    """Claim batches first, then the quarantined jobs one by one, as a worker."""
     kinds = dict.fromkeys(EFFECTS, 2)
     settlements: list[Settlement] = []
     while True:
@@ -166,7 +165,7 @@ def work(ledger: Ledger, diary: Diary) -> None:
 
 
 def run_steps(ledger: Ledger, diary: Diary, lease: Lease) -> None:
-    """As a job with steps does: charge once, and wait for two signals."""
+    """Charge once and wait for two signals, as a job with steps."""
     job = JobSteps(ledger, lease, ledger.now)
     try:
         job.step("charge", diary.note, ("charged", lease.key), {})
@@ -179,7 +178,7 @@ def run_steps(ledger: Ledger, diary: Diary, lease: Lease) -> None:
 
 
 def send_signals(ledger: Ledger) -> bool:
-    """As other programs do: the first signal by itself, the second one in a transaction of ours; True where a job waited."""
+    """Send the first signal alone and the second one in a transaction. Return whether a job was waiting."""
     has_sent = False
     is_sqlite = ledger.connections.on_sqlite
     for key in KEYS:
@@ -198,7 +197,7 @@ def send_signals(ledger: Ledger) -> bool:
 
 
 def settle(ledger: Ledger, lease: Lease) -> None:
-    """Say what became of it, each kind in its own way."""
+    """Settle the job in the way of its type."""
     if lease.kind == "paid":
         with ledger.begin() as tx:
             tx.execute(text("INSERT INTO effect VALUES (:kind, :key)"), {"kind": lease.kind, "key": lease.key})
@@ -220,7 +219,7 @@ def settle(ledger: Ledger, lease: Lease) -> None:
 
 
 def look_after_the_dead(ledger: Ledger) -> bool:
-    """As an operator does; True where there is something to work on again."""
+    """Decide about dead letters as an operator. Return whether jobs are queued again."""
     again = bool(ledger.maintenance.unblock(limit=1).done)
     for letter in ledger.dead_letters(status="pending"):
         if letter.kind == "doomed":
@@ -233,7 +232,7 @@ def look_after_the_dead(ledger: Ledger) -> bool:
 
 
 def sweep(ledger: Ledger) -> bool:
-    """Go on with a sweep that was left behind, or begin one; True where it brought anything back."""
+    """Continue an unfinished sweep, or begin one. Return whether it replayed anything."""
     for left in ledger.sweeps.list(state="running"):
         return bool(ledger.sweeps.step(left.id).done)
     ids = [letter.id for letter in ledger.dead_letters(status="pending", kind="swept")]

@@ -1,4 +1,4 @@
-"""The machine's clock is set while SQLite's leases go by it: work may come later, but never twice and never not."""
+"""The machine's clock is set while leases on SQLite depend on it: jobs may be delayed, but are not lost or repeated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Step = Callable[[float], None]
 
 @pytest.fixture
 def step(monkeypatch: pytest.MonkeyPatch) -> Step:
-    """Sets the clock by so many seconds."""
+    """Sets the clock by a number of seconds."""
     moved = 0
     real = time.time_ns
 
@@ -53,10 +53,10 @@ def test_a_clock_set_back_delays_jobs_and_loses_none(step: Step) -> None:
         step(-HOUR)
         assert ledger.reap() == []
         assert ledger.claim({"plain": 9}, worker="b") == []  # due in an hour now
-        ledger.submit(NewJob("plain", "new"))  # whoever comes now is due now
+        ledger.submit(NewJob("plain", "new"))  # a new job is due now
         assert [lease.key for lease in ledger.claim({"plain": 9}, worker="b", lease=60)] == ["new"]
         assert ledger.renew([held], lease=60) == []
-        ledger.settle(held.done())  # the holder loses nothing by it
+        ledger.settle(held.done())  # the holder keeps its lease
         step(HOUR)
         assert [lease.key for lease in ledger.claim({"plain": 9}, worker="b")] == ["waiting"]
         assert ledger.imbalance() == []

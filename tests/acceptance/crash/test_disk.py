@@ -1,4 +1,4 @@
-"""SQLite in trouble: somebody else writes for long, or the disk is full. A clear error at most; nothing lost, nothing half."""
+"""SQLite with a long-running writer or a full disk: at most a clear error, and no lost or partial data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .oracle import connection, rows
 
 @contextmanager
 def written_by_another(url: str) -> Iterator[None]:
-    """Somebody holds the file's only write lock. A connection of its own is as good as a process here."""
+    """Hold the write lock of the file. Another connection has the same effect as another process."""
     with connection(url) as other:
         other.execute("BEGIN IMMEDIATE")
         yield
@@ -39,7 +39,7 @@ def test_a_busy_writer_is_waited_for(tmp_path: Path) -> None:
         with written_by_another(url):
             for thread in threads:
                 thread.start()
-            assert ledger.find("plain", "before") is not None  # who only reads does not wait
+            assert ledger.find("plain", "before") is not None  # readers do not wait
             assert through == []
         for thread in threads:
             thread.join()
@@ -74,7 +74,7 @@ def test_a_writer_that_never_ends_is_an_error(tmp_path: Path, monkeypatch: pytes
 
 
 def no_more_pages(ledger: Ledger, pages: int) -> None:
-    """The file cannot grow beyond so many pages more; 0: beyond what it has. As a full disk, for this ledger alone."""
+    """Limit the file to this number of additional pages, like a full disk for this ledger only."""
     with ledger.connections.write.use() as session:
         now = session.raw.execute("PRAGMA page_count").fetchone()[0]
         session.raw.execute(f"PRAGMA max_page_count = {now + pages if pages >= 0 else 2**30}")
@@ -94,7 +94,7 @@ def test_a_full_disk_loses_no_job(tmp_path: Path) -> None:
                 accepted += 1
         with pytest.raises(LedgerUnavailable, match="full"):
             ledger.submit_many([NewJob("plain", f"many{n}", b"x" * 3000) for n in range(50)])
-        for lease in leases[:2]:  # what needs no room still goes
+        for lease in leases[:2]:  # operations without new pages still work
             ledger.settle(lease.done())
         with pytest.raises(LedgerUnavailable, match="full"):
             ledger.turn([lease.done(b"y" * 100_000) for lease in leases[2:]], {"plain": 1}, worker="w")
@@ -103,7 +103,7 @@ def test_a_full_disk_loses_no_job(tmp_path: Path) -> None:
         assert rows(url, "SELECT count(*) FROM redrive_job WHERE key LIKE 'many%'") == [(0,)]
         assert rows(url, "PRAGMA integrity_check") == [("ok",)]
 
-        no_more_pages(ledger, -1)  # somebody made room
+        no_more_pages(ledger, -1)  # there is space again
         turn = ledger.turn([lease.done(b"y" * 100_000) for lease in leases[2:]], {"plain": 100}, worker="w")
         assert turn.late == []
         assert len(turn.leases) == 15 + accepted

@@ -46,7 +46,7 @@ def test_a_worker_finishes_the_sweep_of_a_killed_operator(
         assert run(zygote, url, tmp_path, "begin", act, crash_at=f"{point}:kill") == -signal.SIGKILL
         assert changed(ledger, act) == before * MAX_STEP_ITEMS
         assert ledger.imbalance() == []
-        # Two of the remaining jobs end before the operation goes on. They are not changed any more.
+        # Two of the remaining jobs end before the operation continues. They are not changed.
         leases = ledger.claim({KIND: 2}, worker="w")
         ledger.settle([lease.done() for lease in leases])
         ended = {lease.job_id for lease in leases}

@@ -1,4 +1,4 @@
-"""Workers are killed at random moments under load, and by a job that kills whoever runs it."""
+"""Workers are killed at random times under load, and by a job that kills its worker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_workers_killed_at_random_under_load_lose_no_job(url: str, zygote: Zygot
     keys = {"plain": 80, "own": 80, "paid": 80}
     crew = Crew(zygote, url, tmp_path, lease=1)
     crew.submit(**keys)
-    dice = random.Random(7)  # the moments are the machine's own anyway
+    dice = random.Random(7)  # the times depend on the machine anyway
     alive = [crew.hire() for _ in range(3)]
     killed = 0
     with open_ledger(url) as ledger:
@@ -34,7 +34,7 @@ def test_workers_killed_at_random_under_load_lose_no_job(url: str, zygote: Zygot
                 os.kill(alive[at], signal.SIGKILL)
                 killed += zygote.wait(alive[at]) == -signal.SIGKILL
                 alive[at] = crew.hire()
-            assert ledger.imbalance() == []  # at every moment, not only at the end
+            assert ledger.imbalance() == []  # at any time, not only at the end
         crew.finish(*alive)
         assert killed > 0
         crew.check(**keys)
@@ -54,7 +54,7 @@ def test_a_job_that_kills_its_worker_runs_alone_and_last_and_three_times(url: st
         an_hour_passes(url)
     assert deaths == 3
     runs = [line[1] for line in read(crew.diary) if line[0] == "effect"]
-    # The first time it has come in a batch; from then on only once everything else was done.
+    # It was first claimed in a batch, and later only after all other jobs were done.
     assert runs[-2:] == ["poison", "poison"]
     assert sorted(runs) == ["own"] * 12 + ["paid"] * 12 + ["poison"] * 3
     crew.check(**keys)

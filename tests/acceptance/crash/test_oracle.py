@@ -1,4 +1,4 @@
-"""The oracle sees what it is there to see, and so does the table."""
+"""The oracle and the table report every planted problem."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .oracle import connection, judge, prepare
 
 @pytest.fixture
 def played(zygote: Zygote, tmp_path: Path) -> str:
-    """A ledger on which the story came to its end, with nobody dying."""
+    """A ledger after the story ran to its end without a crash."""
     prepare(url := f"sqlite:///{tmp_path}/ledger.db")
     output = tmp_path / "output"
     assert zygote.wait(zygote.fork(STORY, [url, str(tmp_path / "diary")], output=output)) == 0, output.read_text()

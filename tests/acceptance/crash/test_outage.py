@@ -1,4 +1,4 @@
-"""Postgres cuts everybody off, or goes away and comes back: workers go on where they were."""
+"""Postgres closes all connections, or restarts: workers continue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CUT = (
 
 @pytest.fixture
 def own_cluster() -> Iterator[Cluster]:
-    """A server that nobody else uses."""
+    """A server for this test only."""
     with ExitStack() as stack:
         try:
             cluster = stack.enter_context(postgres_cluster())
@@ -64,7 +64,7 @@ def test_a_server_restart_under_load_loses_no_job(own_cluster: Cluster, zygote: 
         workers = [crew.hire() for _ in range(2)]
         crew.until("effect")
     for _ in range(2):
-        time.sleep(0.2)  # there is no server at all
+        time.sleep(0.2)  # no server is running
         with own_cluster.running():
             done = len(crew.effects("own"))
             while len(crew.effects("own")) < min(done + 10, KEYS["own"]):
@@ -81,7 +81,7 @@ def test_a_server_restart_under_load_loses_no_job(own_cluster: Cluster, zygote: 
 def test_a_ledger_works_normally_after_its_connections_were_cut(postgres_once: str, caplog: pytest.LogCaptureFixture) -> None:
     prepare(postgres_once)
     with open_ledger(postgres_once, migrate=True) as ledger, connection(postgres_once) as operator:
-        ledger.submit(NewJob("plain", "first"))  # by now every connection is there
+        ledger.submit(NewJob("plain", "first"))  # all connections are open now
         wake = ledger.listen()
         for round_ in range(2):
             operator.execute(CUT)

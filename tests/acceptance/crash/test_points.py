@@ -1,4 +1,4 @@
-"""Every named crash point, on both databases: the process dies there, and nothing is lost or done twice."""
+"""Every crash point on both databases: the process crashes there, and no job is lost or repeated."""
 
 from __future__ import annotations
 

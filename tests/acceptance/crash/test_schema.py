@@ -1,4 +1,4 @@
-"""Code and schema of different ages: refused at the door, in words that say what to do; who is inside finishes its work."""
+"""Code and schema of different versions: rejected with the fix, and running workers finish."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_new_worker_rejects_an_older_schema_until_it_is_migrated(url: str, mon
     with monkeypatch.context() as then:
         then.setattr(schema, "HEAD", "0001")
         then.setattr(schema.migrate, "__defaults__", ("0001",))
-        then.setattr(secret_names, "learn", lambda _: None)  # of a table that came later
+        then.setattr(secret_names, "learn", lambda _: None)  # a column of a later table
         open_ledger(url, migrate=True).close()
     with pytest.raises(SchemaMismatch, match=r"older \(revision 0001\) than this code .* upgrade it with"):
         open_ledger(url)
@@ -49,7 +49,7 @@ def test_a_running_worker_continues_while_a_newer_version_migrates(url: str) -> 
     with open_ledger(url, migrate=True) as old:
         old.submit_many([NewJob("plain", "first"), NewJob("plain", "second")])
         (held,) = old.claim({"plain": 1}, worker="old")
-        with old.begin() as tx:  # as a migration does: it adds, and takes nothing away
+        with old.begin() as tx:  # a migration only adds
             tx.execute(text("ALTER TABLE redrive_job ADD COLUMN of_a_later_version integer"))
             tx.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
         old.settle(held.done())

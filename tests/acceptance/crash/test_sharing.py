@@ -1,4 +1,4 @@
-"""One ledger shared by threads and by forked children: everything is done once, nobody breaks another's connection."""
+"""One ledger shared by threads and forked children: every job runs once, and no connection is shared."""
 
 from __future__ import annotations
 

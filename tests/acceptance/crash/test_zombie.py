@@ -1,4 +1,4 @@
-"""A worker that was frozen past its lease comes back when another has finished: it changes nothing, and that is counted."""
+"""A worker frozen beyond its lease resumes after another has finished: it changes nothing and is counted as late."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_late_settle_is_rejected_and_counted(kind: str, url: str, zygote: Zygo
     assert crew.effects(kind) == [["k000", "worker1", "1"], ["k000", "worker2", "2"]]
     assert rows(url, "SELECT worker, fence, state, crashes FROM redrive_job") == [("worker2", 2, 2, 1)]
     assert rows(url, "SELECT fence, outcome, worker FROM redrive_attempt") == [(1, "lost", "worker1")]
-    crew.check(**{kind.replace("-", "_"): 1})  # what the zombie wrote in its own transaction is gone with it
+    crew.check(**{kind.replace("-", "_"): 1})  # writes in the zombie's transaction were rolled back
     with open_ledger(url) as ledger:
         assert ledger.counts()[kind].late == 1
         assert ledger.imbalance() == []

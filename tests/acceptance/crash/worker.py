@@ -1,8 +1,8 @@
-"""A worker under load: claims, starts, does, settles, renews and reaps until nothing is left, whatever happens to its database.
+"""A worker under load: claim, start, run, settle, renew and reap until no job is left, despite database failures.
 
-    main([url, diary, name, lease, gate])
+main([url, diary, name, lease, gate])
 
-The gate is a file: what is of a kind that waits goes on only once it is there.
+The gate is a file. Jobs of types that begin with `gated` continue when it exists.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .diary import Diary
 
 KINDS = ("plain", "own", "paid", "poison", "gated", "gated-own", "gated-paid")
 FAULTS = (LedgerError, DBAPIError, psycopg.Error, sqlite3.Error)
-"""All that a database in trouble says."""
+"""Errors of an unavailable database."""
 BATCH = 10
 WORK_SECONDS = 0.001
 
 
 class Worker:
-    """One process's work."""
+    """The loop of one process."""
 
     def __init__(self, ledger: Ledger, diary: Diary, name: str, lease: float, gate: Path) -> None:
         self.ledger = ledger
@@ -42,11 +42,11 @@ class Worker:
         self.settlements: list[Settlement] = []
 
     def finished(self) -> bool:
-        """Nothing to do, nobody at work."""
+        """Return whether no job is queued or running."""
         return not any(tally.ready or tally.leased for tally in self.ledger.counts().values())
 
     def pass_once(self) -> bool:
-        """One turn and what it brings; False: there was nothing."""
+        """Run one turn and its jobs. Return False if there were none."""
         self.ledger.maintenance.heartbeat(self.name)
         self.ledger.reap()
         kinds = dict.fromkeys(KINDS, BATCH)
@@ -67,7 +67,7 @@ class Worker:
         return bool(leases)
 
     def run(self, lease: Lease) -> None:
-        """One attempt, from its effect to its end."""
+        """Run one attempt from its effect to its settlement."""
         self.diary.note("effect", lease.kind, lease.key, self.name, lease.fence)
         if lease.kind == "poison":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -90,13 +90,13 @@ class Worker:
             self.late([lease.done()])
 
     def late(self, settlements: Sequence[Settlement]) -> None:
-        """Somebody else's now."""
+        """The lease belongs to another worker now."""
         for one in settlements:
             self.diary.note("late", one.kind, one.job_id, self.name)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Work until nothing is left."""
+    """Work until no job is left."""
     url, path, name, lease, gate = arguments
     diary = Diary(Path(path))
     worker: Worker | None = None
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def submitted(url: str, **counts: int) -> Ledger:
-    """A ledger with so many jobs of each kind, all submitted."""
+    """Submit this number of jobs of each type."""
     ledger = open_ledger(url, migrate=True)
     ledger.submit_many([NewJob(kind.replace("_", "-"), f"k{n:03}") for kind, count in counts.items() for n in range(count)])
     return ledger

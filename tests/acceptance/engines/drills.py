@@ -29,7 +29,7 @@ DRILLS: Sequence[tuple[str, str, Drill]] = (
     ("RabbitMQ, three nodes", "leader killed five times", rabbit_drills.kill_leaders),
     ("RabbitMQ, one node", "server killed five times", rabbit_drills.kill_server),
 )
-"""Engine, what happens to it, and the function that does it in an empty folder."""
+"""Engine, fault, and the function that runs the drill in an empty folder."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""Drills of Kafka on librdkafka's mock cluster: workers that join and are killed, and brokers that are stopped."""
+"""Drills of Kafka on librdkafka's mock cluster: workers join and are killed, and brokers are stopped."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def kill_workers_of(cluster: MockCluster, zygote: Zygote, folder: Path, kills: i
     for worker in workers:
         os.kill(worker, signal.SIGTERM)
         assert market.wait(worker) == 0, market.story()
-    market.checked(*ids, crashes=kills)  # an attempt that died with its worker is repeated, and only that
+    market.checked(*ids, crashes=kills)  # only attempts lost with their worker are repeated
     return outcome_of(ids, market.scored(), market.stall.pending(), time.monotonic() - began)
 
 

@@ -92,7 +92,7 @@ def is_made(admin: NatsAdmin, *, replicas: int) -> bool:
 
 
 def cluster_of(admin: NatsAdmin) -> dict[str, Any]:
-    """Leader and replicas of the stream. Empty while there is no leader."""
+    """Leader and replicas of the stream. Empty without a leader."""
 
     async def ask() -> dict[str, Any]:
         found: Any = await admin.js.stream_info(STREAM)

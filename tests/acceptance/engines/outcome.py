@@ -26,6 +26,6 @@ class Outcome(NamedTuple):
 
 
 def outcome_of(sent: Sequence[str], handled: Counter[str], left: int, seconds: float) -> Outcome:
-    """Count what was lost and doubled."""
+    """Count lost and duplicated messages."""
     lost = sum(1 for each in sent if not handled[each])
     return Outcome(len(sent), lost, sum(1 for times in handled.values() if times > 1), left, seconds)

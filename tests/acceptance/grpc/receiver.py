@@ -1,6 +1,6 @@
-"""A server as a process of its own, which can be killed: `python -m tests.acceptance.grpc.receiver <port> <file>`.
+"""A server process that can be killed: `python -m tests.acceptance.grpc.receiver <port> <file>`.
 
-Writes each message it gets to the file, a line each, before it answers.
+Writes each message as a line to the file before it responds.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def by_hand(**fields: Any) -> list[tuple[str, str]]:
 
 
 def test_grpcio_makes_at_most_five_attempts() -> None:
-    """grpcio makes five of them, and says so in a log that nobody reads."""
+    """grpcio makes five attempts and reports it only in its log."""
     with GrpcFaultServer("UNAVAILABLE") as server:
         call(server, by_hand(maxAttempts=10))
         assert server.count == 5

@@ -1,4 +1,4 @@
-"""The incident: 92 calls at once, the first batch of 50 answered late, the next one past its deadline. 25 times faster."""
+"""The incident: 92 concurrent calls, the first batch of 50 with a late response, the next past its deadline. 25 times faster."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""`make ha-drill`: the primary of a Patroni cluster SIGKILLed again and again under load, as a table.
+"""`make ha-drill`: the primary of a Patroni cluster is killed repeatedly under load, as a table.
 
 python -m tests.acceptance.ha.drill [kills]
 
-Submitters and workers get libpq's address with both hosts, and are never restarted. An acknowledged submission must be
-done. A job may run more than once, but not more often than the ledger has leased it.
+Submitters and workers get libpq's address with both hosts, and are never restarted. An acknowledged submission must be done. A
+job may run more than once, but not more often than the ledger has leased it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ WORKERS = 2
 SUBMITTER_NAMES = ("ann", "bob")
 MIN_LINES = 50
 LOAD_SECONDS = 3.0
-"""Under load before each kill."""
+"""Seconds under load before each kill."""
 MAX_LINE = 450
-"""Characters of a worker's status line, whatever happens."""
+"""Maximum length of a worker's status line."""
 HEADS = ("kill", "primary", "writable after", "submit acknowledged after", "job run after", "status lines clean after")
 
 
 class Load:
-    """Submitters and workers in processes of their own, and what they have written."""
+    """Submitters and workers as processes, and their output files."""
 
     def __init__(self, address: str, folder: Path) -> None:
         self._folder = folder
@@ -78,7 +78,7 @@ class Load:
         return []
 
     def first_after(self, file: str, moment: float) -> float:
-        """Seconds from a moment to the next line."""
+        """Return the seconds from a time to the next line."""
         wait_for(lambda: any(at > moment for _, at in self.lines(file)), self.explain)
         return next(at for _, at in self.lines(file) if at > moment) - moment
 
@@ -114,12 +114,12 @@ class Load:
                 child.kill()
 
     def explain(self) -> str:
-        """What they have printed."""
+        """Return their output."""
         return "\n".join(f"--- {file.name}\n{file.read_text()[-1500:]}" for file in self._folder.glob("*.out"))
 
 
 def fail_over(cluster: HaCluster, load: Load) -> tuple[list[str], str]:
-    """Kill the primary under load, and bring it back as the standby. Return the cells of a line, and what doctor said."""
+    """Kill the primary under load, and start it again as the standby. Return the cells of a line and the doctor's findings."""
     primary = cluster.wait_until_synchronous()
     load.wait_until_under_way()
     time.sleep(LOAD_SECONDS)
@@ -128,7 +128,7 @@ def fail_over(cluster: HaCluster, load: Load) -> tuple[list[str], str]:
     while_away = load.redrive("doctor")[1]
     wait_for(lambda: is_writable(cluster.address), cluster.explain)
     writable = time.time() - moment
-    # What was under way may end without the ledger: a submission within half a second, a claimed job at any time.
+    # Work in progress may end without the ledger: a submission within half a second, a claimed job at any time.
     acknowledged = 0.5 + load.first_after("acknowledged", moment + 0.5)
     cells = [primary.name, writable, acknowledged, writable + load.first_after("runs", moment + writable)]
     wait_for(load.is_untroubled, load.explain)
@@ -138,7 +138,7 @@ def fail_over(cluster: HaCluster, load: Load) -> tuple[list[str], str]:
 
 
 def is_writable(address: str) -> bool:
-    """Whether a program that connects now can write."""
+    """Return whether a new connection can write."""
     try:
         with psycopg.connect(address, autocommit=True, connect_timeout=2) as connection:
             connection.execute("CREATE TABLE IF NOT EXISTS drill_probe (id int)")
@@ -148,7 +148,7 @@ def is_writable(address: str) -> bool:
 
 
 class Count(NamedTuple):
-    """What became of the jobs."""
+    """The outcome of the jobs."""
 
     acknowledged: int
     lost: int
@@ -160,7 +160,7 @@ class Count(NamedTuple):
 
 
 def count(cluster: HaCluster, load: Load) -> Count:
-    """Wait until all jobs have ended, and compare the ledger with what the programs have written."""
+    """Wait until all jobs have ended, and compare the ledger with the files of the programs."""
     with psycopg.connect(cluster.address, autocommit=True) as connection:
         unfinished = "SELECT count(*) FROM redrive_job WHERE state NOT IN (%s, %s)"
         wait_for(lambda: connection.execute(unfinished, (DONE, DEAD)).fetchone() == (0,), load.explain)
@@ -177,7 +177,7 @@ def count(cluster: HaCluster, load: Load) -> Count:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the table; 1 where anything is wrong."""
+    """Print the table. Return 1 if there is a problem."""
     kills = int(arguments[0]) if arguments else 5
     with ExitStack() as stack:
         begun = time.monotonic()
@@ -200,7 +200,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def report(cluster: HaCluster, load: Load, doctor: str) -> int:
-    """Stop the load, print what became of it, and return 1 if anything is wrong."""
+    """Stop the load, print the outcome, and return 1 if there is a problem."""
     load.stop_submitters()
     found = count(cluster, load)
     cluster.wait_until_synchronous()

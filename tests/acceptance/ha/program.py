@@ -1,6 +1,6 @@
 """The programs of the drill: workers run `app`, and `python -m tests.acceptance.ha.program NAME` submits jobs.
 
-Both go on by themselves when the primary is lost. Each line of their files is one write, so that a kill cuts none.
+Both continue automatically when the primary is lost. Each line of their files is one write, so that a kill cuts none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(number: int, user: str) -> None:
 
 @retry(on=LedgerUnavailable, max_attempts=1000, backoff_base=0.1, backoff_max=1.0, attempt_timeout=None)
 def submit(number: int, user: str) -> None:
-    """Submit until it is acknowledged, always under the same key."""
+    """Submit with the same key until it is acknowledged."""
     run.submit(number, user=user)
 
 

@@ -1,4 +1,4 @@
-"""A real application (FastAPI on uvicorn), with a fault server in between that loses its answers."""
+"""A real application (FastAPI on uvicorn), behind a fault server that loses its responses."""
 
 from __future__ import annotations
 

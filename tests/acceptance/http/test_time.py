@@ -187,7 +187,7 @@ def test_a_stream_without_attempt_timeout_is_not_limited(server: FaultServer) ->
 
 
 def test_timeout_limits_one_call(mode: Mode) -> None:
-    """timeout= bounds the whole call: attempts and waits; the client's own limits stay as they are."""
+    """timeout= bounds the whole call, attempts and waits. The client's own limits are unchanged."""
     with FaultServer("hang") as server, client(mode, server.url, retry=retry(attempt_timeout=SLOW)) as api:
         started = time.monotonic()
         with pytest.raises(httpx2.TimeoutException) as caught:

@@ -1,4 +1,4 @@
-"""The middleware around Starlette and around plain ASGI applications."""
+"""The middleware around Starlette and around bare ASGI applications."""
 
 from __future__ import annotations
 

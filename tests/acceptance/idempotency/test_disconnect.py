@@ -143,7 +143,7 @@ async def respond(send: Any) -> None:
 
 
 def test_work_survives_a_server_that_cancels_the_request(app: App) -> None:
-    """Daphne does so when a client disconnects."""
+    """Daphne cancels it when a client disconnects."""
 
     async def main() -> None:
         begun, go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()

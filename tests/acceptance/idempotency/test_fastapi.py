@@ -22,7 +22,7 @@ PROBLEM = "application/problem+json"
 
 
 class World:
-    """Records what the endpoints did."""
+    """Records the calls of the endpoints."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []

@@ -57,7 +57,7 @@ faulthandler.register(signal.SIGUSR1)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Read and handle, until a signal comes."""
+    """Read and handle messages until a signal arrives."""
     url, engine, address, stream, path, name, *rest = arguments
     options = {word.partition("=")[0]: word.partition("=")[2] for word in rest}
     diary = Diary(Path(path))

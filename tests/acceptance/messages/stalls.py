@@ -1,4 +1,4 @@
-"""Stalls: a stream of an engine with messages, as the tests and the consumer processes see it."""
+"""Streams of each engine with messages, as the tests and the consumer processes see them."""
 
 from __future__ import annotations
 

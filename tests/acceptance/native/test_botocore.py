@@ -39,7 +39,7 @@ def test_attempts_follow_the_policy(attempts: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_max_attempts_of_botocore_counts_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`max_attempts` counts the ones after the first: why the mapping does not use it."""
+    """`max_attempts` counts retries, not attempts. This is why the mapping does not use it."""
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     with FaultServer(503) as server:
         with pytest.raises(ClientError):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.req("R-10")
 
 
 def fetch(url: str) -> Any:
-    """As a client of Google's does over REST."""
+    """As a REST client of Google does."""
     exceptions, _ = google_api()
     response = requests.get(url, timeout=30)
     if response.status_code >= 400:

@@ -27,7 +27,7 @@ LIBRARIES: list[ModuleType] = [httpx, httpx2]
 
 @contextmanager
 def connects() -> Iterator[Callable[[], list[float]]]:
-    """The times at which connections are asked for."""
+    """The times of connection attempts."""
     times: list[float] = []
     real = socket.socket.connect
     guard = threading.Lock()

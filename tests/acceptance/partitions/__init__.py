@@ -1,4 +1,4 @@
-"""Extractions that die, freeze and come back, on both databases, on a disk and on S3.
+"""Extractions that crash, freeze and resume, on both databases, on a disk and on S3.
 
-`make crash-matrix` runs every boundary in every way; the tests here run each of them once.
+`make crash-matrix` runs every boundary in every way. The tests here run each of them once.
 """

@@ -22,14 +22,14 @@ __all__ = ["postgres_ledger", "postgres_made"]
 
 @pytest.fixture(scope="package")
 def zygote() -> Iterator[Zygote]:
-    """Where the processes come from."""
+    """The zygote that forks the processes."""
     with Zygote(*LOADED) as started:
         yield started
 
 
 @pytest.fixture(params=["sqlite-local", "postgres-s3"])
 def lake(request: pytest.FixtureRequest, zygote: Zygote, tmp_path: Path) -> Lake:
-    """An empty ledger with a backfill to be made, and an empty store."""
+    """An empty ledger with a planned backfill, and an empty store."""
     database, _, place = str(request.param).partition("-")
     url = sqlite_ledger(tmp_path) if database == "sqlite" else request.getfixturevalue("postgres_ledger")
     store: dict[str, Any] = {"type": "local", "options": {"root": str(tmp_path / "raw")}}
@@ -43,7 +43,7 @@ def lake(request: pytest.FixtureRequest, zygote: Zygote, tmp_path: Path) -> Lake
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
-    """An app with a store on a disk; in the end all counts must add up."""
+    """An app with a store on a disk. At the end all counts must balance."""
     url = sqlite_ledger(tmp_path) if request.param == "sqlite" else request.getfixturevalue("postgres_ledger")
     with App(url, stores={"raw": {"type": "local", "options": {"root": str(tmp_path / "raw")}}}) as made:
         yield made

@@ -35,7 +35,7 @@ TABLES = (
 
 
 class Lake:
-    """One ledger, one store. Starts processes, waits for them, and looks at what they made of it."""
+    """One ledger and one store: starts processes, waits for them, and checks the result."""
 
     def __init__(self, zygote: Zygote, url: str, store: dict[str, Any], folder: Path) -> None:
         self.zygote, self.url, self.store, self.folder = zygote, url, store, folder
@@ -45,7 +45,7 @@ class Lake:
         self.keys = [self.grid.at(place) for place in range(len(self.grid))]
 
     def fill(self) -> None:
-        """Empty tables, and a backfill of all days to be made."""
+        """Empty the tables, and plan a backfill of all days."""
         with connection(self.url) as opened:
             for table in TABLES:
                 opened.execute(f"DELETE FROM {table}")
@@ -55,29 +55,29 @@ class Lake:
             )
 
     def hire(self, name: str = "worker", *, crash_at: str = "", gated: bool = False) -> int:
-        """A process that extracts; its id."""
+        """Start a process that extracts, and return its id."""
         arguments = [self.url, json.dumps(self.store), name, *([str(self.gate)] if gated else [])]
         return self.zygote.fork(PROGRAM, arguments, output=self.output, crash_at=crash_at)
 
     def until(self, word: str) -> None:
-        """Wait for a line of theirs that begins so."""
+        """Wait for a line of output with this beginning."""
         deadline = time.monotonic() + PATIENCE
         while not any(line.startswith(word) for line in self.story().splitlines()):
             assert time.monotonic() < deadline, f"nobody said {word}: {self.story()}"
             time.sleep(0.005)
 
     def story(self) -> str:
-        """What they said."""
+        """Return their output."""
         return self.output.read_text() if self.output.exists() else ""
 
     def an_hour_passes(self) -> None:
-        """And two, so that every lease has run out."""
+        """Move leases back by two hours, so that every lease has expired."""
         back = "7200000000" if self.url.startswith("sqlite") else "interval '2 hours'"
         with connection(self.url) as opened:
             opened.execute(f"UPDATE redrive_partition_work SET lease_until = lease_until - {back} WHERE lease_until IS NOT NULL")
 
     def finished(self) -> None:
-        """Start processes until all is done."""
+        """Start processes until all partitions are done."""
         for _ in range(5):
             if self.zygote.wait(self.hire()) == 0:
                 return
@@ -85,19 +85,19 @@ class Lake:
         raise AssertionError(f"they do not come to an end: {self.story()}")
 
     def current(self, key: Partition) -> str | None:
-        """The run in force."""
+        """Return the current run."""
         with open_ledger(self.url) as ledger:
             facts = PartitionQueries(ledger).get(key)
             return None if facts is None else facts.current_run_id
 
     def states(self) -> Counter[str]:
-        """How many runs there are of each state."""
+        """Return the number of runs by state."""
         return Counter(state for (state,) in rows(self.url, "SELECT state FROM redrive_partition_run"))
 
-    # ---- what must hold ----
+    # ---- invariants ----
 
     def wrong(self) -> list[str]:
-        """What does not hold, in words; empty: all is well."""
+        """Return the violated invariants. Empty: no problems."""
         store = self.app.stores.get_store("raw")
         with open_ledger(self.url) as ledger:
             found = [f"counts: {one}" for one in PartitionQueries(ledger).imbalance()]
@@ -125,7 +125,7 @@ class Lake:
         return found + [f"run {run.run_id}: {problem}" for run in runs if (problem := _damaged(store, key, run.run_id))]
 
     def _reading(self, customer: str) -> Reading:
-        """What a consumer gets."""
+        """Return the data that a consumer reads."""
         (one,) = self.app.datasets
         with open_ledger(self.url) as ledger:
             return Reader("crm", "orders", lambda: PartitionQueries(ledger), one.store).read(customer, SINCE, UNTIL)
@@ -143,7 +143,7 @@ class Lake:
 
 
 def _damaged(store: Store, key: Partition, run_id: str) -> str | None:
-    """Whatever lies in a run's folder: with a manifest it is whole; without one it does not count."""
+    """Check the folder of a run: complete with a manifest, ignored without one."""
     names = {path.removeprefix(f"{run_folder(key, run_id)}/") for path in store.files(run_folder(key, run_id))}
     if MANIFEST not in names:
         return None

@@ -1,4 +1,4 @@
-"""`make crash-matrix`, second part: every boundary of an extraction × database × store × way of dying × pass, as a table.
+"""`make crash-matrix`, second part: every boundary of an extraction × database × store × way to crash × pass, as a table.
 
 python -m tests.acceptance.partitions.matrix [point …]
 """
@@ -29,7 +29,7 @@ BUCKET = "matrix"
 
 
 def cell(lake: Lake, point: str, way: Way, which: Pass) -> str:
-    """Die there, come back, and look: ok, what is wrong, or a dash where the point is not reached so often."""
+    """Crash there, restart and check. Return ok, the problem, or a dash if the point is not reached this often."""
     lake.fill()
     deaths = 0
     for _ in range(2 if which == "twice" else 1):
@@ -59,7 +59,7 @@ def lakes(stack: ExitStack) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def main(points: Sequence[str]) -> int:
-    """Print the table; 1 where anything is wrong."""
+    """Print the table. Return 1 if there is a problem."""
     began, wrong, many = time.monotonic(), [], 0
     print(f"{'crash point':<32}{'on':<20}" + "".join(f"{f'{way} {which}':<13}" for way, which in COLUMNS))
     with ExitStack() as stack:

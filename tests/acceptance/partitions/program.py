@@ -1,6 +1,6 @@
-"""A process that extracts: as a worker does, a round at a time, until nothing is left to do.
+"""A process that extracts in rounds, like a worker, until no partition is left.
 
-main([url, store as JSON, name, gate]): where the gate is a path, an extraction writes half of its data and waits for that file.
+main([url, store as JSON, name, gate]): if the gate is a path, an extraction writes half of its data and waits for that file.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tests.partition_runner import SteppedRunner
 CUSTOMERS = ("acme", "Globex, Inc/é")
 SINCE, UNTIL = "2026-01-30", "2026-01-31"
 ROWS = 700
-"""Of a partition: some 700 KB, which goes out in three pieces."""
+"""Rows of a partition: about 700 KB, written in three pieces."""
 AT_ONCE = RetryPolicy(max_attempts=6, backoff_base=0.0, backoff_max=0.0, jitter=0.0)
 
 
 def rows_of(partition: Partition) -> Iterator[dict[str, Any]]:
-    """What the source has: the same each time."""
+    """Yield the data of the source, which is constant."""
     for number in range(ROWS):
         yield {"id": number, "customer": partition.customer_id, "day": partition.logical_date, "text": "x" * 1000}
 
@@ -55,7 +55,7 @@ def made(url: str, store: dict[str, Any], gate: Path | None = None) -> App:
 
 
 def _round(app: App, tending: ControlPlaneTask, runner: SteppedRunner) -> bool:
-    """As a worker does its chores: what goes wrong is done again. True: nothing is left to do."""
+    """Run the background tasks like a worker, and repeat failed ones. Return True if no work is left."""
     try:
         now = app.ledger.now()
         tending.do(now)
@@ -66,7 +66,7 @@ def _round(app: App, tending: ControlPlaneTask, runner: SteppedRunner) -> bool:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Extract what is due, until nothing is left."""
+    """Extract due partitions until none is left."""
     url, store, name, *rest = arguments
     with made(url, json.loads(store), Path(rest[0]) if rest else None) as app:
         worker = f"{name}-{os.getpid()}-{secrets.token_hex(3)}"

@@ -1,4 +1,4 @@
-"""An extraction is killed at each boundary, and others take over: nothing is lost or doubled."""
+"""An extraction is killed at each boundary, and other processes continue: no data is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VERDICT = ("partition.judge.before_commit", "partition.judge.after_commit")
 LEASE = ("partition.claim.before_commit", "partition.claim.after_commit")
 POINTS = (*LEASE, *RUN_POINTS, *VERDICT)
 ELSEWHERE = ("partition.claim.after_commit", "run.payload", "run.before_manifest", "run.after_manifest", VERDICT[0])
-"""Those that are tried on Postgres and S3 too in every run; a client of S3 takes a second to start."""
+"""Points that every run also tests on Postgres and S3. A client of S3 takes a second to start."""
 
 
 @pytest.mark.req("P-2", "P-6", "P-7", "P-12")
@@ -34,7 +34,7 @@ def test_a_kill_at_each_boundary_loses_nothing(lake: Lake, point: str) -> None:
 
 @pytest.mark.req("P-7")
 def test_a_zombie_changes_nothing(lake: Lake) -> None:
-    """Frozen in the middle of its data, past its lease; another has extracted and was accepted when it wakes up."""
+    """Frozen while writing, beyond its lease. Another process has extracted, and was accepted, when it resumes."""
     zombie = lake.hire("zombie", gated=True)
     lake.until("half")
     still(zombie, lake.url)

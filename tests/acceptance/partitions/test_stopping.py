@@ -21,7 +21,7 @@ from tests.acceptance.partitions.world import SINCE, backfill, counts, told, unt
 
 
 def slow_orders(app: App) -> tuple[threading.Event, threading.Event]:
-    """An extraction that waits: set when it has begun, and to be set to let it end."""
+    """An extraction with two events: it sets the first when it has begun, and waits for the second."""
     began, gate = threading.Event(), threading.Event()
 
     @app.dataset("crm", "orders", **told())

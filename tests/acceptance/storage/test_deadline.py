@@ -25,7 +25,7 @@ KEY = "Zm9vYmFyZm9vYmFyZm9vYmFyZm9vYmFyZm9vYmFyZm9vYmFyZm9vYmFyZm9vYmFyZm9vYmFyZ
 
 @pytest.fixture
 def silent() -> Iterator[int]:
-    """The port of a server that takes connections and requests, and never responds."""
+    """Yield the port of a server that accepts connections and requests, and never responds."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=64)
     held: list[socket.socket] = []
 
@@ -96,7 +96,7 @@ def test_every_call_ends_near_the_deadline(kind: str, silent: int) -> None:
 
 
 def _error_and_seconds(store: Store, act: Callable[[Store], object]) -> tuple[type[Exception] | None, float]:
-    """How it ended, and after how many seconds."""
+    """Return the outcome and the duration in seconds."""
     began = time.monotonic()
     try:
         with deadline(SECONDS):

@@ -25,7 +25,7 @@ START = "import resource, sys, time\nfrom redrive.storage import Store\nfrom red
 
 
 def child(program: str, root: Path, **options: object) -> subprocess.Popen[str]:
-    """A program in a process of its own, with `store` on the folder."""
+    """Run a program in another process, with `store` on the folder."""
     code = f"{START}store = Store(Local('disk', root={str(root)!r}))\n{textwrap.dedent(program)}"
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload, no-any-return]
 
@@ -128,7 +128,7 @@ def test_missing_permissions_raise_denied(tmp_path: Path) -> None:
     if nobody is None:
         output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
     else:
-        # Imported as root, run as nobody: the other account may not be able to read this interpreter.
+        # Imported as root, run as another account, which may not be able to read this interpreter.
         code = code.replace("store = ", f"import os\nimport redrive.storage.errors\nos.setuid({nobody.pw_uid})\nstore = ", 1)
         output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd="/").stdout
     closed.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Memory is bounded by a piece: 64 MiB through each backend, measured in a process."""
+"""Memory is bounded by the size of a piece: 64 MiB through each backend, measured in a process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ print((after - before) * 1024)
 
 
 def memory_growth(kind: str, options: dict[str, Any]) -> int:
-    """Bytes by which a process grew that wrote and read the file."""
+    """Return by how many bytes a process grew that wrote and read the file."""
     program = PROGRAM.replace("SIZE", str(SIZE))
     done = subprocess.run([sys.executable, "-c", program, kind, json.dumps(options)], capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr

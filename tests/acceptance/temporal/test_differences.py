@@ -1,4 +1,4 @@
-"""What differs on Temporal: each row of the table in docs/how-to/engines/temporal.md."""
+"""Differences on Temporal: each row of the table in docs/how-to/engines/temporal.md."""
 
 from __future__ import annotations
 

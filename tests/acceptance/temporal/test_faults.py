@@ -1,4 +1,4 @@
-"""Faults around Temporal: killed workers, a server that is away, killed or misconfigured."""
+"""Faults around Temporal: killed workers, and a server that is offline, killed or misconfigured."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUICK = RetryPolicy(max_attempts=3, backoff_base=0.02, backoff_max=0.05, jitter=
 
 
 class Program:
-    """The program in `program.py`, in processes of its own and in this one."""
+    """The program in `program.py`, in other processes and in this one."""
 
     def __init__(self, url: str, address: str, folder: Path) -> None:
         self.diary = folder / "diary.txt"

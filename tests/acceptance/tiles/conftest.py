@@ -16,7 +16,7 @@ from examples.tiles.store import TileStore
 
 
 def _hasty(connection: Any, _record: object) -> None:
-    connection.execute("PRAGMA synchronous = OFF")  # nobody pulls the plug here, and a flush takes a while
+    connection.execute("PRAGMA synchronous = OFF")  # no power loss in tests, and a flush is slow
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

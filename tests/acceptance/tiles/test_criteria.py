@@ -1,4 +1,4 @@
-"""The thirteen acceptance criteria of document 000, by number, against the example: its own table, a real provider over HTTP."""
+"""The thirteen acceptance criteria of document 000 against the example, with its own table and a real provider over HTTP."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FLIGHT = UploadRequest("f")
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every tile whose rejection was counted, in order."""
+    """Every tile with a counted rejection, in order."""
     seen: list[str] = []
     one, many = TableItems.increment, TableItems.increment_many
 
@@ -108,7 +108,7 @@ def test_ac_03_the_budget_of_a_tile_is_spent(
     assert (report.outcome, report.next_retry_at, report.count("giveup")) == ("partial", None, 1)
     assert provider.received["t01"] == 5
     uploader.upload_pending_tiles(FLIGHT)
-    assert provider.received["t01"] == 5  # never again
+    assert provider.received["t01"] == 5  # never sent again
     assert uploader.enumerate_pending_tiles("f") == []
 
 
@@ -234,7 +234,7 @@ def test_ac_13_a_second_call_sends_only_pending_tiles(store: TileStore, provider
     first = uploader.upload_pending_tiles(FLIGHT)
     assert (first.count("acknowledged"), first.count("pending")) == (30, 20)
     redrive_clock.advance(timedelta(minutes=5))
-    # Another process would do the same: what is known is in the table.
+    # Another process would do the same, because all state is in the table.
     second = build_tile_uploader(Config(provider.url, Settings()), TileStore(store.engine))
     assert second.enumerate_pending_tiles("f") == [f"t{n:02}" for n in range(30, 50)]
     assert second.upload_pending_tiles(FLIGHT).outcome == "success"
@@ -266,7 +266,7 @@ def test_damaged_tiles_are_sent_five_times_however_often_the_command_runs(
 ) -> None:
     built(store, provider, 50)
     damage(store, *(f"t{n:02}" for n in range(20)))
-    for _ in range(10):  # nothing is kept in the process: each run is built anew
+    for _ in range(10):  # no state in the process: each run is built again
         fresh = TileStore(store.engine)
         build_tile_uploader(Config(provider.url, Settings()), fresh).upload_pending_tiles(FLIGHT)
     assert provider.received == {f"t{n:02}": 5 if n < 20 else 1 for n in range(50)}

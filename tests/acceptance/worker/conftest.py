@@ -1,4 +1,4 @@
-"""What these tests share: one zygote, and one database of their own."""
+"""Fixtures of the worker tests: one zygote and one database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands in processes that behave as badly as they can. Each notes its attempts in a diary."""
+"""Commands that misbehave in processes. Each writes its attempts to a diary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIMIT = 300_000_000
 
 
 def note(diary: str, word: str) -> None:
-    """Add a line: the word, the process, and the attempt."""
+    """Add a line with the word, the process, and the attempt."""
     Diary(Path(diary)).note(word, os.getpid(), current().number)
 
 
@@ -46,7 +46,7 @@ def leave(diary: str) -> None:
 
 @app.command("isolated.kill", isolation="process", retry=FAST)
 def kill(diary: str) -> None:
-    """As the kernel does it when memory runs out."""
+    """As the kernel does when memory is exhausted."""
     note(diary, "kill")
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -68,7 +68,7 @@ def loop(diary: str) -> None:
 
 @app.command("isolated.tidy", isolation="process", retry=BRIEF)
 def tidy(diary: str) -> None:
-    """Ends by SIGTERM, and removes what it made."""
+    """End by SIGTERM, and delete its files."""
     note(diary, "tidy")
     try:
         time.sleep(600)
@@ -116,14 +116,14 @@ def long(diary: str, seconds: float) -> None:
 
 @app.command("isolated.describe", isolation="process", key="shop:ann:{order}:describe:v1", retry=FAST)
 def describe(order: int) -> dict[str, str]:
-    """What `current()` says."""
+    """Return the values of `current()`."""
     attempt = current()
     return {"number": str(attempt.number), "operation": str(attempt.operation), "pid": str(os.getpid())}
 
 
 @app.command("isolated.refuse", isolation="process", retry=FAST)
 def refuse(text: str) -> None:
-    """A permanent error by the standard rule: the caller's fault."""
+    """Raise an error that is permanent by the standard rule."""
     raise ValueErrorOfOurs(text)
 
 

@@ -1,4 +1,4 @@
-"""`make kill-table`: workers killed, poisoned, stopped and drained, with default settings, on SQLite and Postgres, as tables.
+"""`make kill-table`: workers killed, crashed by poison jobs, suspended and drained, on SQLite and Postgres, as tables.
 
 python -m tests.acceptance.worker.kill_table [rounds]
 """
@@ -20,7 +20,7 @@ from . import isolated
 from .shift import Shift, drained, isolate, killed, poisoned, stopped
 
 LIMIT = 10.0
-"""Seconds from its start in which a fresh worker has finished what a killed one left."""
+"""Seconds within which a new worker finishes the jobs of a killed one."""
 
 
 Scene = Callable[[Shift], tuple[bool, list[str]]]
@@ -34,33 +34,33 @@ def kill(shift: Shift, *options: str) -> tuple[bool, list[str]]:
 
 
 def kill_elsewhere(shift: Shift) -> tuple[bool, list[str]]:
-    """The same, where nobody can see that the process is gone."""
+    """The same, where other workers cannot see that the process has ended."""
     return kill(shift, "elsewhere")
 
 
 def poison(shift: Shift) -> tuple[bool, list[str]]:
-    """One line of the second."""
+    """One line of the second table."""
     found = poisoned(shift)
     ok = (found.finished, found.kills, found.reason, found.charged) == (59, 3, "crashed_worker", 0)
     return ok, [f"{found.finished} of 59", str(found.kills), found.reason, str(found.charged), f"{found.seconds:.1f}"]
 
 
 def stop(shift: Shift) -> tuple[bool, list[str]]:
-    """One line of the third."""
+    """One line of the third table."""
     found = stopped(shift)
     ok = found.finished == found.jobs and not found.crashes
     return ok, [f"{found.finished} of {found.jobs}", str(found.crashes), str(found.twice), str(found.late)]
 
 
 def drain(shift: Shift) -> tuple[bool, list[str]]:
-    """One line of the fourth."""
+    """One line of the fourth table."""
     found = drained(shift, "long=2")
     ok = found.released == found.jobs and not found.charged
     return ok, [f"{found.released} of {found.jobs}", str(found.charged), f"{found.seconds:.1f}"]
 
 
 def in_process(command: Command[..., object], reason: str, attempts: int) -> Scene:
-    """Return the scene of one poison in a process."""
+    """Return the scenario of one poison job in a process."""
 
     def play(shift: Shift) -> tuple[bool, list[str]]:
         found = isolate(shift, command)
@@ -109,7 +109,7 @@ TABLES: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, Scene], ...]], ...] =
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables; 1 where anything is wrong."""
+    """Print the tables. Return 1 if there is a problem."""
     rounds = int(arguments[0]) if arguments else 3
     wrong = 0
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
-"""A worker process that does what the kinds of its jobs say, and notes each beginning and end in a diary.
+"""A worker process whose jobs write their start and end to a diary.
 
-main([url, diary, name, option …]): `lease=2`, `drain=1`, `threads=4`, `elsewhere` (as if on another machine: nobody can see
-that its process is gone), `until=idle` (ends when nothing is left), `long=60` (seconds that long jobs take), `isolated` (also
-jobs in processes), `processes=2`.
+main([url, diary, name, option …]): `lease=2`, `drain=1`, `threads=4`, `elsewhere` (as on another machine, where other workers
+cannot see that its process has ended), `until=idle` (ends when no job is left), `long=60` (seconds of long jobs), `isolated`
+(also jobs in processes), `processes=2`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FREE = 12
 
 
 def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[JobType]:
-    """What its jobs do."""
+    """The functions of its jobs."""
     gate = diary.path.with_name("gate")
 
     def begin(lease: Lease) -> None:
@@ -87,7 +87,7 @@ def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[JobType]:
         end(lease)
 
     def gated(lease: Lease) -> None:
-        """The first few as any; all others stay in the middle until the gate is open."""
+        """Finish the first few jobs. All others wait until the gate is open."""
         begin(lease)
         while int(lease.key[1:]) >= FREE and not gate.exists():
             time.sleep(WORK / 4)
@@ -121,7 +121,7 @@ def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[JobType]:
 
 
 def ended(ledger: Ledger, worker: Worker) -> None:
-    """Stop the worker when nothing is left to do."""
+    """Stop the worker when no job is left."""
     while any(tally.ready or tally.leased for tally in ledger.counts().values()):
         time.sleep(0.02)
     worker.stop()
@@ -131,7 +131,7 @@ faulthandler.register(signal.SIGUSR1)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Work, until a signal comes."""
+    """Work until a signal arrives."""
     url, path, name, *rest = arguments
     options: dict[str, Any] = {word.partition("=")[0]: word.partition("=")[2] for word in rest}
     if "elsewhere" in options:

@@ -1,4 +1,4 @@
-"""A shift: worker processes on one ledger, killed, stopped and drained; and what became of the jobs."""
+"""Worker processes on one ledger that are killed, suspended and drained, and the outcome of their jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DONE, DEAD = 2, 3
 
 
 class Shift:
-    """Workers on one ledger. Gives them names, starts them, and reads what they noted."""
+    """Workers on one ledger: named, started, and their diaries read."""
 
     def __init__(self, zygote: Zygote, url: str, folder: Path) -> None:
         self.zygote, self.url = zygote, url
@@ -35,31 +35,31 @@ class Shift:
         fresh(url)
 
     def submit(self, kind: str, *keys: str, count: int = 0) -> None:
-        """Jobs of a kind."""
+        """Submit jobs of a type."""
         with open_ledger(self.url) as ledger:
             ledger.submit_many([NewJob(kind, key) for key in (*keys, *(f"k{n:03}" for n in range(count)))])
 
     def hire(self, *options: str, crash_at: str = "") -> int:
-        """One worker more; its process id."""
+        """Start another worker and return its process id."""
         self.hired += 1
         arguments = [self.url, str(self.diary), f"worker{self.hired}", *options]
         return self.zygote.fork(PROGRAM, arguments, output=self.output, crash_at=crash_at)
 
     def effects(self, kind: str) -> Counter[str]:
-        """How often the work of each key was done."""
+        """Return how often the job of each key was done."""
         return Counter(line[2] for line in read(self.diary) if line[:2] == ["effect", kind])
 
     def begun(self, kind: str) -> Counter[str]:
-        """How often the work of each key was begun."""
+        """Return how often the job of each key was started."""
         return Counter(line[2] for line in read(self.diary) if line[:2] == ["begin", kind])
 
     def left(self, kind: str, worker: str) -> int:
-        """How many a worker has begun and not done."""
+        """Return the number of jobs that a worker has started and not finished."""
         noted = Counter(line[0] for line in read(self.diary) if line[1:2] == [kind] and line[3:4] == [worker])
         return noted["begin"] - noted["effect"]
 
     def until(self, met: Callable[[], bool], what: str, seconds: float = PATIENCE) -> float:
-        """Wait for it; how long that took."""
+        """Wait for a condition and return the duration."""
         began = time.monotonic()
         while not met():
             assert time.monotonic() - began < seconds, f"not within {seconds} s: {what}\n{self.story()}"
@@ -67,16 +67,16 @@ class Shift:
         return time.monotonic() - began
 
     def settled(self, count: int) -> bool:
-        """Whether so many jobs have come to an end."""
+        """Return whether this number of jobs has ended."""
         found = rows(self.url, "SELECT count(*) FROM redrive_job WHERE state IN (2, 3)")
         return bool(found[0][0] >= count)
 
     def states(self) -> Counter[int]:
-        """How many jobs are in each stored state."""
+        """Return the number of jobs in each stored state."""
         return Counter(dict(rows(self.url, "SELECT state, count(*) FROM redrive_job GROUP BY state")))
 
     def wait(self, pid: int, seconds: float = PATIENCE) -> int:
-        """Until it has ended; its status. One that does not end is made to say where it is."""
+        """Wait until the process has ended, and return its status. One that does not end prints its stack."""
         began = time.monotonic()
         while (status := self.zygote.ended(pid)) is None:
             if time.monotonic() - began > seconds:
@@ -88,34 +88,34 @@ class Shift:
         return status
 
     def end(self, pid: int) -> None:
-        """SIGTERM, and wait."""
+        """Send SIGTERM and wait."""
         os.kill(pid, signal.SIGTERM)
         assert self.wait(pid) == 0, self.story()
 
     def story(self) -> str:
-        """What they said last."""
+        """Return their last output."""
         return self.output.read_text()[-6000:] if self.output.exists() else "nobody said anything"
 
     def balanced(self) -> None:
-        """L-8."""
+        """Check that the counts balance (L-8)."""
         with open_ledger(self.url) as ledger:
             assert ledger.imbalance() == []
 
 
 class Killed(NamedTuple):
-    """What became of jobs whose workers were killed."""
+    """The outcome of jobs whose workers were killed."""
 
     jobs: int
     finished: int
     lost: int
     twice: int
-    """Done twice: finished by the dead worker, but not settled."""
+    """Jobs that the killed worker finished and did not settle."""
     seconds: float
-    """From the start of the fresh worker until all had ended."""
+    """Seconds from the start of the new worker until all jobs had ended."""
 
 
 def killed(shift: Shift, *options: str, jobs: int = 200, after: int = 60) -> Killed:
-    """All workers are killed in the middle of so many jobs of 20 ms; a fresh one is started at once."""
+    """Kill all workers during jobs of 20 ms, and start a new one immediately."""
     shift.submit("work", count=jobs)
     first = shift.hire(*options)
     shift.until(lambda: shift.effects("work").total() >= after, "the first worker is at work")
@@ -132,19 +132,19 @@ def killed(shift: Shift, *options: str, jobs: int = 200, after: int = 60) -> Kil
 
 
 class Poisoned(NamedTuple):
-    """What became of jobs among which one kills whoever runs it."""
+    """The outcome of jobs of which one kills its worker."""
 
     jobs: int
     finished: int
     kills: int
     reason: str
     charged: int
-    """Healthy jobs to which a crash was charged that had not begun."""
+    """Healthy jobs that were charged a crash before they started."""
     seconds: float
 
 
 def poisoned(shift: Shift, *options: str, healthy: int = 59) -> Poisoned:
-    """One of the jobs kills the worker; another is started as soon as one has died."""
+    """One of the jobs kills its worker. Another worker starts after each crash."""
     keys = [f"k{n:03}" for n in range(healthy)]
     keys.insert(healthy // 3, "poison")
     shift.submit("work", *keys)
@@ -167,15 +167,15 @@ def poisoned(shift: Shift, *options: str, healthy: int = 59) -> Poisoned:
 
 
 class Isolated(NamedTuple):
-    """What became of jobs in processes among which one is poison."""
+    """The outcome of jobs in processes of which one is poison."""
 
     finished: int
     reason: str
     attempts: int
     workers: int
-    """Workers that were needed."""
+    """Number of workers that were needed."""
     charged: int
-    """Attempts and crashes of healthy jobs beyond their one."""
+    """Attempts and crashes of healthy jobs beyond the first attempt."""
     left: int
     """Processes of the poison that outlive the worker."""
     seconds: float
@@ -210,7 +210,7 @@ def has_ended(pid: int) -> bool:
 
 
 class Stopped(NamedTuple):
-    """What became of jobs whose worker was stopped for longer than its leases, and then went on."""
+    """The outcome of jobs whose worker was suspended for longer than its leases, and then resumed."""
 
     jobs: int
     finished: int
@@ -220,7 +220,7 @@ class Stopped(NamedTuple):
 
 
 def stopped(shift: Shift, *options: str, jobs: int = 200) -> Stopped:
-    """SIGSTOP in the middle of the work, past all leases; another worker finishes it; SIGCONT."""
+    """SIGSTOP during jobs, beyond all leases. Another worker finishes them. Then SIGCONT."""
     shift.submit("gated", count=jobs)
     first = shift.hire("lease=1", *options)
     shift.until(
@@ -243,7 +243,7 @@ def stopped(shift: Shift, *options: str, jobs: int = 200) -> Stopped:
 
 
 class Drained(NamedTuple):
-    """What became of jobs whose worker was told to end while they ran."""
+    """The outcome of jobs whose worker was stopped while they ran."""
 
     jobs: int
     finished: int
@@ -253,7 +253,7 @@ class Drained(NamedTuple):
 
 
 def drained(shift: Shift, *options: str, jobs: int = 8, drain: float = 0.5) -> Drained:
-    """SIGTERM while long jobs run, of which half are plain."""
+    """SIGTERM during long jobs, of which half are sync."""
     shift.submit("long", count=jobs)
     shift.submit("long-task", count=jobs)
     first = shift.hire(f"drain={drain}", *options)
@@ -268,7 +268,7 @@ def drained(shift: Shift, *options: str, jobs: int = 8, drain: float = 0.5) -> D
 
 
 class Died(NamedTuple):
-    """What became of jobs whose worker died at a crash point."""
+    """The outcome of jobs whose worker crashed at a crash point."""
 
     reached: bool
     lost: list[str]
@@ -279,7 +279,7 @@ KINDS = {"work": 6, "task": 6, "paid": 6, "flaky": 4, "narrow": 6, "down": 12}
 
 
 def died(shift: Shift, point: str) -> Died:
-    """One worker is killed anywhere, the next one at the point; a third one finishes."""
+    """One worker is killed anywhere, the next one at the point, and a third one finishes."""
     for kind, count in KINDS.items():
         if kind != "paid":  # the first worker would have done them before it is killed
             shift.submit(kind, count=count)

@@ -1,4 +1,4 @@
-"""A worker that is killed, stopped or drained, with default settings: nothing is lost, and what was not begun is not charged."""
+"""A worker that is killed, suspended or drained, with default settings: no job is lost, and only started attempts are charged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker dies at every named step between two durable effects: nothing is lost, and nothing done twice that was not lost."""
+"""A worker crashes at every step between two durable effects: no job is lost, and only lost attempts are repeated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OTHERS = (
     "turn.before_commit", "turn.after_commit", "settle.in_caller", "caller.before_commit", "caller.after_commit",
     "reap.before_commit", "reap.after_commit", "beat.after_commit",
 )  # fmt: skip
-"""Of the ledger, as a worker comes by them."""
+"""Crash points of the ledger that a worker reaches."""
 
 
 @pytest.mark.req("W-5", "L-3", "L-8")

@@ -1,4 +1,4 @@
-"""Sequences whose workers are killed: strictly in order, nothing lost, and a dead or cancelled head lets the next job run."""
+"""Sequences whose workers are killed: in order, nothing lost, and a dead or cancelled head lets the next job run."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from redrive import App
 from tests.conformance.batch.world import METADATA, engine_at, filled
-from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, created once
 from tests.ledgers import sqlite_ledger
 
 

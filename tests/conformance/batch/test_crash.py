@@ -1,4 +1,4 @@
-"""A process dies between any two durable effects of a batch. Later calls lose and double nothing."""
+"""A process crashes between any two durable effects of a batch. Later calls lose and double nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_after_a_crash_the_next_call_finishes(app: App, url: str, engine: Engine
     found = tiles(engine)
     for tile, (status, _, sent) in found.items():
         if tile in POISON:
-            assert sent <= 5 + 1  # the process may have died before it counted one pass
+            assert sent <= 5 + 1  # the process may have crashed before it counted one pass
         else:
             assert (status, sent) == ("uploaded", 1)
     counts = attempts(app, engine, store)
@@ -60,7 +60,7 @@ def test_after_a_crash_the_next_call_finishes(app: App, url: str, engine: Engine
         gone = {one.item for one in Operator(app, actor="ann").batches.given_up()}
     assert gone == set(POISON)
     assert {tile: count for tile, count in counts.items() if count} == dict.fromkeys(POISON, counts["t3"])
-    assert 5 <= counts["t3"] <= 6  # counted one more time if it died between the last count and the give-up
+    assert 5 <= counts["t3"] <= 6  # counted one more time if it crashed between the last count and the give-up
 
 
 @pytest.mark.parametrize("at", ARRIVED)

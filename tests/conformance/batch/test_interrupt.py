@@ -1,4 +1,4 @@
-"""Ctrl+C during a wait, in a real process: it exits at once, and the next call goes on."""
+"""Ctrl+C during a wait, in a real process: it exits immediately, and the next call continues."""
 
 from __future__ import annotations
 

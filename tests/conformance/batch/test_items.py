@@ -241,7 +241,7 @@ def test_thousands_of_items_in_one_call(engine: Engine) -> None:
     assert set(items.increment_many(ids).values()) == {1}
     with pytest.raises(KeyError, match="nowhere"):
         items.increment_many([*ids, "nowhere"])
-    assert set(items.increment_many(ids).values()) == {2}  # all or none: that one did not count
+    assert set(items.increment_many(ids).values()) == {2}  # all or none: this one did not count
     assert len(items.give_up_many(dict.fromkeys(ids, "x"))) == 2500
     assert items.pending([*ids, "t0"]) == {"t0"}
 
@@ -276,7 +276,7 @@ def test_an_acknowledgement_resets_the_counts(app: App) -> None:
     assert isinstance(items, AcknowledgingItems)
     assert items.increment_many(["a", "b"]) == {"a": 1, "b": 1}
     assert items.acknowledge_many(["a", "never rejected"]) == 1
-    assert items.increment("a") == 1  # rejected anew, in another batch of the same name
+    assert items.increment("a") == 1  # rejected again, in another batch with the same name
     assert items.spare_many(["b", "c"]) == {"b": 1, "c": 1}
     assert items.spare_many(["c"]) == {"c": 2}
     assert app.items("other").increment("a") == 1

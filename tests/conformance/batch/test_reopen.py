@@ -45,7 +45,7 @@ def test_a_reopened_item_has_all_attempts(ann: Operator, app: App) -> None:
     items = app.items("tiles")
     plan = ann.batches.plan_reopen("tiles", items=["bad", "slow", "nowhere"])
     assert (plan.items, plan.count, set(plan.skipped)) == (("bad",), 1, {"slow", "nowhere"})
-    assert ann.audit.find() == []  # a plan leaves no trace
+    assert ann.audit.find() == []  # a plan changes nothing
     (step,) = ann.batches.reopen(plan, because="the tile was rendered anew")
     assert step.done == ("bad",)
     assert items.pending(["bad", "worse"]) == {"bad"}

@@ -63,7 +63,7 @@ def test_an_unknown_pending_state_is_rejected_at_the_first_call(words: Engine, c
     message = str(refused.value)
     for part in ("theirs", "'new' (3 rows), 'odd' (1 row)", "pending=", "done=", "giveup=", "Nothing was sent"):
         assert part in message
-    assert "='new'" not in message  # no guess: rows that have arrived would be sent again
+    assert "='new'" not in message  # no guess: accepted rows would be sent again
     assert sender.sent == []
     with pytest.raises(ValueError, match="unknown states"):
         sender.items.pending(["0"])  # and again, until it is set up

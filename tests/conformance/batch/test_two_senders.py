@@ -1,4 +1,4 @@
-"""Two senders at the same time: the report says of an item what the store has of it."""
+"""Two senders at the same time: the report of an item agrees with the store."""
 
 from __future__ import annotations
 

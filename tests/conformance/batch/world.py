@@ -1,4 +1,4 @@
-"""A table of the user, a sender that reads and writes it, and processes that die."""
+"""A table of the user, a sender that uses it, and processes that crash."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ FORKS.set_forkserver_preload(
 
 
 def dies(at: str, target: Callable[..., object], *arguments: object) -> int | None:
-    """Run a function in a process that dies at a step, and return its exit status."""
+    """Run a function in a process that crashes at a step, and return its exit status."""
     child = FORKS.Process(target=_armed, args=(at, target, arguments))
     child.start()
     child.join(60)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pytest
 
 from redrive import App, Temporal
-from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, created once
 from tests.ledgers import sqlite_ledger
 
 OpenApp: TypeAlias = Callable[[], App]
@@ -27,7 +27,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a ledger is that other processes reach too."""
+    """The URL of a ledger that other processes can open."""
     if backend == "postgres":
         found: str = request.getfixturevalue("postgres_ledger")
         return found
@@ -36,7 +36,7 @@ def url(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def on_temporal(backend: str) -> bool:
-    """Whether this is a test of what differs there. The table is in docs/how-to/engines/temporal.md."""
+    """Whether this test covers differences on Temporal. The table is in docs/how-to/engines/temporal.md."""
     return backend == "temporal"
 
 

@@ -22,7 +22,7 @@ QUICK = RetryPolicy(max_attempts=3, backoff_base=0.02, backoff_max=0.05, jitter=
 
 @pytest.fixture(autouse=True)
 def frequent_reads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers read requests to cancel often, except where the test is about the time that it takes."""
+    """Workers read cancel requests often, except in tests of that interval."""
     if "within_seconds" not in request.node.name:
         monkeypatch.setattr(maintenance, "REFRESH_CONTROLS_SECONDS", 0.05)
 
@@ -105,7 +105,7 @@ def test_a_running_sync_job_reads_that_it_was_cancelled(app: App, on_temporal: b
         assert job.cancel()
         assert final_state(job) == "cancelled"
     assert app.ledger.dead_letters() == []
-    if on_temporal:  # its history is there, not in the ledger
+    if on_temporal:  # its history is on Temporal, not in the ledger
         return
     row = app.ledger.get(int(job.id))
     assert row is not None
@@ -148,7 +148,7 @@ def test_a_submission_is_rejected_while_its_job_is_being_cancelled(app: App, for
                 with app.ledger.begin() as connection:
                     sync.using(tx=connection).submit("ann")
         assert caught.value.job_id == job.id
-        if not on_temporal:  # there, it goes through the ledger too
+        if not on_temporal:  # on Temporal, it also goes through the ledger
             (known,) = app.submit_many([sync.bind("ann")])
             assert (known.id, known.created) == (job.id, False)
         goes_on.set()
@@ -186,7 +186,7 @@ def test_a_sync_job_that_ignores_the_cancel_is_done(app: App, on_temporal: bool)
 def test_the_transaction_of_a_cancelled_job_is_rolled_back(app: App) -> None:
     started = threading.Event()
     is_sqlite = app.ledger.connections.on_sqlite
-    # SQLite has one writer at a time: there, a cancel waits for the transaction of the job.
+    # SQLite has one writer at a time, so a cancel waits for the transaction of the job.
     seconds = 0.3 if is_sqlite else SOON
 
     @app.command("slow.pay", in_transaction=True)
@@ -275,7 +275,7 @@ def test_a_cancel_that_races_with_the_end_has_one_winner(app: App, kind: str, on
             assert row is not None
             assert (row.cancel_at is not None) == was_taken, (n, state)
         assert state in (("done", "dlq", "cancelled") if was_taken else ("done", "dlq")), (n, state)
-        if was_taken and state != "done" and not on_temporal:  # it may be a dead letter there
+        if was_taken and state != "done" and not on_temporal:  # on Temporal it may be a dead letter
             assert state == "cancelled", (n, state)
         if state == "done":
             assert ran.count(n) == 1, n

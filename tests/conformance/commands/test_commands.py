@@ -210,7 +210,7 @@ def test_submit_in_the_callers_transaction(app: App, url: str) -> None:
     def send(order_id: str, user: str) -> str:
         return f"mail-{order_id}"
 
-    app.ledger  # noqa: B018  # the tables are made
+    app.ledger  # noqa: B018  # the tables are created
     engine = engine_of(url)
     with engine.begin() as connection:
         connection.execute(text("DROP TABLE IF EXISTS orders"))

@@ -48,7 +48,7 @@ def test_each_scheduled_run_happens_once_across_workers(app: App) -> None:
 
     workers = [schedule(app) for _ in range(6)]
     moment = at("2026-10-24T12:00")
-    for _ in range(3 * 24 * 12):  # every five minutes for three days, through the night that has an hour twice
+    for _ in range(3 * 24 * 12):  # every five minutes for three days, including the night with a repeated hour
         tell(workers[: 1 + moment.minute % 6], moment)
         moment += timedelta(minutes=5)
     jobs = app.ledger.jobs("ready", limit=1000)
@@ -71,7 +71,7 @@ def test_missed_runs_happen_once_and_none_early(app: App) -> None:
 
     schedule(app).do(at("2026-01-01T00:30"))
     assert due(app) == ["01-01 01:00"], "a command that is new does not fire for what was before it"
-    # Nobody was there from half past twelve on; now is months later, and one run stands for all of them.
+    # No worker ran since half past twelve. Months later, one run makes up for all of them.
     with app.worker():
         _until(lambda: bool(ran))
         _until(lambda: len(app.ledger.jobs("ready")) == 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from redrive import App
-from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, created once
 from tests.ledgers import sqlite_ledger
 
 

@@ -1,4 +1,4 @@
-"""A process dies between any two durable effects of a call, and later processes continue."""
+"""A process crashes between any two durable effects of a call, and later processes continue."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_in_a_transaction_the_effect_happens_exactly_once(app: App, url: str, wo
     effect_table(app)
     assert dies(work, url, at=at) == -9
     assert effects(app) == (at == "caller.after_commit:1:kill")
-    # There is no lease to wait for: the transaction ended with its process.
+    # No lease must expire first, because the transaction ended with its process.
     for _ in range(2):
         assert work(url) == 1
         assert effects(app) == 1

@@ -71,7 +71,7 @@ def test_a_freed_key_is_fresh_again(keys: Keys) -> None:
 @pytest.mark.req("I-2", "I-3")
 @pytest.mark.parametrize("verb", ["complete", "fail", "free"])
 def test_a_late_holder_changes_nothing(app: App, keys: Keys, verb: str) -> None:
-    """The lease of a holder has expired, and another one has taken over, and maybe settled."""
+    """The lease of a holder has expired, and another holder has taken over and may have settled."""
     zombie = keys.begin(AT, HASH, keep=60)
     aged(app, lease=3600)
     heir = keys.begin(AT, HASH, keep=60)
@@ -177,7 +177,7 @@ def test_sweep_removes_expired_keys(app: App, keys: Keys) -> None:
 
 @pytest.mark.parametrize("took", [0, 2_999])
 def test_retention_starts_when_the_key_is_settled(app: App, keys: Keys, took: int) -> None:
-    """A long work does not shorten the retention. After a short one, `expires_at` is unchanged."""
+    """A long call does not shorten the retention. After a short one, `expires_at` is unchanged."""
     begun = keys.begin(AT, keep=3_000)
     aged(app, kept=took, begun=took)
     before = keys.find(KEY)

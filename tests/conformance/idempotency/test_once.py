@@ -217,6 +217,6 @@ def test_a_bare_decorator_is_rejected(app: App) -> None:
     def charge(order: int) -> int:
         return order
 
-    decorated: Any = app.once(charge)  # type: ignore[arg-type]  # what `@app.once` without a key does
+    decorated: Any = app.once(charge)  # type: ignore[arg-type]  # the effect of `@app.once` without a key
     with pytest.raises(TypeError, match="once needs a key"):
         decorated(7)

@@ -61,7 +61,7 @@ def test_a_closed_coroutine_frees_its_key(app: App) -> None:
         begins = call.send(None)
         begins.add_done_callback(lambda _: step.set_result(None))
         await step
-        call.send(None)  # it has begun, and waits inside
+        call.send(None)  # it has begun and waits in the function
         call.close()
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""Leases that expire at once, effects that can be counted, and processes that die."""
+"""Leases that expire immediately, effects that can be counted, and processes that crash."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ FORKS.set_forkserver_preload(["redrive.app", "redrive.idempotency.keys", "redriv
 
 
 def dies(target: Callable[..., object], *arguments: object, at: str) -> int | None:
-    """Run a function in a process that dies at a step, and return its exit status."""
+    """Run a function in a process that crashes at a step, and return its exit status."""
     child = FORKS.Process(target=_armed, args=(at, target, arguments))
     child.start()
     child.join(60)

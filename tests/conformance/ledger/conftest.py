@@ -17,7 +17,7 @@ from tests.servers.fixtures import SERVERS
 
 @pytest.fixture(scope="session")
 def postgres_made(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The URL of one database with the tables in it, for all tests: emptying it takes a tenth of making another."""
+    """The URL of one database with tables for all tests, because creating a database takes ten times as long as emptying it."""
     import psycopg
 
     server = request.config.stash[SERVERS].address("Postgres")
@@ -59,13 +59,13 @@ def _ledger(url: str) -> Iterator[Ledger]:
 
 @pytest.fixture(params=["sqlite", *(["memory"] if os.environ.get("REDRIVE_FULL") else []), "postgres"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    """A ledger, empty, on each of them; in memory, which is SQLite's code once more, in the full run."""
+    """An empty ledger on each database. The full run includes SQLite in memory, which shares its code with the file."""
     yield from _ledger(_url(request.param, request, tmp_path))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The address of an empty ledger that several may open; balanced at the end, whoever did what."""
+    """The URL of an empty ledger that several processes may open. It must balance at the end."""
     url = _url(request.param, request, tmp_path)
     for _ in _ledger(url):
         yield url
@@ -80,11 +80,11 @@ def shared(url: str) -> Iterator[Ledger]:
 
 @pytest.fixture
 def on_postgres(postgres_ledger: str) -> Iterator[Ledger]:
-    """A ledger on Postgres, for what only Postgres can do wrong."""
+    """A ledger on Postgres, for tests of Postgres only."""
     yield from _ledger(postgres_ledger)
 
 
 @pytest.fixture
 def on_sqlite(tmp_path: Path) -> Iterator[Ledger]:
-    """A ledger in a SQLite file, for what only SQLite can do wrong."""
+    """A ledger in a SQLite file, for tests of SQLite only."""
     yield from _ledger(sqlite_ledger(tmp_path))

@@ -1,4 +1,4 @@
-"""A tiny ledger in memory, to hold the real one against: what must be true after each act, and nothing of how."""
+"""A small ledger in memory, as the model for the real one: the expected state after each operation."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ class ModelJob:
     alone: bool = False
     max_attempts: int | None = None
     letter: str = ""
-    """Of a dead letter: pending, replaying, replayed, discarded; of the key, not of the job."""
+    """State of the dead letter: pending, replaying, replayed or discarded. It belongs to the key, not to the job."""
     replays: int = 0
     ended: float = 0.0
     tenant: str | None = None
     sequence: str | None = None
     order: int = 0
-    """Place in its sequence: the order of submission."""
+    """Position in its sequence, in the order of submission."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it has not ended, and holds back the jobs after it in its sequence."""
+        """Return whether it has not ended, and blocks the later jobs of its sequence."""
         return self.state in ("ready", "leased", "held")
 
 
 @dataclass
 class Model:
-    """Jobs by key. Time is a number that tests advance; real time between two acts is next to nothing."""
+    """Jobs by key. Time is a number that tests advance, because real time between two operations is negligible."""
 
     now: float = 0.0
     jobs: dict[str, ModelJob] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Model:
         return sorted(jobs, key=lambda job: job.order)
 
     def _release_after(self, job: ModelJob) -> None:
-        """A job has ended: the next one of its sequence is ready."""
+        """Release the next job of its sequence."""
         waiting = [each for each in self._sequence(job.sequence) if each.is_open]
         if waiting and waiting[0].state == "held":
             waiting[0].state = "ready"

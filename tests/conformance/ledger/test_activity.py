@@ -1,4 +1,4 @@
-"""Activity in the ledger: written by workers, summed up by maintenance, read at a cost that does not grow."""
+"""Activity in the ledger: written by workers, merged by maintenance, read at constant cost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def sum_up(ledger: Ledger, limit: int = 1000) -> int:
 
 
 def minutes_ago(ledger: Ledger, **ago: float) -> int:
-    """A minute that begins an hour of the clock."""
+    """A minute at the start of an hour."""
     return minute_of(ledger.now() - timedelta(**ago)) // HOUR * HOUR
 
 
@@ -110,7 +110,7 @@ def test_counts_by_job_type(ledger: Ledger) -> None:
 
 @pytest.mark.req("Q-12")
 def test_a_chart_reads_its_own_slots_only(ledger: Ledger) -> None:
-    """The plan: a range of the primary key, however many rows and job types there are."""
+    """The plan is a range of the primary key for any number of rows and job types."""
     write(ledger, "", *(row(kind, slot) for kind in ("", "a", "b", "c", "d") for slot in range(2000)))
     with session(ledger) as held:
         held.raw.execute("ANALYZE redrive_activity")

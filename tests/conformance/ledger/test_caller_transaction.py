@@ -113,7 +113,7 @@ def test_a_late_settle_in_a_transaction_rolls_the_effect_back(ledger: Ledger) ->
 
 @pytest.mark.req("L-5")
 def test_an_open_transaction_does_not_block_other_submitters(on_postgres: Ledger, postgres_ledger: str) -> None:
-    """Of the same kind, whose counts both change."""
+    """All jobs have the same type, so both transactions change its counts."""
     with psycopg.connect(postgres_ledger) as held:
         on_postgres.submit(*new("mine"), tx=held)
         start = time.perf_counter()
@@ -211,7 +211,7 @@ def test_an_async_transaction_of_the_caller(on_postgres: Ledger, postgres_ledger
 
 @pytest.mark.req("L-5")
 def test_a_call_beside_a_transaction_of_the_same_thread_is_an_error(shared: Ledger, url: str) -> None:
-    """On SQLite it would wait for itself: it is told at once. On Postgres it is a transaction of its own."""
+    """On SQLite it would wait for itself, so it fails immediately. On Postgres it is a separate transaction."""
     shared.submit_many(new("a", "b"))
     lease, other = claim(shared)
     verbs: list[Callable[[], object]] = [
@@ -227,13 +227,13 @@ def test_a_call_beside_a_transaction_of_the_same_thread_is_an_error(shared: Ledg
             else:
                 verb()
         shared.settle(other.done(), tx=tx)
-        assert shared.find(KIND, "a") is not None  # to look is to wait for nobody
+        assert shared.find(KIND, "a") is not None  # readers do not wait
     assert tally(shared).done == (1 if url.startswith("sqlite") else 2)
     assert shared.imbalance() == []
 
 
 def test_threads_with_all_connections_get_an_extra_one(on_postgres: Ledger) -> None:
-    """Each of them would wait for the others, and none would ever end its transaction."""
+    """Each of them would wait for the others, and no transaction would end."""
     together = threading.Barrier(POSTGRES_POOL_SIZE)
     failed: list[BaseException] = []
 
@@ -275,7 +275,7 @@ def test_a_ledger_opens_inside_of_the_callers_own_transaction(tmp_path: Path, mo
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 1.0)
     url = sqlite_ledger(tmp_path)
     made = engine(url)
-    with open_ledger(url), Session(made) as session:  # as any program before this one has left the file
+    with open_ledger(url), Session(made) as session:  # as an earlier program left the file
         session.execute(sqlalchemy.text(EFFECT))
         with open_ledger(url, migrate=True) as ledger:
             ledger.submit(*new("a"), tx=session)

@@ -68,7 +68,7 @@ def test_a_claimed_job_is_started_before_it_runs(ledger: Ledger) -> None:
     job = ledger.get(held[0].job_id)
     assert job is not None
     assert (job.attempts, job.shown) == (1, "running")
-    assert ledger.start(begun) == []  # it has begun already
+    assert ledger.start(begun) == []  # it has already begun
     ledger.settle([begun[0].done(), held[1].release()])
     assert ledger.start(held) == []
     assert ledger.start([]) == []
@@ -90,7 +90,7 @@ def test_one_turn_settles_starts_and_claims(ledger: Ledger) -> None:
     assert keys(turn.leases) == {"b", "e", "f"}
     jobs = [ledger.get(lease.job_id) for lease in (running, *waiting)]
     assert [(job.shown, job.attempts) for job in jobs if job is not None] == [("done", 1), ("running", 1), ("running", 1)]
-    assert ledger.turn([], {}, worker="w", starts=turn.started).started == []  # these have started already
+    assert ledger.turn([], {}, worker="w", starts=turn.started).started == []  # these have already started
 
 
 @pytest.mark.req("L-3")

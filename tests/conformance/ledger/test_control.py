@@ -103,7 +103,7 @@ def test_a_success_after_the_request_wins(ledger: Ledger, by_turn: bool) -> None
     job = ledger.get(a)
     assert job is not None
     assert job.state == "done"
-    assert job.cancel_at is not None  # the request is on record
+    assert job.cancel_at is not None  # the request is stored
     assert ledger.control.cancel([a], **ACT).skipped == {a: "done"}
 
 

@@ -34,7 +34,7 @@ class Pair(NamedTuple):
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
-    """A ledger with a history, and a copy of it as it was a moment ago."""
+    """A ledger with a history, and an earlier copy of it."""
     copied = _sqlite_copy if request.param == "sqlite" else _postgres_copy
     for url, copy in copied(request, tmp_path):
         with open_ledger(url) as old, open_ledger(copy) as promoted:
@@ -73,7 +73,7 @@ def _postgres_copy(request: pytest.FixtureRequest, _tmp_path: Path) -> Iterator[
 
 
 def _same_number(pair: Pair) -> tuple[Lease, Lease]:
-    """The lease of a job that the new primary has lost, and the lease of another key's job under the same id and fence."""
+    """The lease of a job that the new primary has lost, and the lease of another job with the same id and fence."""
     pair.old.submit_many(new(OLD))
     (lost,) = claim(pair.old, worker="late")
     pair.promoted.submit_many(new(FRESH))
@@ -122,7 +122,7 @@ def test_a_lease_of_the_old_primary_settles_nothing_in_a_callers_transaction(pai
 
 @pytest.mark.req("L-4")
 def test_many_leases_of_the_old_primary_are_late(pair: Pair) -> None:
-    """Those whose claim was copied are valid; the others are late, whatever way they are settled."""
+    """Leases whose claim was copied are valid. The others are late in any settlement."""
     keys = [f"{number:03}" for number in range(30)]
     pair.old.submit_many(new(*keys))
     lost = claim(pair.old, worker="late")
@@ -146,18 +146,18 @@ def test_a_lease_of_the_old_primary_is_neither_renewed_nor_started(pair: Pair) -
 
 @pytest.mark.req("L-4")
 def test_a_worker_distinguishes_leases_with_the_same_id_and_fence(pair: Pair) -> None:
-    """After the failover one worker may hold both: the end of the first must not drop the second."""
+    """After the failover one worker may hold both. The end of the first must not drop the second."""
     lost, held = _same_number(pair)
     in_flight = InFlight()
     kind: object = None
-    in_flight.add([(kind, lost), (kind, held)])  # type: ignore[list-item]  # a kind is only passed on
+    in_flight.add([(kind, lost), (kind, held)])  # type: ignore[list-item]  # a job type is only passed on
     assert in_flight.remove([lost]) == [lost]
     assert [one.lease.key for one in in_flight.all()] == [FRESH]
 
 
 @pytest.mark.req("I-2")
 def test_two_holders_of_one_idempotency_record_never_share_a_fence(pair: Pair) -> None:
-    """The old primary and the new one take over from the same holder, with clocks that are behind it."""
+    """Both primaries take over from the same holder, with clocks that are behind."""
     ident = KeyId("billing", "ann", "billing:ann:o-1:charge:v1")
     fences = set()
     for ledger in pair:

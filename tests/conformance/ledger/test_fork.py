@@ -21,7 +21,7 @@ CHILDREN = 4
 
 
 def in_child(work: Callable[[], None]) -> int:
-    """Fork, and do this in the child; its process id."""
+    """Fork, run this in the child, and return its process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -93,7 +93,7 @@ def test_a_child_forked_inside_a_sqlite_transaction_gets_an_error(tmp_path: Path
 
 @pytest.mark.req("L-11")
 def test_a_parent_that_ends_leaves_the_file_whole_for_its_child(tmp_path: Path) -> None:
-    """The last connection of a process resets the write-ahead log; not while another process uses it."""
+    """The last connection of a process resets the write-ahead log, but not while another process uses it."""
     url = sqlite_ledger(tmp_path)
     ready, told = os.pipe()
     ledger = open_ledger(url)

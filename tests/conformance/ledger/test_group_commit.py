@@ -19,7 +19,7 @@ from tests.conformance.ledger.world import KIND, claim, new, tally
 
 
 class Slow:
-    """Writes slowly, and notes what it wrote together."""
+    """Writes slowly, and records the jobs of each write."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -140,7 +140,7 @@ def test_a_submitter_does_not_wait_for_others_that_stopped() -> None:
         for other in others:
             other.result(60)
     assert group_commit._batch_target > 1
-    assert group_commit.submit(new("alone"))[0].key == "alone"  # in the main thread, and none of them is there any more
+    assert group_commit.submit(new("alone"))[0].key == "alone"  # in the main thread, after all of them have ended
     assert group_commit._batch_target == 1
     assert write.batches[-1] == ["alone"]
 

@@ -9,7 +9,7 @@ from tests.conformance.ledger.world import KIND, claim, keys, new, pass_time, ta
 
 
 def crash(ledger: Ledger) -> None:
-    """The worker is gone, and its leases run out."""
+    """End the worker, and let its leases expire."""
     pass_time(ledger, 3600)
     ledger.reap()
 
@@ -89,12 +89,12 @@ def test_a_worker_that_is_alive_but_slow_has_not_crashed(ledger: Ledger) -> None
     ledger.submit(*new("slow"))
     lease = claim(ledger, lease=10)[0]
     pass_time(ledger, 60)
-    ledger.maintenance.heartbeat("w1")  # it did not renew, but it is there
+    ledger.maintenance.heartbeat("w1")  # it did not renew, but it is online
     assert ledger.reap() == [lease.job_id]
     job = ledger.get(lease.job_id)
     assert job is not None
     assert (job.attempts, job.crashes) == (1, 0)
-    assert keys(claim(ledger)) == {"slow"}  # not alone, not last
+    assert keys(claim(ledger)) == {"slow"}  # neither alone nor last
     assert [attempt.reason for attempt in ledger.attempts(job.id)] == ["lost_lease"]
 
 

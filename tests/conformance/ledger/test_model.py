@@ -25,7 +25,7 @@ TENANTS = {"k0": "a", "k1": "b", "k2": "a", "k3": "b", "k5": "c"}
 SEQUENCES = {"k0": "s", "k1": "s", "k2": "s", "k3": "t", "k4": "t"}
 """By the first part of a key."""
 OUTCOMES = ("done", "again", "free", "dead", "blocked")
-# No sum of the waits below: nothing happens exactly at a limit, where a microsecond decides.
+# No sum of the waits below: no operation falls exactly on a limit, where a microsecond decides.
 LEASE = 155.0
 
 
@@ -40,7 +40,7 @@ def settlement(lease: Lease, outcome: str) -> Settlement:
 
 
 class Acts:
-    """Acts on a ledger and on its model at once; each says what came of it."""
+    """Runs operations on a ledger and on its model, and returns the results."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -141,7 +141,7 @@ class Acts:
         self.model.now += seconds
 
     def check(self) -> Any:
-        """What everybody may see of it, in a form that both databases must agree on."""
+        """The visible state, in a form that is equal on both databases."""
         assert tally(self.ledger) == self.model.tally()
         assert self.ledger.imbalance() == []
         letters = {letter.key: (letter.status, letter.replay_count) for letter in self.ledger.dead_letters(limit=1000)}
@@ -159,7 +159,7 @@ class Acts:
 
 
 class Machine(RuleBasedStateMachine):
-    """Any order of acts."""
+    """Operations in any order."""
 
     ledger: Ledger
 
@@ -238,7 +238,7 @@ def test_any_order_of_operations_agrees_with_the_model(ledger: Ledger, request: 
 
 
 def trace(ledger: Ledger, seed: int, length: int) -> Iterator[Any]:
-    """The same acts for the same seed, and what came of each."""
+    """Run the operations of a seed, and return their results."""
     dice = random.Random(seed)
     acts = Acts(ledger)
     for step in range(length):
@@ -259,7 +259,7 @@ def trace(ledger: Ledger, seed: int, length: int) -> Iterator[Any]:
                 ),
             )
         elif verb == "claim":
-            # All that is due, so that ties in time leave nothing to chance.
+            # All due jobs, so that equal times are not left to chance.
             start, fair = dice.random() < 0.7, dice.random() < 0.5
             yield verb, acts.claim(1000, start, False, fair), acts.claim(1, True, True)
         elif verb == "letters":

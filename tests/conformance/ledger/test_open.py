@@ -182,7 +182,7 @@ def test_sqlite_is_durable_by_default(tmp_path: Path) -> None:
 
 
 def test_missing_privileges_are_named(postgres_ledger: str) -> None:
-    """Who migrates owns the tables; workers need no more than to read and to write them."""
+    """The migrating role owns the tables. Workers need only read and write access."""
     user = f"weak{os.getpid()}"
     weak = postgres_ledger.replace("postgres@", f"{user}@")
     with open_ledger(postgres_ledger, migrate=True), psycopg.connect(postgres_ledger, autocommit=True) as owner:
@@ -202,7 +202,7 @@ def test_missing_privileges_are_named(postgres_ledger: str) -> None:
 
 @pytest.mark.req("L-1")
 def test_a_role_without_access_to_secret_names_can_use_the_ledger(postgres_ledger: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Grants that were made for each table before this table existed do not cover it."""
+    """Grants for each table do not cover a table that was created later."""
     user = f"older{os.getpid()}"
     older = postgres_ledger.replace("postgres@", f"{user}@")
     with open_ledger(postgres_ledger, migrate=True), psycopg.connect(postgres_ledger, autocommit=True) as owner:
@@ -223,7 +223,7 @@ def test_a_role_without_access_to_secret_names_can_use_the_ledger(postgres_ledge
 
 
 def test_missing_create_privileges_are_explained(postgres_ledger: str) -> None:
-    """By itself and by an app: no error of a library's own, with a page of SQL in it."""
+    """Directly and through an app: no library error with a page of SQL."""
     user = f"weaker{os.getpid()}"
     with open_ledger(postgres_ledger, migrate=True), psycopg.connect(postgres_ledger, autocommit=True) as owner:
         owner.execute(f"CREATE SCHEMA empty_of_it; CREATE ROLE {user} LOGIN; ALTER ROLE {user} SET search_path = empty_of_it")
@@ -244,7 +244,7 @@ def test_missing_create_privileges_are_explained(postgres_ledger: str) -> None:
 
 
 def test_a_file_that_cannot_be_written_to_is_not_migrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a disk that is mounted read-only: it can be opened."""
+    """As on a read-only mount: it can be opened."""
     file = tmp_path / "ledger.db"
     sqlite3.connect(file).close()
     monkeypatch.setattr(sqlite, "connect", lambda file, create, synced: _reads_only(file))
@@ -257,7 +257,7 @@ def _reads_only(file: str) -> sqlite3.Connection:
 
 
 def test_seqscan_is_off_for_our_sessions_only(postgres_ledger: str) -> None:
-    """Trap 2: a plan that was made while the table was small must not be kept. But the caller's session is the caller's."""
+    """Trap 2: a plan for a small table must not be reused. The caller's session keeps its own setting."""
     from tests.conformance.ledger.world import rows
 
     with open_ledger(postgres_ledger) as ledger:
@@ -279,7 +279,7 @@ def test_sqlalchemy_is_loaded_only_when_a_ledger_is_opened() -> None:
 
 
 def test_after_a_cut_connection_the_next_call_has_a_new_one(postgres_ledger: str) -> None:
-    """Whatever ended one has ended the idle ones too: one call fails, not one for each connection."""
+    """The cause that ended one connection has ended the idle ones too. Only one call fails, not one for each connection."""
     with open_ledger(postgres_ledger) as ledger:
         held = [ledger.connections.write.acquire() for _ in range(4)]
         for one in held:
@@ -298,7 +298,7 @@ def test_after_a_cut_connection_the_next_call_has_a_new_one(postgres_ledger: str
 
 
 def test_a_removed_or_replaced_file_accepts_no_writes(tmp_path: Path) -> None:
-    """SQLite would go on writing to a file that has no name: durable, and never seen again."""
+    """SQLite would continue writing to a deleted file, and the data would be lost."""
     file = tmp_path / "ledger.db"
     url = f"sqlite:///{file}"
     with open_ledger(url, migrate=True) as ledger:
@@ -337,7 +337,7 @@ def test_a_file_that_is_removed_while_a_session_opens_is_not_created_again(
 
 
 def test_no_ledger_is_created_next_to_an_orphaned_log(tmp_path: Path) -> None:
-    """It would share their write-ahead log, and be damaged for good."""
+    """It would share their write-ahead log, and be damaged permanently."""
     file = tmp_path / "ledger.db"
     with open_ledger(f"sqlite:///{file}", migrate=True) as ledger:
         ledger.submit(NewJob("k", "a"))
@@ -362,7 +362,7 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 @contextmanager
 def locked_out(folder: Path, mode: int) -> Iterator[None]:
-    """The folder has this mode, and this user is not one for whom modes mean nothing."""
+    """The folder has this mode, and the user is not root."""
     folder.chmod(mode)
     root = os.geteuid() == 0
     if root:

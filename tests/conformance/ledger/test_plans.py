@@ -1,4 +1,5 @@
-"""What the hot statements read: never a whole table, and not more with more history (50,000 jobs; with REDRIVE_FULL=1 a million).
+"""Rows read by frequent statements: never a whole table, and not more with more history (50,000 jobs, with REDRIVE_FULL=1 a
+million).
 
 Most of these are traps that were measured before the ledger was written (research/ledger_proto.md §11).
 """
@@ -30,7 +31,7 @@ from tests.conformance.ledger.world import KIND, claim, keys, new, rows, session
 
 SIZE = 1_000_000 if os.environ.get("REDRIVE_FULL") == "1" else 50_000
 
-# A third each: ended, due, and far in the future (a pile at priority 0, before what is due at priority 2).
+# A third each: ended, due, and far in the future (a backlog at priority 0, before due jobs at priority 2).
 FILL = """
 INSERT INTO redrive_job (kind, key, payload, state, priority, due_at, created_at, ended_at, lease_until)
 SELECT 'mail', 'old' || n, '', CASE n % 3 WHEN 0 THEN 2 ELSE 0 END, CASE n % 3 WHEN 1 THEN 2 ELSE 0 END,
@@ -68,7 +69,7 @@ def full(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
 
 
 def plan(ledger: Ledger, text: str) -> str:
-    """How the database would run it, for parameters that it does not know: as a kept plan is."""
+    """Return the generic plan of a statement."""
     with session(ledger) as held:
         if held.sqlite:
             names = text.count("?")
@@ -145,7 +146,7 @@ def test_no_statement_reads_a_whole_table(full: Ledger) -> None:
 
 @pytest.mark.req("L-6")
 def test_settle_uses_the_primary_key(full: Ledger) -> None:
-    """Traps 1 and 3: `state = 1` lets a kept plan go through the index over leases, once for each row of the batch."""
+    """Traps 1 and 3: with `state = 1` a generic plan scans the index of leases once for each row of the batch."""
     with session(full) as held:
         on_sqlite = held.sqlite
     names = ("done", "settle", "start") if on_sqlite else ("turn", "turn start", "settle")
@@ -156,7 +157,7 @@ def test_settle_uses_the_primary_key(full: Ledger) -> None:
 
 
 def cost(ledger: Ledger, **options: Any) -> tuple[set[str], int]:
-    """What a claim of 100 gets, and how much is read for it: steps of SQLite's machine, or pages of Postgres."""
+    """Return the leases of a claim of 100, and its cost: steps of SQLite's virtual machine, or pages of Postgres."""
     with session(ledger) as held:
         on_sqlite = held.sqlite
         steps = [0]
@@ -190,7 +191,7 @@ def _pages(ledger: Ledger) -> int:
 
 @pytest.mark.req("L-6")
 def test_a_claim_costs_the_same_with_fifty_times_the_jobs(full: Ledger, tmp_path: Path) -> None:
-    """Trap 4: a third of them is a pile at priority 0 that is not due for days, before what is due at priority 2."""
+    """Trap 4: a third of the jobs is a future backlog at priority 0, before due jobs at priority 2."""
     claimed, much = cost(full)
     assert len(claimed) == 100
     with open_ledger("sqlite://") as small:
@@ -201,11 +202,11 @@ def test_a_claim_costs_the_same_with_fifty_times_the_jobs(full: Ledger, tmp_path
             _, little = cost(small)
             assert much < 1.5 * little
         else:
-            assert much < 2_000  # pages, of about 4,000 that 50,000 jobs take, index and all
+            assert much < 2_000  # pages, of about 4,000 for 50,000 jobs and their indexes
 
 
 def test_a_claim_on_postgres_does_not_read_claimed_rows_again(on_postgres: Ledger) -> None:
-    """Entries of claimed jobs stay at the front of the index until a vacuum, where every claim begins."""
+    """Index entries of claimed jobs stay at the front until a vacuum, where every claim begins."""
     with session(on_postgres) as held:
         held.raw.execute("ALTER TABLE redrive_job SET (autovacuum_enabled = off)")
     on_postgres.submit_many(new(*(str(number) for number in range(3000))))
@@ -221,7 +222,7 @@ def test_a_claim_on_postgres_does_not_read_claimed_rows_again(on_postgres: Ledge
 
 
 def test_the_limit_holds_under_any_plan(on_postgres: Ledger) -> None:
-    """Trap 5: `IN (SELECT … LIMIT 5 … SKIP LOCKED)` gave 2,000 rows under a nested loop."""
+    """Trap 5: `IN (SELECT … LIMIT 5 … SKIP LOCKED)` returned 2,000 rows under a nested loop."""
     on_postgres.submit_many(new(*(str(number) for number in range(2000))))
     with session(on_postgres) as held:
         for setting in ("hashjoin", "mergejoin", "material", "hashagg", "bitmapscan"):
@@ -231,7 +232,7 @@ def test_the_limit_holds_under_any_plan(on_postgres: Ledger) -> None:
 
 
 def test_conditions_of_partial_indexes_are_literals() -> None:
-    """Trap 6: under a kept plan `state = $1` cannot use an index over `state = 0`."""
+    """Trap 6: under a generic plan `state = $1` cannot use an index with `state = 0`."""
     for text in (*HOT_POSTGRES.values(), *HOT_SQLITE.values()):
         assert not re.search(r"(WHERE|AND) [\w.]*state (\+ 0 )?= (%|\?|\$)", text)
     assert "redrive_job.state = 0" in HOT_POSTGRES["turn"]
@@ -249,7 +250,7 @@ def test_duplicates_cost_only_ids(on_postgres: Ledger) -> None:
 
 
 def test_sqlite_transactions_begin_immediately(on_sqlite: Ledger) -> None:
-    """Trap 9: a transaction that reads first fails at its first write if anybody wrote in between."""
+    """Trap 9: a transaction that reads first fails at its first write if another transaction wrote in between."""
     seen: list[str] = []
     with session(on_sqlite) as held:
         held.raw.set_trace_callback(seen.append)
@@ -276,7 +277,7 @@ def test_sqlite_transactions_begin_immediately(on_sqlite: Ledger) -> None:
 
 
 def test_one_statement_for_a_turn_on_postgres(on_postgres: Ledger) -> None:
-    """Trap 10: a transaction of its own around each statement costs more than the statement."""
+    """Trap 10: a separate transaction for each statement costs more than the statement."""
     on_postgres.submit_many(new(*"abcdef"))
     seen: list[str] = []
 
@@ -301,7 +302,7 @@ def test_one_statement_for_a_turn_on_postgres(on_postgres: Ledger) -> None:
 
 
 def test_sqlite_timestamps_have_microseconds(on_sqlite: Ledger) -> None:
-    """Trap 13: SQLite before 3.42 has no clock below the second, and no statement of ours asks for it."""
+    """Trap 13: SQLite before 3.42 has no clock below the second, and no statement of ours uses one."""
     assert sqlite3.sqlite_version_info >= (3, 35)
     assert not any(re.search(r"unixepoch|datetime\(|strftime|CURRENT_TIMESTAMP", text) for text in HOT_SQLITE.values())
     on_sqlite.submit(*new("a"))

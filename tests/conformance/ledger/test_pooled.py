@@ -15,7 +15,9 @@ from redrive.ledger import Ledger, NewJob, open_ledger
 
 @pytest.fixture
 def forgetful(postgres_db: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
-    """After each statement outside of a transaction, and after each end of one, as with `server_reset_query_always`."""
+    """Reset the session after each statement outside of a transaction and after each transaction, like
+    `server_reset_query_always`.
+    """
     run: Any = psycopg.Cursor.execute
 
     def execute(cursor: Any, *given: Any, **more: Any) -> Any:

@@ -29,7 +29,7 @@ def at_once(*works: Callable[[], Any]) -> list[Any]:
 
 @pytest.mark.req("L-2")
 def test_done_is_final_even_while_its_settle_is_uncommitted(on_postgres: Ledger, postgres_ledger: str) -> None:
-    """§1.1: an index over live jobs alone lets a second job in here."""
+    """§1.1: an index over live jobs alone allows a second job here."""
     on_postgres.submit(*new("a"))
     lease = claim(on_postgres)[0]
     found: list[Any] = []
@@ -109,7 +109,7 @@ def test_each_job_is_claimed_exactly_once(url: str, workers: int) -> None:
                         return got
 
         got = [lease for leases in at_once(*(lambda at=at: working(f"w{at}") for at in range(workers))) for lease in leases]
-        # SKIP LOCKED may find nothing while others hold the rest: what is left is still there.
+        # SKIP LOCKED may find nothing while other sessions hold the remaining rows.
         got += claim(ledger, 1000)
         assert Counter(lease.job_id for lease in got).most_common(1)[0][1] == 1
         assert len(got) == 400
@@ -223,7 +223,7 @@ def test_settlements_in_opposite_order_do_not_deadlock(on_postgres: Ledger, post
 
 
 def test_sqlite_waits_for_other_writers(on_sqlite: Ledger) -> None:
-    """Trap 9: with a deferred BEGIN this is `database is locked` at once, in spite of any time-out."""
+    """Trap 9: with a deferred BEGIN this is `database is locked` immediately, despite any timeout."""
     file = on_sqlite.url.removeprefix("sqlite:///")
     other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")

@@ -67,7 +67,7 @@ def test_prune_is_bounded(ledger: Ledger) -> None:
 
 
 def test_ids_are_never_reused(ledger: Ledger) -> None:
-    """Trap 8: SQLite reuses ids unless told not to, and (id, fence) would name two leases."""
+    """Trap 8: SQLite reuses ids by default, and (id, fence) would identify two leases."""
     finish(ledger, *new("a", keep=0.0))
     job = ledger.find(KIND, "a")
     assert job is not None

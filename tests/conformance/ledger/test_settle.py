@@ -120,12 +120,12 @@ def test_a_late_settle_changes_nothing_and_is_counted(ledger: Ledger) -> None:
     old = claim(ledger, lease=10)[0]
     pass_time(ledger, 11)
     ledger.reap()
-    for late in (old.done(b"late"), old.again(error="late"), old.dead("late"), old.blocked("late")):  # nobody has it
+    for late in (old.done(b"late"), old.again(error="late"), old.dead("late"), old.blocked("late")):  # no worker has it
         with pytest.raises(LeaseLost, match="settled too late"):
             ledger.settle(late)
     newer = claim(ledger, worker="w2")[0]
     assert newer.fence == 2
-    turn = ledger.turn([old.done(b"late")], {KIND: 1}, worker="w1")  # somebody else has it
+    turn = ledger.turn([old.done(b"late")], {KIND: 1}, worker="w1")  # another worker has it
     assert turn.late == [old.done(b"late")]
     job = ledger.get(old.job_id)
     assert job is not None

@@ -177,7 +177,7 @@ def test_a_key_that_is_the_same_for_every_call_warns(ledger: Ledger) -> None:
         with pytest.warns(RedriveWarning, match=r"'crm:ann:all:sync:v1' is the same for every call.*{contact}") as warned:
             retry(spill=spill)(sync)
         assert (warned[0].filename, warned[0].lineno) == (__file__, sync.__code__.co_firstlineno)
-        retry(spill=spill)(refresh)  # no parameters: nothing to name
+        retry(spill=spill)(refresh)  # a key without parameters
 
 
 def test_arguments_that_cannot_be_stored_are_rejected_when_decorated(ledger: Ledger) -> None:

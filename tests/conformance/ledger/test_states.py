@@ -25,15 +25,15 @@ POSSIBLE = {
     ("dlq", "replaying"),
     ("blocked", "replaying"),
     ("replaying", "running"),
-    # A person's word, beside the document's: `redrive dead discard`.
+    # In addition to the document: `redrive dead discard`.
     ("dlq", "discarded"),
     ("blocked", "discarded"),
 }
-"""Of one piece of work, from one look to the next."""
+"""The transitions of one job, from one check to the next."""
 
 
 class Drive:
-    """One piece of work, and everything that anybody could do to it."""
+    """One job, and every possible operation on it."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -81,21 +81,21 @@ class Drive:
         self.begun += begun
 
     def die(self) -> None:
-        """A worker takes it, and is never heard of again."""
+        """A worker starts it and disappears."""
         self.claim(lease=0.0005)
         self.note()
         time.sleep(0.001)
         self.ledger.reap()
 
     def vanish(self) -> None:
-        """A worker takes it, and is gone before it has begun."""
+        """A worker claims it and disappears before it starts."""
         self.claim(start=False, lease=0.0005)
         time.sleep(0.001)
         self.ledger.reap()
 
     def settle(self, how: Callable[[Lease], Settlement]) -> None:
         if self.leases:
-            # By whoever thinks it has it, an old lease too: the fence decides. What was only claimed can only be given back.
+            # Settle with any lease, also an old one, because the fence decides. A job that was only claimed can only be released.
             lease = self.leases[-1]
             self.ledger.turn([how(lease) if lease in self.begun else lease.release()], {}, worker="w")
 
@@ -158,7 +158,7 @@ def test_no_other_transition_is_possible(ledger: Ledger) -> None:
 
 @pytest.mark.req("W-2")
 def test_every_transition_is_possible(ledger: Ledger) -> None:
-    """The whole map, walked: every transition is there, none is a dead word."""
+    """Every documented transition happens."""
     made: set[tuple[str, str]] = set()
     for acts in (
         ["submit", "claim", "again", "claim", "dead", "replay", "claim", "blocked", "unblock", "claim", "done"],

@@ -1,4 +1,4 @@
-"""What the ledger's tests have in common: places to open one at, and the passing of time."""
+"""Shared by the tests of the ledger: URLs, and moving time."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def tally(ledger: Ledger, kind: str = KIND) -> Tally:
 
 @contextmanager
 def session(ledger: Ledger) -> Iterator[Session]:
-    """A connection of the ledger's own, for looking behind it."""
+    """A connection of the ledger, to inspect its rows."""
     with ledger.connections.write.use() as held:
         yield held
 
 
 def pass_time(ledger: Ledger, seconds: float) -> None:
-    """Let time pass, on either database, without waiting: every moment that is stored moves into the past."""
+    """Let time pass on either database without waiting: all stored timestamps move into the past."""
     with session(ledger) as held:
         shift: Any = int(seconds * 1_000_000) if held.sqlite else timedelta(seconds=seconds)
         for table in METADATA.sorted_tables:

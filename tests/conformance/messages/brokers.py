@@ -1,4 +1,4 @@
-"""Brokers: what tests need of an engine so that the same test runs on each of them.
+"""Brokers: the operations that tests need of an engine, so that the same test runs on each of them.
 
 To add an engine, write a class like `RedisBroker` and add it to `BROKERS`.
 """
@@ -29,7 +29,7 @@ USER_ID = "ann"
 
 
 class Login(NamedTuple):
-    """A source whose login can be taken away."""
+    """A source whose login can be revoked."""
 
     source: Source
     password: str

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from redrive.ledger import Ledger, open_ledger
-from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, created once
 from tests.conformance.messages.brokers import BROKERS, Broker
 from tests.ledgers import sqlite_ledger
 from tests.servers.nats_admin import NatsAdmin

@@ -1,4 +1,4 @@
-"""Shop: an app that reads one source, and the events that its handler got."""
+"""An app that reads one source, and records the events of its handler."""
 
 from __future__ import annotations
 

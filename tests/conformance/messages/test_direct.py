@@ -25,7 +25,7 @@ SOON = RetryPolicy(3, 0.01, 0.01, 0)
 
 
 class Shop:
-    """An app that reads one stream, and what its handler saw."""
+    """An app that reads one stream, and records the calls of its handler."""
 
     def __init__(self, ledger: Ledger, redis_url: str, stream: str) -> None:
         self.source = RedisStream(redis_url, stream, group="shop")

@@ -119,7 +119,7 @@ def test_messages_stay_reserved_while_they_are_not_stored(broker: NatsBroker, co
 
 @pytest.mark.req("E-2")
 def test_messages_behind_a_stalled_network_go_to_another_worker(broker: NatsBroker, ledger: Ledger) -> None:
-    """The first worker goes on when the network does. Nothing is handled twice."""
+    """The first worker continues when the network does. No message is handled twice."""
     with Relay(int(urlsplit(broker.url).port or 0)) as relay:
         broker.send("p-1")
         direct = broker.source(ack_wait=0.3)

@@ -41,7 +41,7 @@ class Shop:
     def work(self, *, sweeps: bool = False) -> None:
         end = time.monotonic() + 60
         with self.app.worker(threads=2):
-            # Sweeps first: what they make is counted then.
+            # Sweeps first, because their jobs are counted then.
             while (sweeps and self.app.ledger.sweeps.list(state="running")) or any(
                 tally.ready or tally.leased for tally in self.app.ledger.counts().values()
             ):

@@ -9,13 +9,13 @@ import pytest
 
 from redrive.ledger import Ledger, open_ledger
 from redrive.ops.operator import Operator
-from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, created once
 from tests.ledgers import sqlite_ledger
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where an empty ledger is that other processes reach too."""
+    """The URL of an empty ledger that other processes can open."""
     if request.param == "postgres":
         found: str = request.getfixturevalue("postgres_ledger")
         return found

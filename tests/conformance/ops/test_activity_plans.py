@@ -20,7 +20,7 @@ from tests.conformance.ledger.world import session
 
 WEEK = timedelta(days=7)
 KINDS = 10
-# Minutes of the last hours, ten minutes of the last days, and then hours: what maintenance keeps of one job type.
+# Minutes of the last hours, ten minutes of the last days, and hours before: the rows of one job type.
 SPANS = ((1, MINUTES_KEPT), (10, TEN_MINUTES_KEPT), (60, HOURS_KEPT))
 MAX_ROWS = 3 * 60 + 36 * 6 + 7 * 24
 """Rows of one job type and a week."""

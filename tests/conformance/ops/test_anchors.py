@@ -1,4 +1,4 @@
-"""Anchors of the audit log: a chain that was rewritten, cut or emptied is noticed beside them."""
+"""Anchors of the audit log: a rewritten, cut or emptied chain is detected by them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def emptied(ledger: Ledger) -> None:
 
 
 def rewritten(ledger: Ledger) -> None:
-    """As somebody does who knows how the hashes are made."""
+    """As an attacker who knows how the hashes are computed."""
     emptied(ledger)
     for number in range(5):
         ledger.record(actor="eve", action="test.decide", because=f"another reason {number}", what={})

@@ -1,4 +1,4 @@
-"""The audit: chained, so that whatever anybody changes in it shows."""
+"""The audit log: a chain of hashes, in which any change is detected."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_tampering_with_the_audit_log_is_detected(
     change(ledger, *statements)
     chain = ann.audit.verify()
     assert (chain.broken, chain.problem, chain.entries) == (broken, problem, broken - 1)
-    assert len(ann.audit.find()) >= 4  # what can still be read is
+    assert len(ann.audit.find()) >= 4  # readable entries are listed
 
 
 @pytest.mark.req("O-5")
@@ -85,7 +85,7 @@ def test_a_truncated_audit_log_is_detected_by_an_anchor(ledger: Ledger, ann: Ope
     assert anchor.startswith("5:")
     assert ann.audit.verify(anchor).holds
     change(ledger, delete(audit).where(audit.c.number >= 4))
-    assert ann.audit.verify().holds  # nothing in the chain itself says that there was more
+    assert ann.audit.verify().holds  # the chain itself does not show that entries are missing
     cut = ann.audit.verify(anchor)
     assert (cut.broken, cut.problem) == (4, "it is missing: entries up to 5 were removed, or the anchor is of another ledger")
     decide(ledger, 3)

@@ -1,4 +1,4 @@
-"""Dead letters of every kind: listed, looked at, replayed, discarded."""
+"""Dead letters of every type: listed, shown, replayed and discarded."""
 
 from __future__ import annotations
 

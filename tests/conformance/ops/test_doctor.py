@@ -1,4 +1,4 @@
-"""The doctor finds each fault that is planted, and none where there is none."""
+"""The doctor finds each planted problem, and none in a healthy ledger."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_ledger_in_use_is_healthy(ledger: Ledger, ann: Operator) -> None:
 
 @pytest.mark.req("W-1")
 def test_an_unregistered_job_type_is_reported(ledger: Ledger, ann: Operator) -> None:
-    """Kept, and said: it was renamed, or its worker does not run."""
+    """The job is kept and reported: it was renamed, or its worker does not run."""
     ledger.submit_many([NewJob("old.name", "b"), NewJob("old.name", "c")])
     pass_time(ledger, 300)
     ledger.maintenance.heartbeat("w1", {"kinds": ["mail"]})
@@ -167,7 +167,7 @@ def test_work_in_progress_is_not_an_imbalance(ledger: Ledger, ann: Operator) -> 
 
 
 class Apart(SystemClock):
-    """This machine's clock, wrong by so much."""
+    """The clock of this machine, off by a number of seconds."""
 
     def __init__(self, seconds: float) -> None:
         self.wrong = timedelta(seconds=seconds)
@@ -193,7 +193,7 @@ def test_a_wrong_clock_is_reported(ledger: Ledger, seconds: float, severity: str
 
 def test_queued_jobs_without_a_worker_are_reported(ledger: Ledger, ann: Operator) -> None:
     ledger.submit_many([NewJob("mail", "a"), NewJob("mail", "b"), NewJob("sms", "c"), NewJob("sms", "later", delay=90_000)])
-    assert ann.health.check().findings == ()  # not so soon
+    assert ann.health.check().findings == ()  # not this soon
     pass_time(ledger, 120)
     found = only(ann.health.check())
     assert (found.name, found.severity, found.count) == ("no workers", "critical", 4)

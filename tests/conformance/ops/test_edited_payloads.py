@@ -1,4 +1,4 @@
-"""Dead letters exported, and replayed with another payload: the letter keeps its own."""
+"""Dead letters that are exported and replayed with another payload: the dead letter keeps the original."""
 
 from __future__ import annotations
 

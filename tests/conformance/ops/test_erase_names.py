@@ -206,7 +206,7 @@ def check(app: App, user: str, before: dict[str, list[dict[str, Any]]]) -> None:
             for column in columns:
                 assert row[column] is None or json.loads(row[column]) is not None, (user, table, column, row[column])
     was, now = kept(user, before), kept(user, after)
-    renamed = {"redrive_failure_slot"} if user in WORDS else set()  # signatures; `imbalance` compares them with the letters
+    renamed = {"redrive_failure_slot"} if user in WORDS else set()  # signatures; `imbalance` compares them with the dead letters
     for table in was.keys() - EMPTIED - renamed - {audit.name}:
         left = [row for row in now[table] if not str(row.get("key") or row.get("event_id", "")).startswith("erased:")]
         left = [row for row in left if not str(row.get("customer_id", "")).startswith("erased-")]
@@ -225,7 +225,7 @@ def check(app: App, user: str, before: dict[str, list[dict[str, Any]]]) -> None:
 
 def test_erasing_a_common_name_leaves_all_other_rows_readable(app: App) -> None:
     filled = rows_of(app.ledger)
-    deltas = {"redrive_tally_delta", "redrive_failure_delta"}  # of Postgres, and added up at times
+    deltas = {"redrive_tally_delta", "redrive_failure_delta"}  # counters of Postgres, which are folded at times
     assert {table for table, rows in filled.items() if not rows} <= deltas
     anchor = Operator(app, actor="dpo").audit.verify().anchor
     for user in (*COMMON, *WORDS):

@@ -1,4 +1,4 @@
-"""What failed hour by hour is read group by group, however many groups there are."""
+"""Failures by hour are read group by group, for any number of groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW = 1_800_000_000 // SLOT_SECONDS
 
 
 def plans(connection: Connection) -> list[str]:
-    """How the database runs each statement that is run on it from now on."""
+    """Collect the plan of each statement from now on."""
     found: list[str] = []
 
     @event.listens_for(connection, "before_cursor_execute")

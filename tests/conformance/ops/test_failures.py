@@ -1,4 +1,4 @@
-"""Failures alike: counted with what failed, the same as the rows say, whatever becomes of them."""
+"""Failure groups: counted with each failure, and equal to the rows after any operation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SLOTS_A_DAY = 144
 
 
 def groups(ann: Operator) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """(pending, died, tries) by kind and signature."""
+    """Return (pending, dead, attempts) by job type and signature."""
     return {(one.kind, one.signature): (one.pending, one.died, one.tries) for one in ann.overview.failures()}
 
 
 def balanced(ledger: Ledger) -> None:
-    """As the rows say, before and after they are summed up."""
+    """Compare the groups with the rows, before and after folding."""
     assert ledger.imbalance() == []
     ledger.maintenance.fold_counters()
     assert ledger.imbalance() == []
@@ -83,7 +83,7 @@ def test_failed_attempts_are_shown_before_the_first_dead_letter(ledger: Ledger, 
     ledger.submit_many([NewJob("mail", str(each)) for each in range(12)])
     leases = ledger.claim({"mail": 12}, worker="w1")
     ledger.settle([lease.again(60, error=TIMEOUT)._replace(signature="TimeoutError") for lease in leases[:11]])
-    ledger.settle(leases[11].again(60))  # it asked to come back: no failure
+    ledger.settle(leases[11].again(60))  # it asked for a retry, which is not a failure
     (found,) = ann.overview.failures()
     assert (found.pending, found.died, found.tries, found.trend.hour, found.trend.growing) == (0, 0, 11, 11, True)
     assert [(one.name, one.kind) for one in ann.overview.summary().findings] == [("failing", "mail")]
@@ -163,7 +163,7 @@ def test_failures_have_hourly_counts_and_recent_ones_first(ledger: Ledger, ann: 
     ledger.maintenance.fold_counters()
     fresh, old = ann.overview.failures()
     assert (fresh.signature, fresh.trend.hour, old.signature, old.trend.hour, old.trend.day) == ("new", 1, "old", 0, 5)
-    assert old.trend.hours[-4:] in ((5, 0, 0, 0), (0, 5, 0, 0))  # the hour that it was in, or the one before it
+    assert old.trend.hours[-4:] in ((5, 0, 0, 0), (0, 5, 0, 0))  # its own hour, or the hour before
     now = ledger.now()
     assert [one.signature for one in ann.overview.failures(since=now - timedelta(hours=1))] == ["new"]
     assert [one.signature for one in ann.overview.failures(until=now - timedelta(hours=1))] == ["old"]

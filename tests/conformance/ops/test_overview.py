@@ -1,4 +1,4 @@
-"""Overview: what is seen first."""
+"""The overview of a ledger."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_the_overview_shows_sources_and_their_lag(url: str) -> None:
 
 @pytest.mark.req("O-4")
 def test_the_number_of_queries_does_not_depend_on_the_amount_of_data(ledger: Ledger, ann: Operator) -> None:
-    """As many of a ledger with much in it as of one with little."""
+    """The number does not depend on the amount of data."""
     asked = count()
 
     def heard(*_facts: object) -> None:

@@ -1,4 +1,4 @@
-"""The operator of partitions: what is planned is what is applied; rails; everything that was decided is in the audit."""
+"""The operator of partitions: plans are applied as previewed, limits hold, and every decision is in the audit log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def world(ledger: Ledger) -> Iterator[World]:
 
 @pytest.fixture
 def mixed(world: World) -> World:
-    """ok-1, ok-2 accepted; bad-1, bad-2 failed; none: failed without raw data; over: terminal; busy: running now."""
+    """ok-1, ok-2 accepted; bad-1, bad-2 failed; none: failed without raw data; over: terminal; busy: running."""
     world.backfill(["ok-1", "ok-2", "bad-1", "bad-2", "none", "over", "busy"])
     leases = {lease.partition.customer_id: lease for lease in world.claim()}
     world.accept(leases["ok-1"], leases["ok-2"])
@@ -51,7 +51,7 @@ def keys(*customers: str) -> PartitionFilter:
 
 
 def actions(ann: Operator) -> list[str]:
-    return [one.action for one in reversed(ann.audit.find(actor="ann"))]  # the policy decides too
+    return [one.action for one in reversed(ann.audit.find(actor="ann"))]  # the policy also decides
 
 
 @pytest.mark.req("O-2")
@@ -66,7 +66,7 @@ def test_failed_partitions_are_planned_and_queued(mixed: World, ann: Operator) -
     assert plan.partitions.left == {"accepted already": 2, "terminal": 1, "running now": 1}
     assert plan.skipped == {f"crm/busy/orders/{DAY}": "running now, by w1"}
     assert plan.partitions.without_raw == 0  # an extraction that failed has ended
-    assert actions(ann) == before  # a preview leaves no trace
+    assert actions(ann) == before  # a preview changes nothing
     done = ann.apply(plan, because="the CRM is back")
     assert (done.sweep.made, done.sweep.skipped, done.sweep.act) == (3, 0, "retry")
     assert actions(ann) == [*before, "partition.retry"]
@@ -300,7 +300,7 @@ def test_terminal_is_marked_and_cleared_with_a_grant(mixed: World, ann: Operator
     assert cleared.count == 2
     for lease in mixed.claim():
         mixed.reject(lease)
-    assert {one.partition.customer_id for one in desk.failures(terminal=True)} == {"bad-1", "over"}  # the grant was one
+    assert {one.partition.customer_id for one in desk.failures(terminal=True)} == {"bad-1", "over"}  # one attempt was granted
     assert actions(ann)[-2:] == ["partition.mark_terminal", "partition.clear_terminal"]
     with pytest.raises(TypeError, match="clear_terminal"):
         desk.steer(desk.chosen("pause", keys("bad-1")), because="x", grant=2)
@@ -440,7 +440,7 @@ def test_marked_partitions_are_skipped_unless_they_are_named_or_included(world: 
 
 @pytest.mark.req("O-2")
 def test_a_plan_covers_several_datasets(ledger: Ledger, ann: Operator) -> None:
-    """Whose partitions have numbers in between each other's."""
+    """Customers whose partitions have interleaved ids."""
     both = [
         DatasetLimits("crm", query, Policy(max_attempts=3, backoff=fixed(60)), concurrency=100)
         for query in ("orders", "customers")

@@ -1,4 +1,4 @@
-"""Partitions that fail, beside the jobs that do: among the failures, in the journal, and in the hands of workers."""
+"""Failed partitions beside failed jobs: in the failures, in the journal, and in the lists of workers."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_rejections_are_grouped_by_dataset_and_reason(world: World, ann: Operato
     world.reject(again)
     few, away, given = sorted(ann.overview.rejections(), key=lambda one: -one.many)
     assert (few.name, few.why, few.many, few.terminal, few.readable, few.more) == ("crm/orders", "row_count", 4, 1, 1, False)
-    assert (few.partition, few.error) == (f"crm/fine/orders/{DAY}", "too few")  # the last of them
+    assert (few.partition, few.error) == (f"crm/fine/orders/{DAY}", "too few")  # the last one
     assert few.last_at is not None
     assert {(one.why, one.many) for one in (away, given)} == {("TimeoutError", 1), ("gave up", 1)}
     assert ann.overview.rejections(dataset="crm/orders") == ann.overview.rejections()
     assert ann.overview.rejections(dataset="mail.send") == []
     assert ann.overview.rejections(since=few.last_at + timedelta(seconds=1)) == []
     assert ann.overview.rejections(until=few.last_at - timedelta(hours=1)) == []
-    assert len(ann.overview.rejections(until=few.last_at + timedelta(seconds=1))) == 2  # without those that nobody validated
+    assert len(ann.overview.rejections(until=few.last_at + timedelta(seconds=1))) == 2  # without those that were not validated
     assert len(ann.overview.rejections(limit=1)) == 1
 
 
@@ -74,7 +74,7 @@ def test_the_journal_lists_rejections_until_they_are_fixed(world: World, ann: Op
     assert ann.overview.journal(kind="crm/orders") == [seen]
     assert {one.event for one in ann.overview.journal(events=["rejected", "submitted"])} == {"rejected", "submitted"}
     assert ann.overview.journal(events=["rejected"], since=seen.at + timedelta(seconds=1)) == []
-    assert "rejected" not in {one.event for one in tail.look()}  # said once
+    assert "rejected" not in {one.event for one in tail.look()}  # reported once
     world.pass_time(61)
     (lease,) = world.claim()
     world.reject(lease)
@@ -100,7 +100,7 @@ def test_a_killed_worker_is_lost_and_not_stopped(ledger: Ledger, ann: Operator) 
         ledger.maintenance.heartbeat(name)
     ledger.maintenance.deregister_worker("left")
     with ledger.connections.write.use() as session:
-        expire_leases_of_dead_workers(session, ["killed"])  # as any worker on its machine does, that finds its process gone
+        expire_leases_of_dead_workers(session, ["killed"])  # as another worker on the machine does when the process has ended
     found = [(one.name, one.presence) for one in ann.workers.find().workers]
     assert found == [("alive", "alive"), ("killed", "lost"), ("left", "ended")]
 

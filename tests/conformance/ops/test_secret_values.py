@@ -33,7 +33,7 @@ SECRET = "S3cretV4lue-of-ann"
 SOON = 60
 TOKEN = "0123456789abcdef-token"
 PAYLOADS = ("payload", "response", "result", "edits")
-"""Columns that hold what was submitted, and have to."""
+"""Columns that must hold the submitted values."""
 
 
 class Colour(Enum):

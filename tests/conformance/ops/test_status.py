@@ -1,4 +1,4 @@
-"""How the ledger stands: by kind and by the names that people know."""
+"""The status of a ledger, by job type and displayed state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ledger knows of one user, taken out of it."""
+"""The data of one user in a ledger, and its erasure."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def app(ledger: Ledger) -> Iterator[App]:
 
 
 def ended(app: App, many: int) -> None:
-    """Work until so many have ended."""
+    """Work until this number of jobs has ended."""
     with app.worker(threads=1) as worker:
         while worker.status.done + worker.status.dead < many:
             time.sleep(0.005)
 
 
 def everything(app: App) -> str:
-    """All that is in the database, of all tables."""
+    """Return all values of all tables."""
     with app.ledger.reading() as connection:
         tables = [name for name in inspect(connection).get_table_names() if name.startswith("redrive_")]
         return "\n".join(str(row) for name in tables for row in connection.execute(text(f'SELECT * FROM "{name}"')))
@@ -104,7 +104,7 @@ def test_a_user_with_a_similar_name_is_not_erased(app: App) -> None:
 
 
 def mention(app: App, user: str) -> None:
-    """The name in every other place of the ledger that takes a text."""
+    """The name in every other text column of the ledger."""
     ledger = app.ledger
     (letter,) = [one for one in ledger.dead_letters() if user in one.key]
     ledger.replay([letter.id], actor=user, because=f"asked by {user}")

@@ -39,7 +39,7 @@ def test_a_worker_reports_its_version(url: str) -> None:
         def noop() -> None: ...
 
         with app.worker():
-            while not app.ledger.workers():  # it says so first of all
+            while not app.ledger.workers():  # it is reported first
                 time.sleep(0.01)
             (one,) = Operator(app, actor="ann").workers.find().workers
         assert one.version is not None

@@ -1,4 +1,4 @@
-"""What the operators' tests have in common: dead letters to look after."""
+"""Shared by the tests of operators: dead letters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def die(
     ledger: Ledger, *keys: str, kind: str = "crm.sync", reason: str = "attempts", error: str = TIMEOUT,
     signature: str | None = "TimeoutError", payload: Any = None, **fields: Any,
 ) -> list[int]:  # fmt: skip
-    """Dead letters of these keys; their numbers."""
+    """Create dead letters with these keys, and return their ids."""
     content = {"user": "ann", "password": SECRET} if payload is None else payload
     stored = content if isinstance(content, bytes) else json.dumps(content).encode()
     ledger.submit_many([NewJob(kind, key, stored, **fields) for key in keys])

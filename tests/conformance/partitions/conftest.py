@@ -1,4 +1,4 @@
-"""One suite over a SQLite file and Postgres. After every test the rollup is what the rows say (P-14)."""
+"""One suite over a SQLite file and Postgres. After every test the rollup must equal the rows (P-14)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from redrive.ledger import Ledger, open_ledger
-from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, made once
+from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, created once
 from tests.conformance.partitions.world import World
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a ledger is that other processes reach too."""
+    """The URL of a ledger that other processes can open."""
     if request.param == "postgres":
         found: str = request.getfixturevalue("postgres_ledger")
         return found
@@ -29,7 +29,7 @@ def ledger(url: str) -> Iterator[Ledger]:
 
 @pytest.fixture
 def world(ledger: Ledger) -> Iterator[World]:
-    """A dataset of one source, its roles, and time that passes when told to."""
+    """A dataset of one source, its roles, and time that the test moves."""
     made = World(ledger)
     yield made
     assert made.register.imbalance() == []

@@ -22,7 +22,7 @@ def reject(world: World, lease: PartitionLease, after: float) -> None:
 
 
 def jump(world: World) -> None:
-    """To jump ahead, all that is stored moves into the past."""
+    """Move all stored times into the past, which has the effect of a jump ahead."""
     world.pass_time(HOUR)
     world.ledger.maintenance.heartbeat("w")
 
@@ -83,7 +83,7 @@ def test_only_a_pause_of_the_policy_is_probed(world: World) -> None:
 
 
 def tend(tending: ControlPlaneTask, world: World, monkeypatch: pytest.MonkeyPatch, *, at: float) -> None:
-    """Do the chore once, at this time on the monotonic clock."""
+    """Run the background task once, at this time of the monotonic clock."""
     monkeypatch.setattr("redrive.partitions.control.plane.monotonic", lambda: at)
     tending.do(world.ledger.now())
 

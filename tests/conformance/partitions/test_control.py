@@ -37,7 +37,7 @@ def test_each_attempt_is_a_separate_run(world: World) -> None:
 
 @pytest.mark.req("P-3")
 def test_only_the_control_plane_makes_a_failed_partition_pending(world: World) -> None:
-    """Roles are objects: what one may not do, it cannot call."""
+    """Roles are objects without methods beyond their rights."""
     verbs = {"claim", "begin_requeue", "requeue_next", "clear_terminal", "unpause", "backfill", "enqueue_scheduled"}
     assert verbs <= set(dir(ControlPlane))
     for role in (PartitionLease, verdicts.VerdictWriter, queries.PartitionQueries):
@@ -104,7 +104,7 @@ def test_a_released_lease_is_not_charged(world: World) -> None:
 
 
 def test_a_source_with_an_outage_is_paused_and_probed(world: World) -> None:
-    """T14: everybody's fault is nobody's charge."""
+    """T14: an outage is charged to no partition."""
     world.backfill(50)
     leases = world.claim(10)
     for lease in leases:
@@ -234,7 +234,7 @@ def test_scheduled_work_is_stored_once_for_each_time(world: World) -> None:
 
 
 def test_lanes_share_the_slots(world: World) -> None:
-    """A backfill of hundreds does not keep retries or fresh work waiting, nor is it kept waiting."""
+    """A backfill of hundreds neither delays retries or fresh work, nor is it delayed by them."""
     fresh = [f"f{number}" for number in range(100)]
     failed = [f"r{number}" for number in range(100)]
     world.control.enqueue_scheduled("crm", "orders", world.ledger.now(), failed, [DAY], cron="x")
@@ -248,13 +248,13 @@ def test_lanes_share_the_slots(world: World) -> None:
     assert 55 <= taken["fresh"] <= 65
     assert 20 <= taken["retry"] <= 30
     assert 10 <= taken["backfill"] <= 20
-    rest = world.claim(1000)  # work conserving: whatever is there
+    rest = world.claim(1000)  # work conserving: any available lane
     assert len(rest) == 400
 
 
 @pytest.mark.req("P-10")
 def test_fresh_work_at_nine_tenths_beside_a_million_keys_of_a_backfill(world: World) -> None:
-    """Of ten slots nine are wanted by fresh work, and the backfill has the share that it has by itself: neither starves."""
+    """Fresh work wants nine of ten slots, and the backfill gets its share: neither starves."""
     begun = world.backfill(1000, days=1000)
     waits: list[int] = []
     came: dict[str, int] = {}

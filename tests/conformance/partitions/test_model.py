@@ -31,7 +31,7 @@ AT = st.integers(0, 10**6)
 
 @dataclass
 class Model:
-    """What a partition must be, by what was done to it."""
+    """The expected state of a partition, by the operations on it."""
 
     attempts: int = 0
     runs: int = 0
@@ -69,7 +69,7 @@ class Acts(RuleBasedStateMachine):
 
     @contextmanager
     def no_requeue(self) -> Iterator[None]:
-        """Whoever does this is not the control plane: nothing goes from failed to pending."""
+        """An operation outside of the control plane: no partition goes from failed to pending."""
         before = {one.partition: one.status for one in self.known()}
         yield
         for one in self.known():
@@ -77,7 +77,7 @@ class Acts(RuleBasedStateMachine):
 
     @contextmanager
     def audited(self) -> Iterator[None]:
-        """Where anything goes from failed to pending, the audit has a new entry."""
+        """When a partition goes from failed to pending, the audit log has a new entry."""
         before, entries = {one.partition: one.status for one in self.known()}, len(self.world.audited())
         yield
         moved = [one for one in self.known() if (before.get(one.partition), one.status) == ("failed", "pending")]
@@ -224,7 +224,7 @@ class Acts(RuleBasedStateMachine):
         if paused:
             assert self._claimed() == []
 
-    # ---- what holds ----
+    # ---- invariants ----
 
     @invariant()
     def holds(self) -> None:
@@ -236,14 +236,14 @@ class Acts(RuleBasedStateMachine):
             assert one.attempt_count == model.attempts
             assert one.dispatch_count == model.runs
             current = model.current
-            # Once readable, always readable; and what is read is what the validator, or an audited rollback, put there.
+            # Once readable, always readable. The readable run is the one of the validator or of an audited rollback.
             assert one.current_run_id == (current.run_id if current else None)
             assert (one.status == "success") == (current is not None)
             assert one.status in ("pending", "success", "failed")
             assert one.running == (model.held is not None)
             if model.held is not None:
                 assert one.run_id == model.held.run_id
-            if one.terminal or one.paused:  # but for a revalidation, which extracts nothing, and that somebody asked for
+            if one.terminal or one.paused:  # except for a requested revalidation, which extracts nothing
                 assert one.next_at is None or (one.terminal and one.sweep_id)
         for sweep in self.sweeps:
             done = world.register.progress(sweep)

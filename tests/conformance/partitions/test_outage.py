@@ -39,7 +39,7 @@ def test_rejections_of_an_outage_are_counted_and_not_charged(ledger: Ledger) -> 
     assert failed(world, first) == ["rejected"]
     assert world.facts(first.partition).shade == "terminal"
     spare = {(first.partition_id, first.attempt_no): SAYS}
-    for _ in range(2):  # said twice: once is what it is worth
+    for _ in range(2):  # reported twice, counted once
         world.control.release_uncharged([_systemic(second)], refunds=spare)
     facts = world.facts(first.partition)
     assert (facts.shade, facts.status, facts.attempt_count, facts.terminal) == ("failed", "failed", 1, None)
@@ -101,7 +101,7 @@ def test_the_fault_of_a_paused_source_is_not_charged(world: World) -> None:
 
 @pytest.mark.req("P-10")
 def test_a_worker_detects_an_outage_and_the_probe_of_another_ends_it(ledger: Ledger, tmp_path: Path) -> None:
-    """Ten customers of a source that is down. Threads of the workers' own; nothing waits for time to pass."""
+    """Ten customers of a source that is down, with the threads of the workers. Nothing waits for real time."""
     down = threading.Event()
     down.set()
 
@@ -126,7 +126,7 @@ def test_a_worker_detects_an_outage_and_the_probe_of_another_ends_it(ledger: Led
         _uncharged(world, customers, extraction.limits.policy.max_attempts)
         for _ in range(2):
             world.pass_time(1000)
-            workers[1].run_until_idle(ledger)  # it never saw the outage; the probe is its first
+            workers[1].run_until_idle(ledger)  # it never saw the outage, and the probe is its first attempt
         assert world.register.sources()[0].paused
         _uncharged(world, customers, extraction.limits.policy.max_attempts)
         down.clear()
@@ -147,7 +147,7 @@ def refused(status: int) -> Exception:
 
 
 class Extracting:
-    """A dataset of twenty customers, and runners that extract it: each one is a new process for the rule."""
+    """A dataset of twenty customers, and runners that extract it. Each runner is a new process for the rule."""
 
     def __init__(self, ledger: Ledger, tmp_path: Path, extract: Any, **options: Any) -> None:
         self.ledger, self.world = ledger, World(ledger)
@@ -175,7 +175,7 @@ class Extracting:
         ControlPlane(self.ledger, [self.extraction.limits]).backfill(grid, **SAID)
 
     def run(self, *, passed: float = 0) -> None:
-        """Extract all that is due, in a runner of its own."""
+        """Extract all due partitions in a new runner."""
         if passed:
             self.world.pass_time(passed)
         with stepped_runner(self.ledger, [self.extraction], max_running=4, parking=self.parking) as runner:
@@ -229,7 +229,7 @@ def test_a_credential_rejected_for_all_customers_is_not_charged(ledger: Ledger, 
         crm.run(passed=10_000)
         assert crm.asked.total() == before + 1, "one probe at a time"
     is_revoked.clear()
-    crm.run(passed=10_000)  # the first success opens the source again
+    crm.run(passed=10_000)  # the first success resumes the source
     crm.run(passed=10_000)
     assert not crm.is_paused
     assert crm.counts == {"success": 20}
@@ -271,7 +271,7 @@ def test_bugs_are_always_charged(ledger: Ledger, tmp_path: Path) -> None:
 
 @pytest.mark.req("P-10")
 def test_a_fault_of_the_ledger_is_not_charged(ledger: Ledger, tmp_path: Path) -> None:
-    """Twenty partitions, of which each uses another app's ledger that is away for some time."""
+    """Twenty partitions that use another app's ledger, which is offline for some time."""
     is_away = threading.Event()
     is_away.set()
 
@@ -322,7 +322,7 @@ def test_a_probe_with_a_ledger_fault_keeps_the_pause(world: World) -> None:
     world.control.release_uncharged([Release(probe, "ledger", error="LedgerUnavailable: away", after=60.0)])
     (source,) = world.register.sources()
     assert source.paused, "neither that it is well"
-    (next_probe,) = world.claim()  # nor that it is not: the next probe goes at once
+    (next_probe,) = world.claim()  # nor that it is down: the next probe starts immediately
     assert next_probe.partition != probe.partition
     world.accept(next_probe)
     assert not world.register.sources()[0].paused
@@ -342,7 +342,7 @@ def test_a_probe_whose_worker_stopped_is_followed_immediately(world: World) -> N
 
 
 def use_a_ledger_that_is_away() -> None:
-    """Raises LedgerUnavailable: its database refuses the connection."""
+    """Raises LedgerUnavailable: its database rejects the connection."""
     with App("postgresql://127.0.0.1:1/none") as away:
         away.ledger.now()
 
@@ -356,12 +356,12 @@ def test_a_probe_that_fails_for_its_own_reason_is_followed_immediately(world: Wo
     assert world.register.sources()[0].paused, "and says nothing of the source"
     (next_probe,) = world.claim()
     assert next_probe.partition != probe.partition
-    world.reject(next_probe)  # by a check: the source gave data
+    world.reject(next_probe)  # by a check: the source returned data
     assert not world.register.sources()[0].paused
 
 
 def _uncharged(world: World, customers: list[str], most: int, *, accepted: int = 0) -> None:
-    """Every attempt is left, but for those that were accepted."""
+    """All attempts are left, except for accepted partitions."""
     terms = DatasetLimits("crm", "orders", Policy(max_attempts=most))
     for customer in customers:
         budget = world.register.explain(world.key(customer), terms).budget

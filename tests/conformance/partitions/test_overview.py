@@ -19,7 +19,7 @@ def test_queued_and_running_partitions_are_counted_by_day_and_lane(world: World)
     leases = world.claim(6)
     one, other = leases[0], leases[-1]
     world.accept(*(lease for lease in leases if lease not in (one, other)))
-    world.reject(one)  # waits for its next attempt
+    world.reject(one)  # waiting for its next attempt
     shown = world.register.active_by_day([OF, ("crm", "nothing")], DAY, NEXT)
     waits, runs = one.partition.logical_date, other.partition.logical_date
     assert waits != runs

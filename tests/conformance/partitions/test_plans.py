@@ -27,7 +27,7 @@ INSERT INTO redrive_partition_rollup (source, query_name, logical_date, shade, n
 SELECT source, query_name, logical_date, shade, count(*) FROM redrive_partition GROUP BY 1, 2, 3, 4
 """
 BIG = r"redrive_partition(_run|_verdict|_work)?\b"
-# A whole table, or a whole dataset of it, or all ids; on SQLite, and on Postgres.
+# A scan of a whole table, of a whole dataset, or of all ids, on SQLite and on Postgres.
 WHOLE = (
     r"SCAN (redrive_partition|redrive_partition_run|redrive_partition_verdict|p)\b"
     r"(?! USING (COVERING )?INDEX redrive_partition_(trouble|failed))"
@@ -53,7 +53,7 @@ def full(ledger: Ledger) -> Iterator[World]:
 
 
 def watched(world: World) -> list[tuple[str, object]]:
-    """Every statement that goes through SQLAlchemy from here on."""
+    """Collect every statement of SQLAlchemy from now on."""
     seen: list[tuple[str, object]] = []
     engine = world.ledger.connections._engine
 

@@ -30,7 +30,7 @@ def at_once(*works: Callable[[], Any]) -> list[Any]:
 
 @pytest.mark.req("P-6")
 def test_four_validators_with_a_hundred_runs_each_of_one_partition(world: World, url: str) -> None:
-    """T1: the original recorded 195 of 400."""
+    """T1: the original implementation recorded 195 of 400."""
     lease = world.one()
     with world.ledger.connections.write.use() as session, session.transaction("partition.claim") as connection:
         now = now_on(session)
@@ -71,7 +71,7 @@ def test_two_control_planes_lease_each_partition_once(world: World, url: str) ->
                 with lock:
                     seen.update(str(lease.partition) for lease in leases)
                 if number == 0:
-                    continue  # it is killed before it says anything of them
+                    continue  # it is killed before it reports
                 here.accept(*leases)
 
     at_once(lambda: work(0), lambda: work(1))

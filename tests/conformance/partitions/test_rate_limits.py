@@ -15,7 +15,7 @@ from redrive.partitions.retry_schedule import DatasetLimits
 from .world import DAY, SAID, World
 
 SLOW = 0.001
-"""In a second: no machine is so slow that a test takes as long as the next one."""
+"""In a second: no machine is slow enough for a test to reach the next one."""
 
 
 @pytest.mark.req("P-10")
@@ -48,7 +48,7 @@ def test_a_sources_rate_is_for_all_its_datasets_and_the_smallest_counts(ledger: 
 
 
 def test_a_rate_does_not_hide_a_new_schedule(ledger: Ledger) -> None:
-    """The row that has what is left of the rate is the one that has the schedule's last moment."""
+    """The row with the remaining rate is the row with the schedule's last time."""
     world = World(ledger, rate=SLOW)
     world.backfill(["a"])
     assert len(world.claim()) == 1

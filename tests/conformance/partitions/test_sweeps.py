@@ -50,7 +50,7 @@ def test_pause_resume_and_cancel_take_effect_immediately(world: World) -> None:
     first = world.claim(5)
     world.control.move(sweep, "pause", **SAID)
     assert world.claim() == []
-    world.reject(first[0])  # it goes on for those that were begun
+    world.reject(first[0])  # it continues for started partitions
     world.pass_time(100)
     assert world.claim() == []
     world.control.move(sweep, "resume", **SAID)
@@ -61,7 +61,7 @@ def test_pause_resume_and_cancel_take_effect_immediately(world: World) -> None:
         world.control.move(sweep, "resume", **SAID)
     world.accept(*first[1:])
     world.control.maintain()
-    # What was cancelled can be begun anew: exactly the unfinished ones.
+    # A cancelled backfill can be started again, for exactly the unfinished partitions.
     again = world.backfill(30)
     keys = {lease.partition.customer_id for lease in world.claim()}
     assert keys.isdisjoint({lease.partition.customer_id for lease in first[1:]})
@@ -70,7 +70,7 @@ def test_pause_resume_and_cancel_take_effect_immediately(world: World) -> None:
 
 
 def test_partitions_of_a_cancelled_retry_return_to_their_policy(world: World) -> None:
-    """airflow#72337: a cancelled backfill left its runs unschedulable for ever."""
+    """airflow#72337: a cancelled backfill left its runs unschedulable permanently."""
     world.control.enqueue_scheduled("crm", "orders", world.ledger.now(), ["a", "b"], [DAY], cron="x")
     world.reject(*world.claim())
     before = world.facts(world.key("a")).next_at
@@ -155,7 +155,7 @@ def test_a_share_changes_with_the_next_claim(world: World) -> None:
 
 
 def test_a_rate_is_kept(world: World) -> None:
-    world.backfill(100, rate=0.01)  # no machine is so slow that a test takes as long as the next one
+    world.backfill(100, rate=0.01)  # no machine is slow enough for a test to reach the next one
     assert len(world.claim()) == 1
     assert world.claim() == []
     assert world.control.seconds_until_room is not None

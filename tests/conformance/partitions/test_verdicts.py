@@ -1,4 +1,4 @@
-"""Verdicts: what they count and change."""
+"""Verdicts, and the counts and states that they change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_first_verdict_makes_pending_a_success_or_a_failure(world: World) ->
 
 @pytest.mark.req("P-6")
 def test_a_repeated_verdict_has_no_effect(world: World) -> None:
-    """D4 of the original: the same run validated twice counted twice."""
+    """D4 of the original implementation: the same run validated twice counted twice."""
     lease = world.one()
     world.reject(lease)
     before = world.facts()
@@ -48,7 +48,7 @@ def test_a_repeated_verdict_has_no_effect(world: World) -> None:
 
 @pytest.mark.req("P-5")
 def test_a_failed_reprocessing_keeps_the_current_run(world: World) -> None:
-    """D3 of the original: a rejected second run made good data unreadable."""
+    """D3 of the original implementation: a rejected second run made good data unreadable."""
     first = world.one()
     world.accept(first)
     world.retry(world.key(), act="reprocess")
@@ -69,7 +69,7 @@ def test_a_failed_reprocessing_keeps_the_current_run(world: World) -> None:
 
 @pytest.mark.req("P-4")
 def test_terminal_is_a_marker_and_a_grant_is_stored(world: World) -> None:
-    """Ruling A2: who clears a terminal partition gets as many attempts as were granted, and not none. A3: at max_attempts."""
+    """Ruling A2: clearing a terminal partition grants the requested attempts, not zero. A3: at max_attempts."""
     lease = world.one()
     judged = None
     for number in (1, 2, 3):
@@ -100,7 +100,7 @@ def test_terminal_is_a_marker_and_a_grant_is_stored(world: World) -> None:
 
 @pytest.mark.req("P-7")
 def test_a_late_run_does_not_change_a_newer_one(world: World) -> None:
-    """T4: a worker that was asleep wakes up after its partition was given to another."""
+    """T4: a suspended worker resumes after its partition was leased to another."""
     zombie = world.one()
     world.pass_time(1000)
     world.control.maintain()
@@ -119,7 +119,7 @@ def test_a_late_run_does_not_change_a_newer_one(world: World) -> None:
 
 @pytest.mark.req("P-7")
 def test_a_run_that_a_failover_lost_holds_no_other_run_of_the_same_number(world: World) -> None:
-    """The new primary has given the partition's id and attempt number to another run; its `run_id` is random."""
+    """The new primary has assigned the partition's id and attempt number to another run. Its `run_id` is random."""
     held = world.one()
     lost = replace(held, run_id="20260101T000000-0123456789")
     assert world.control.renew([lost]) == [lost]
@@ -198,7 +198,7 @@ def test_revalidate_validates_the_same_raw_data_in_a_new_run(world: World) -> No
 
 
 def accepted_again(world: World, rows: int = 5) -> str:
-    """The run of a reprocessing that was accepted."""
+    """The run of an accepted reprocessing."""
     world.retry(world.key(), act="reprocess")
     (lease,) = world.claim()
     world.accept(lease, rows=rows)
@@ -237,7 +237,7 @@ def test_revalidate_of_a_failed_refresh_validates_the_rejected_run(world: World)
     world.accept(world.one())
     world.retry(world.key(), act="reprocess")
     (newer,) = world.claim()
-    world.reject(newer)  # by a check that is too strict, say
+    world.reject(newer)  # by a check that is too strict, for example
     assert world.register.freeze("revalidate", PartitionFilter(keys=[world.key()])).validates == {str(world.key()): newer.run_id}
 
 
@@ -278,7 +278,7 @@ def test_a_partition_past_max_age_is_not_retried(ledger: Ledger) -> None:
         assert world.control.enqueue_scheduled("crm", "orders", now + timedelta(seconds=turn), [customer], [on], cron="x")
     older, newer = sorted(world.claim(), key=lambda one: one.partition.logical_date)
     assert [one.terminal for one in world.reject(older, newer)] == ["age", None]
-    world.pass_time(7 * 24 * 3600)  # its run and its wait are seven days ago; its day is not
+    world.pass_time(7 * 24 * 3600)  # its run and its wait are seven days old, its day is not
     strict = World(ledger, policy=Policy(max_age=timedelta(seconds=1)))
     assert strict.claim() == []
     known = world.facts(newer.partition)
@@ -296,7 +296,7 @@ def test_catch_up_work_of_a_schedule_keeps_all_its_attempts(ledger: Ledger) -> N
     assert world.control.enqueue_scheduled("crm", "orders", now, ["acme"], [on], cron="x")
     (lease,) = world.claim()
     world.pass_time(1000)
-    world.control.maintain()  # its worker is gone
+    world.control.maintain()  # its worker is offline
     for number in (1, 2, 3):
         (lease,) = world.claim()
         (judged,) = world.reject(lease)
@@ -319,7 +319,7 @@ def test_clear_terminal_is_exempt_from_max_age(ledger: Ledger, grant: int | None
         (lease,) = world.claim()
         assert lease.partition == key
         if number == 0:
-            world.pass_time(1000)  # its worker is gone
+            world.pass_time(1000)  # its worker is offline
             world.control.maintain()
             world.pass_time(100)
             (lease,) = world.claim()
@@ -332,7 +332,7 @@ def test_clear_terminal_is_exempt_from_max_age(ledger: Ledger, grant: int | None
 
 @pytest.mark.req("P-9")
 def test_unpause_of_one_partition_is_exempt_from_max_age(ledger: Ledger) -> None:
-    """When claimed, after a loss and after a rejection. Its number of attempts stays as it was."""
+    """When claimed, after a loss and after a rejection. Its number of attempts is unchanged."""
     world = World(ledger, policy=Policy(max_attempts=3, backoff=fixed(60), max_age=timedelta(days=3)))
     on = ledger.now().date() - timedelta(days=30)
     world.control.backfill(Grid.of("crm", "orders", ["acme"], on), **SAID)
@@ -341,7 +341,7 @@ def test_unpause_of_one_partition_is_exempt_from_max_age(ledger: Ledger) -> None
     world.control.pause([lease.partition_id], **SAID)
     assert world.control.unpause([lease.partition_id], **SAID).count == 1
     (lease,) = world.claim()
-    world.pass_time(1000)  # its worker is gone
+    world.pass_time(1000)  # its worker is offline
     world.control.maintain()
     world.pass_time(100)
     for terminal in (None, "attempts"):

@@ -27,7 +27,7 @@ SAID: Any = {"actor": "ann", "because": "a test"}
 
 
 class World:
-    """One dataset, crm/orders; of its roles several may be made, as in several processes."""
+    """One dataset, crm/orders. Its roles can be created several times, as in several processes."""
 
     def __init__(self, ledger: Ledger, **options: Any) -> None:
         self.ledger = ledger
@@ -40,7 +40,7 @@ class World:
     def plane(self, seed: int = 1) -> ControlPlane:
         return ControlPlane(self.ledger, [self.limits], draw=random.Random(seed).random)
 
-    # ---- doing ----
+    # ---- operations ----
 
     def key(self, customer: str = "acme", on: date = DAY) -> Partition:
         return Partition("crm", customer, "orders", on)
@@ -86,7 +86,7 @@ class World:
     def pass_time(self, seconds: float) -> None:
         pass_time(self.ledger, seconds)
 
-    # ---- looking ----
+    # ---- queries ----
 
     def facts(self, key: Partition | None = None) -> PartitionView:
         found = self.register.get(key or self.key())
@@ -97,7 +97,7 @@ class World:
         return self.register.history(key or self.key())
 
     def states(self, key: Partition | None = None) -> list[str]:
-        """Of its runs, the oldest first."""
+        """Return its runs, oldest first."""
         return [one.state for one in reversed(self.history(key))]
 
     def audited(self) -> Sequence[str]:
@@ -105,7 +105,7 @@ class World:
             return [entry.action for entry in audit_of.entries(session.core, limit=10_000)]
 
     def wrong(self) -> list[str]:
-        """What does not hold, of what always must (research §9: 1, 3, 4, 11)."""
+        """Return the violated invariants (research §9: 1, 3, 4, 11)."""
         with self.ledger.connections.read.use() as session:
             ask = session.core.execute
             said = []

@@ -16,7 +16,7 @@ DATA = random.Random(7).randbytes(SIZE)
 
 
 class SeekableReads:
-    """With the suite of a backend, whose `store` these use."""
+    """Mixed into the suite of a backend, whose `store` it uses."""
 
     @pytest.mark.req("S-12")
     def test_a_reader_seeks_to_any_byte(self, store: Store) -> None:

@@ -18,7 +18,7 @@ from tests.servers.fixtures import SERVERS
 
 @pytest.fixture(scope="module")
 def backend(request: pytest.FixtureRequest) -> Iterator[Azure]:
-    """Made once: a client takes longer than most tests."""
+    """Created once, because a client takes longer than most tests."""
     connection = request.config.stash[SERVERS].address("Azure")
     with ContainerClient.from_connection_string(connection, f"conformance-{uuid.uuid4().hex[:8]}") as container:
         container.create_container()

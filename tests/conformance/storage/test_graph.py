@@ -16,7 +16,7 @@ from tests.servers.graph import graph_server
 
 @pytest.fixture(scope="module")
 def backend() -> Iterator[Graph]:
-    """Made once, on a drive that all tests of this file share."""
+    """Created once, on a drive that all tests of this file share."""
     with graph_server() as server:
         backend = Graph("sharepoint", drive="drives/d1", token="good", base_url=f"{server.service}/v1.0")
         yield backend

@@ -17,7 +17,7 @@ from tests.servers.buckets import options
 
 @pytest.fixture(scope="module")
 def backends() -> Iterator[dict[str, S3Arrow]]:
-    """Made once: a client of botocore takes half a second."""
+    """Created once, because a client of botocore takes half a second."""
     created: dict[str, S3Arrow] = {}
     yield created
     for backend in created.values():
@@ -30,5 +30,5 @@ class TestS3Arrow(StorageConformance, SeekableReads):
     def store(self, s3_url: str, s3_bucket: str, backends: dict[str, S3Arrow]) -> Store:
         if not backends:
             backends["shared"] = S3Arrow("objects", bucket=s3_bucket, **options(s3_url), retry=RetryPolicy(max_attempts=3))
-        # Under a root of its own: SeaweedFS remembers folders that are empty, as Amazon does not.
+        # Under its own root, because SeaweedFS remembers empty folders, unlike Amazon.
         return Store(backends["shared"], root_path=uuid.uuid4().hex[:8])

@@ -16,7 +16,7 @@ from tests.conformance.storage.seeking import SeekableReads
 
 @pytest.fixture(scope="module")
 def backends() -> Iterator[dict[str, Sftp]]:
-    """Made once for a server: to shake hands takes longer than most tests."""
+    """Created once for a server, because a handshake takes longer than most tests."""
     created: dict[str, Sftp] = {}
     yield created
     for backend in created.values():
@@ -24,7 +24,7 @@ def backends() -> Iterator[dict[str, Sftp]]:
 
 
 def store_of(server: str, options: dict[str, Any], backends: dict[str, Sftp]) -> Store:
-    """A store in a folder of its own."""
+    """A store in its own folder."""
     if server not in backends:
         backends[server] = Sftp("box", **options)
     return Store(backends[server], root_path=f"test-{uuid.uuid4().hex[:8]}")

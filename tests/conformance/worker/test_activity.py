@@ -1,4 +1,4 @@
-"""A worker counts what it does, for the charts."""
+"""A worker counts its attempts, for the charts."""
 
 from __future__ import annotations
 

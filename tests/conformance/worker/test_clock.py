@@ -1,4 +1,4 @@
-"""The ledger's clock is set back, or differs between machines: jobs go on, and nobody takes another's leases."""
+"""The ledger's clock is set back, or differs between machines: jobs continue, and live workers keep their leases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_rate_continues_after_the_clock_is_set_back(shared: Ledger) -> None:
     submit(shared, "mail", 5, due=datetime(2020, 1, 1, tzinfo=timezone.utc))
     assert len(rated(shared)) == 1
     assert rated(shared) == []
-    pass_time(shared, -MINUTE)  # what is stored is a minute ahead of the clock now
+    pass_time(shared, -MINUTE)  # stored times are a minute ahead of the clock now
     assert len(rated(shared)) == 1
     assert rated(shared) == [], "the rate holds, by the new clock"
 
@@ -96,7 +96,7 @@ def test_a_running_worker_continues_after_its_clock_is_set_back(on_sqlite: Ledge
 
 @contextmanager
 def beating(ledger: Ledger, url: str, name: str, off: float) -> Iterator[None]:
-    """A live worker on a machine whose clock is so many seconds off."""
+    """A live worker on a machine whose clock is off by a number of seconds."""
     over = threading.Event()
     ledger.maintenance.heartbeat(name)
 

@@ -1,4 +1,4 @@
-"""Jobs that are held, paused, limited or suspended when the ledger's clock is set back: none waits longer than before."""
+"""Jobs that are held, paused, limited or suspended when the ledger's clock is set back: none is delayed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def suspend(ledger: Ledger, act: str, seconds: float) -> int:
 
 
 def resume(ledger: Ledger, lease: Lease, act: str, seconds: float) -> str:
-    """Run the job once more. Return how its attempt ended."""
+    """Run the job again. Return the outcome of its attempt."""
     steps = JobSteps(ledger, lease, ledger.now)
     try:
         if act == "sleep":

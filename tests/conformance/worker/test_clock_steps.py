@@ -1,4 +1,4 @@
-"""Workers notice a step of the ledger's clock: each step moves what is stored once, and a slow heartbeat is not a step."""
+"""Workers detect a step of the ledger's clock: each step moves stored times once, and a slow heartbeat is not a step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Time:
     def __init__(self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
         self.wait = 0.0
-        """Seconds for which the next heartbeat waits before it reads the ledger's clock."""
+        """Seconds by which the next heartbeat delays its reading of the ledger's clock."""
         self.set_by = 0.0
         began, beat = ledger.now(), ledger.maintenance.heartbeat
 
@@ -53,7 +53,7 @@ def ends(ledger: Ledger, job_id: int) -> datetime:
 
 
 def retried(ledger: Ledger, key: str = "retry", *, after: float) -> int:
-    """A job that failed once, with so many seconds until its next attempt."""
+    """A job that failed once, with this number of seconds until its next attempt."""
     ledger.submit(NewJob("mail", key))
     (lease,) = ledger.claim({"mail": 1}, worker="w")
     ledger.settle(lease.again(after, error="no response", reason="failed"))
@@ -89,7 +89,7 @@ def test_three_workers_apply_a_step_once(shared: Ledger, monkeypatch: pytest.Mon
     for worker in workers:
         worker.run()
     retry = retried(shared, after=DAY)
-    pass_time(shared, -HOUR)  # what is stored is an hour ahead of the clock now
+    pass_time(shared, -HOUR)  # stored times are an hour ahead of the clock now
     time.set_by = -HOUR
     for time.seconds in (2.0, 4.0, 6.0, 8.0, 10.0, 12.0):
         for worker in workers:

@@ -1,4 +1,4 @@
-"""Cloned machines: a heartbeat that is fresh outweighs whatever a process number says."""
+"""Cloned machines: a fresh heartbeat outweighs a process id."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_worker_with_a_fresh_heartbeat_is_not_taken_for_dead(shared: Ledger) -
     shared.claim({"mail": 1}, worker="clone", lease=3600)
     shared.maintenance.heartbeat("clone", {"process": mine.rpartition("/")[0] + "/1", "lease": 3600})
     with Worker(shared, [kind("mail", lambda lease: None)]) as worker:
-        until(lambda: worker.status.state == "working")  # it has looked after others once by now
+        until(lambda: worker.status.state == "working")  # it has checked other workers once by now
         ended(shared, shared.submit(NewJob("mail", "short")).id)
         held = shared.get(job_id)
         assert held is not None

@@ -1,4 +1,4 @@
-"""How a job ends that did not just work: spent, steered by its handler, or with something nobody can store."""
+"""The end of jobs that do not simply succeed: exhausted, ended by a control exception, or with an unstorable result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redrive.worker.worker import Worker
 from .world import EXECUTIONS, ended, for_execution, heard, kind, submit, until
 
 NEVER = datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))
-"""In UTC there is no such moment: neither database could give it back."""
+"""UTC has no such time, so neither database can store it."""
 
 
 @pytest.mark.req("W-3")

@@ -1,4 +1,4 @@
-"""A ledger on Postgres that is far away: what a worker does takes few round trips. They are counted, not timed."""
+"""A distant ledger on Postgres: a worker needs few round trips, which are counted, not timed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .world import ended, heard, kind, submit
 
 @pytest.fixture
 def relay(postgres_ledger: str, request: pytest.FixtureRequest) -> Iterator[Relay]:
-    """Before the server of the ledger, as far away as the test says."""
+    """A relay before the server, with the delay that the test sets."""
     server = urlsplit(postgres_ledger)
     assert server.port is not None
     delay = getattr(request, "param", None)
@@ -35,7 +35,7 @@ def far(postgres_ledger: str, relay: Relay) -> Iterator[Ledger]:
 
 
 def trips(relay: Relay, act: Callable[[], object]) -> int:
-    """Round trips of something that was done before on the same connection."""
+    """Return the round trips of an operation that has already run on the same connection."""
     act()
     before = relay.flights
     act()
@@ -84,7 +84,7 @@ def test_a_worker_far_away_takes_less_than_a_round_trip_for_a_job(relay: Relay, 
     with open_ledger(postgres_ledger) as direct:
         ids = submit(direct, "mail", 400, max_attempts=3)
         with Worker(far, [kind("mail", lambda lease: time.sleep(0.002))]):
-            ended(direct, *ids[:100])  # by then it knows what they take, and how far away the ledger is
+            ended(direct, *ids[:100])  # by then it knows their duration, and the distance of the ledger
             before = relay.flights
             ended(direct, *ids)
             taken = relay.flights - before

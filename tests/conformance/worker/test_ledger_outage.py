@@ -1,4 +1,4 @@
-"""A ledger that goes away while a worker works: what runs goes on, is told of when the ledger is back, and nothing is lost."""
+"""A ledger that is unavailable while a worker runs: running jobs continue, are settled when it is back, and none is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .world import ended, heard, kind, submit, until
 
 
 def cut(url: str, spared: set[int]) -> None:
-    """Everybody's connection but these; on SQLite, somebody else writes for a second."""
+    """Cut all connections except these. On SQLite, another writer blocks for a second."""
     if url.startswith("sqlite"):
         writer = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)
         writer.execute("BEGIN IMMEDIATE")
@@ -39,7 +39,7 @@ def cut(url: str, spared: set[int]) -> None:
 
 
 def backends(url: str) -> set[int]:
-    """The processes of all connections."""
+    """Return the process ids of all connections."""
     if url.startswith("sqlite"):
         return set()
     with psycopg.connect(url, autocommit=True) as other:
@@ -72,7 +72,7 @@ def test_all_connections_are_cut(shared: Ledger, url: str) -> None:
 
 @contextmanager
 def limited(url: str) -> Iterator[tuple[str, Callable[[int], None]]]:
-    """The address for a role whose number of connections has a limit, and how to set that limit."""
+    """The URL of a role with a connection limit, and a function that sets the limit."""
     role = f"limited_{uuid.uuid4().hex[:8]}"
     with psycopg.connect(url, autocommit=True) as owner:
         owner.execute(f"CREATE ROLE {role} LOGIN".encode())
@@ -108,7 +108,7 @@ def test_a_job_is_not_charged_for_a_ledger_connection_that_cannot_be_made(postgr
             done = submit(mine, "mail", 1)
             ended(mine, *done)  # the worker has its own connections by now
             for pool in (theirs.connections.write, theirs.connections.group_commit):
-                pool.drop_idle()  # those of its jobs have to be made anew
+                pool.drop_idle()  # its jobs must open new ones
             limit(0)
             ids = [mine.submit(NewJob("mail", f"refused {n}")).id for n in range(5)]
             until(lambda: sum(record.fields.get("reason") == "ledger" for record in list(records)) >= 10, worker.status)
@@ -132,7 +132,7 @@ def test_an_error_that_names_the_ledger_as_its_cause_is_not_charged(ledger: Ledg
 
 
 def demote(ledger: Ledger) -> None:
-    """Every connection that is there now refuses writes, as those to an old primary do; new ones reach the new one."""
+    """All open connections reject writes, like those to an old primary. New ones reach the new primary."""
     pools = {ledger.connections.write, ledger.connections.group_commit}
     sessions = [(pool, pool.acquire()) for pool in pools for _ in range(1 if pool is ledger.connections.group_commit else 3)]
     for pool, session in sessions:

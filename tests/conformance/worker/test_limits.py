@@ -1,4 +1,4 @@
-"""Limits over all workers: how many at once, and how many in a second."""
+"""Limits over all workers: concurrency and rate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .world import ended, kind, submit
 
 
 class Crowd:
-    """How many are at work at once."""
+    """Counts concurrent jobs."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -119,7 +119,7 @@ def test_a_rate_holds_in_every_window(asks: list[tuple[float, int]], rate: float
 @pytest.mark.req("L-7")
 @pytest.mark.parametrize("limit", [{"concurrency": 1}, {"rate": 0.001}])
 def test_due_jobs_held_back_by_a_limit_do_not_count_as_other_work(shared: Ledger, limit: dict[str, Any]) -> None:
-    """A visit to quarantined jobs ends for the sake of other due jobs, if these can be claimed."""
+    """A visit to quarantined jobs ends early for other due jobs, if these can be claimed."""
     work = kind("mail", lambda lease: None, **limit)
     submit(shared, "mail", 2)
     options = WorkerOptions("idle", 1, 1, 60.0, 1.0, Parking(), 60.0)

@@ -28,14 +28,14 @@ from .world import ended, kind, submit, until
 
 ONCE = RetryPolicy(max_attempts=1)
 CLAIM = b'{"mail"}'
-"""In the parameters of a claim: the kinds that it asks for."""
+"""A part of a claim's parameters: the requested job types."""
 START = b"started_at IS NULL"
-"""In the statement that starts what was only claimed."""
+"""A part of the statement that starts claimed jobs."""
 
 
 @pytest.fixture
 def relay(postgres_ledger: str) -> Iterator[Relay]:
-    """Before the server of the ledger."""
+    """A relay before the server of the ledger."""
     server = urlsplit(postgres_ledger)
     assert server.port is not None
     with Relay(server.port, host=server.hostname or "127.0.0.1") as made:
@@ -44,7 +44,7 @@ def relay(postgres_ledger: str) -> Iterator[Relay]:
 
 @pytest.fixture
 def direct(postgres_ledger: str) -> Iterator[Ledger]:
-    """The ledger, not through the relay."""
+    """The ledger, directly."""
     with open_ledger(postgres_ledger) as opened:
         yield opened
         assert opened.imbalance() == []
@@ -104,7 +104,7 @@ def test_a_turn_that_settles_and_starts_is_lost(direct: Ledger, relayed: Ledger,
     def work(lease: Lease) -> None:
         ran[lease.key] += 1
         if len(ran) == 150:
-            relay.lose_response(str(sorted(ids)[200]).encode())  # the statement is prepared by now: only its parameters are sent
+            relay.lose_response(str(sorted(ids)[200]).encode())  # the statement is prepared, so only its parameters are sent
 
     with Worker(relayed, [kind("mail", work, policy=ONCE)], threads=2):
         jobs = ended(direct, *ids)
@@ -141,7 +141,7 @@ def test_a_stopping_worker_releases_undelivered_jobs(direct: Ledger, relayed: Le
 
 @pytest.mark.req("L-3")
 def test_a_last_attempt_that_was_only_claimed_survives_its_worker(shared: Ledger) -> None:
-    """As after a SIGKILL between the claim and the start: the lease runs out, and was never started."""
+    """As after a SIGKILL between claim and start: the lease expires without a start."""
     (job,) = shared.submit_many([NewJob("mail", "k", max_attempts=1)])
     turn = shared.turn((), {"mail": 1}, worker="gone", lease=0.000001, start_last=False)
     assert [(lease.started, lease.attempt) for lease in turn.leases] == [(False, 0)]
@@ -157,7 +157,7 @@ def test_a_last_attempt_that_was_only_claimed_survives_its_worker(shared: Ledger
 @pytest.mark.req("L-3")
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_last_attempts_are_not_started_while_they_wait_for_a_thread(shared: Ledger, attempts: int) -> None:
-    """Short jobs are claimed by the handful. If the worker is killed, the last attempts that wait are not used up."""
+    """Short jobs are claimed in batches. If the worker is killed, last attempts that did not start are not used up."""
     ran: Counter[str] = Counter()
     gate, blocked = Event(), Semaphore(0)
 
@@ -208,7 +208,7 @@ def test_last_attempts_start_with_the_write_that_settles_others(shared: Ledger, 
 def test_events_that_were_stored_run_although_a_late_settlement_cannot_be_recorded(
     shared: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The jobs of events are leased in the turn that stores them. What else that turn writes may fail."""
+    """The jobs of events are leased in the turn that stores them. Other writes of that turn may fail."""
     ran: Counter[str] = Counter()
     failed: list[str] = []
     part = HandlerJob("book", "event:shop:e1:book:v1", 3)

@@ -35,7 +35,7 @@ BOUND = FAST.max_attempts + EAGER.uncharged
 
 
 class Service:
-    """What the work calls: down, or up; and it never takes one of the orders."""
+    """A service that is down or up, and never accepts some of the orders."""
 
     def __init__(self) -> None:
         self.up = threading.Event()
@@ -50,7 +50,7 @@ class Service:
 
 
 class Poison:
-    """Work that fails for some of the jobs, always, with the same error."""
+    """A function that always fails for some of the jobs, with the same error."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -86,7 +86,7 @@ def test_an_outage_parks_the_job_type_and_its_end_releases_it(ledger: Ledger) ->
 
 @pytest.mark.req("L-7")
 def test_an_outage_as_long_as_an_hour_of_probes_costs_no_job_an_attempt(ledger: Ledger) -> None:
-    """The 16 probes of an hour, 500 times as fast: one job is the probe each time, for its priority."""
+    """The 16 probes of an hour, 500 times faster. One job is the probe each time, because of its priority."""
     service = Service()
     quick = Parking(first=0.01, longest=0.6)
     policy = RetryPolicy(max_attempts=3, backoff_base=0.05, backoff_max=0.05, jitter=0.0)
@@ -120,7 +120,7 @@ def test_all_workers_and_the_operator_see_a_parked_job_type(shared: Ledger, url:
 
 @pytest.mark.req("L-7")
 def test_a_worker_refunds_attempts_charged_before_another_detected_the_outage(ledger: Ledger) -> None:
-    """Five failures are too few for this worker; then the job type is parked by another."""
+    """Five failures are too few for this worker. Then another worker parks the job type."""
     ids = submit(ledger, "mail", 6)
     with Worker(ledger, [kind("mail", Service(), policy=SLOW)], parking=Parking(first=60)) as worker:
         until(lambda: all(ledger.attempts(one) for one in ids))
@@ -172,7 +172,7 @@ def test_attempts_of_more_jobs_than_a_statement_has_parameters_are_refunded(ledg
     work = kind("mail", Service())
     parked_types = ParkedTypes(ledger, [work], Parking(least=700), now=SYSTEM.now)
     now = monotonic()
-    # Postgres takes 65,535 parameters. SQLite takes as many as it was compiled for, so the test sets its own limit.
+    # Postgres allows 65,535 parameters. The limit of SQLite depends on its build, so the test sets its own.
     count = 2_000 if ledger.connections.on_sqlite else 66_000
     ended_jobs: dict[Hashable, End] = {n: End(n, "evidence", "503", None, now, (1,)) for n in range(job_id, job_id + count)}
     parked_types._recent["mail"]._failed.update(ended_jobs)
@@ -232,7 +232,7 @@ def test_five_permanent_statuses_are_five_causes_and_park_nothing(ledger: Ledger
 @pytest.mark.req("L-7", "M-6")
 @pytest.mark.parametrize("error", [ValueError("bug"), PermissionError("403"), ConnectionError("no answer")], ids=repr)
 def test_poison_among_good_jobs_parks_nothing_and_ends(ledger: Ledger, error: Exception) -> None:
-    """Transient poison too: the jobs that succeed in between speak against an outage, also when only poison is left."""
+    """Also for transient poison: jobs that succeed in between are evidence against an outage, even when only poison is left."""
     names = ["bad" if n % 26 == 0 else "good" for n in range(520)]
     new = [NewJob("mail", f"shop:ann:{n:03}{name}:mail:v1") for n, name in enumerate(names)]
     ids = [job.id for job in ledger.submit_many(new)]
@@ -247,7 +247,7 @@ def test_poison_among_good_jobs_parks_nothing_and_ends(ledger: Ledger, error: Ex
 
 @pytest.mark.req("L-7")
 def test_transient_poison_before_all_good_jobs_parks_the_type_once_and_ends(ledger: Ledger) -> None:
-    """Nothing has succeeded yet, so that it looks like an outage, until a probe succeeds."""
+    """No job has succeeded yet, so it looks like an outage until a probe succeeds."""
     new = [NewJob("mail", f"shop:ann:bad{n}:mail:v1") for n in range(20)]
     new += [NewJob("mail", f"shop:ann:good{n}:mail:v1") for n in range(200)]
     ids = [job.id for job in ledger.submit_many(new)]
@@ -274,7 +274,7 @@ def test_one_customers_failures_do_not_park_the_type_for_others(ledger: Ledger) 
 
 @pytest.mark.req("L-7")
 def test_in_an_endless_outage_every_job_ends_within_its_bound_across_workers(ledger: Ledger) -> None:
-    """Each worker sees a part of it only: the uncharged attempts are counted in the ledger."""
+    """Each worker sees only a part of it, because uncharged attempts are counted in the ledger."""
     work = Poison(ConnectionError("no answer"))
     ids = [job.id for job in ledger.submit_many([NewJob("mail", f"shop:ann:bad{n}:mail:v1") for n in range(12)])]
     while any((job := ledger.get(one)) is not None and job.state != "dead" for one in ids):
@@ -295,7 +295,7 @@ def _called(ledger: Ledger, work: Poison, enough: int) -> bool:
 
 @pytest.mark.req("L-7")
 def test_the_bound_holds_if_the_type_is_parked_repeatedly(ledger: Ledger) -> None:
-    """A good job releases the type each time; the others fail transiently for ever."""
+    """A good job releases the type each time. The others always fail with a transient error."""
     work = Poison(ConnectionError("no answer"))
     ids = [job.id for job in ledger.submit_many([NewJob("mail", f"shop:ann:bad{n}:mail:v1") for n in range(15)])]
     with heard() as records, Worker(ledger, [kind("mail", work)], parking=EAGER) as worker:
@@ -311,7 +311,7 @@ def test_the_bound_holds_if_the_type_is_parked_repeatedly(ledger: Ledger) -> Non
 
 @pytest.mark.req("L-7")
 def test_a_probe_that_fails_for_its_own_reason_is_charged_and_does_not_lengthen_the_wait(ledger: Ledger) -> None:
-    """The job with a bug has the highest priority, so that it is the probe as long as it lives."""
+    """The job with a bug has the highest priority, so it is the probe until it is dead."""
     new = [NewJob("mail", f"shop:u{n}:x:mail:v1") for n in range(12)]
     ledger.submit_many(new)
     poison = ledger.submit_many([NewJob("mail", "shop:bob:bad:mail:v1", priority=-2)])[0]

@@ -24,7 +24,7 @@ from redrive.worker.worker import Worker
 from .world import Refreshes, ended, kind, submit, until
 
 OBEY_SECONDS = 1.5
-"""A second, and the time of a slow machine to notice."""
+"""A second, and the delay of a slow machine."""
 WHO: Any = {"actor": "ann", "because": "INC-42"}
 
 

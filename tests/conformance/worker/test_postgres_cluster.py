@@ -1,4 +1,4 @@
-"""Postgres as a cluster: the primary is lost under load, with a standby that has everything, and with one that has not."""
+"""Postgres as a cluster: the primary is lost under load, with a complete standby and with an incomplete one."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ class Pair(NamedTuple):
 
     @property
     def address(self) -> str:
-        """With several hosts in the place of one."""
+        """The URL with several hosts."""
         first, second = self.ports
         return f"postgresql://postgres@127.0.0.1:{first},127.0.0.1:{second}/postgres?target_session_attrs=read-write"
 
     @property
     def by_options(self) -> str:
-        """With the hosts as options. The standby comes first."""
+        """The URL with the hosts as options. The standby comes first."""
         first, second = self.ports
         return f"postgresql:///postgres?user=postgres&host=127.0.0.1,127.0.0.1&port={second},{first}"
 
     def wait_for_standby(self) -> None:
-        """Wait until the standby has all that was written so far."""
+        """Wait until the standby has all writes."""
         with psycopg.connect(self.primary, autocommit=True) as old, psycopg.connect(self.standby, autocommit=True) as new:
             written = str(old.execute("SELECT pg_current_wal_flush_lsn()").fetchall()[0][0])
             until(lambda: new.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (written,)).fetchone() == (True,))
@@ -161,7 +161,7 @@ def test_a_killed_primary_with_a_synchronous_standby_loses_no_acknowledged_submi
 
 @pytest.mark.req("E-8", "L-4")
 def test_a_failover_that_lost_commits_breaks_nothing_else(pair: Pair) -> None:
-    """The standby gets nothing for a while. Then the new primary hands out ids and fences a second time."""
+    """The standby receives nothing for a while. Then the new primary assigns ids and fences a second time."""
     app = App(pair.address)
     results: list[str] = []
 
@@ -231,7 +231,7 @@ def decide(operator: Operator) -> None:
 
 
 def is_answered(ask: Callable[[], object]) -> bool:
-    """Whether the ledger answers, and is not away."""
+    """Return whether the ledger responds."""
     try:
         ask()
     except LedgerUnavailable:
@@ -241,7 +241,7 @@ def is_answered(ask: Callable[[], object]) -> bool:
 
 @pytest.mark.req("E-8")
 def test_the_server_that_responded_last_is_tried_first(postgres_db: str) -> None:
-    """A machine that is down does not answer: asking it first would cost each connection its timeout."""
+    """A machine that is down does not respond. Trying it first would cost each connection its timeout."""
     parts = urlsplit(postgres_db)
     with Relay(1, "reset") as down:
         address = f"postgresql://postgres@127.0.0.1:{down.port},127.0.0.1:{parts.port}{parts.path}"

@@ -38,7 +38,7 @@ class Cluster(NamedTuple):
         ):
             old.execute("ALTER SYSTEM SET default_transaction_read_only = on")
             old.execute("SELECT pg_reload_conf()")
-            # A transaction that began before may still commit: the standby must have that, too.
+            # A transaction that began before may still commit, and the standby must have that too.
             ours = "FROM pg_stat_activity WHERE application_name = 'redrive' AND backend_xid IS NOT NULL"
             until(lambda: old.execute(f"SELECT count(*) {ours}".encode()).fetchone() == (0,))
             written = str(old.execute("SELECT pg_current_wal_flush_lsn()").fetchall()[0][0])
@@ -99,7 +99,7 @@ def test_work_goes_on_at_the_new_primary_without_a_restart(cluster: Cluster) -> 
         until(lambda: worker.status.trouble is None and worker.is_healthy, worker.status)
         until(lambda: reader.counts()["mail"].done == 20, "a program that only reads leaves the old primary, too")
 
-        wake._checked_at -= wake_module.CHECK_SECONDS + 1  # type: ignore[attr-defined]  # as if it had listened for so long
+        wake._checked_at -= wake_module.CHECK_SECONDS + 1  # type: ignore[attr-defined]  # as if it had listened since then
         with pytest.raises(LedgerUnavailable, match="read-only"):
             wake.wait(60)
         wake.close()

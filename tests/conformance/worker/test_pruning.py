@@ -1,4 +1,4 @@
-"""A worker prunes in batches: the next one soon while there are more, else once a minute."""
+"""A worker prunes in batches: the next one soon if more rows are left, otherwise once a minute."""
 
 from __future__ import annotations
 

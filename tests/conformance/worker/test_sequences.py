@@ -19,7 +19,7 @@ SEQUENCES = 5
 
 
 class Watch:
-    """Notes the order of the jobs of each sequence, and whether two of them run at once."""
+    """Records the order of the jobs of each sequence, and whether two of them overlap."""
 
     def __init__(self, *, fails: float = 0.0) -> None:
         self.order: dict[str, list[int]] = defaultdict(list)

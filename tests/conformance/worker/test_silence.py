@@ -1,4 +1,4 @@
-"""A connection that neither answers nor ends: noticed, bounded, and never in the way of a stop."""
+"""A connection that neither responds nor ends: detected, bounded, and no obstacle to a stop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.servers.relay import Relay
 from .world import kind, submit, until
 
 SOON = 30.0
-"""Seconds; without a bound none of these would ever end."""
+"""Seconds. Without a bound these tests would not end."""
 
 
 @contextmanager
@@ -81,7 +81,7 @@ ACTS: dict[str, Callable[[Ledger], object]] = {
 @pytest.mark.req("L-1")
 @pytest.mark.parametrize("act", ACTS)
 def test_maintenance_outlasts_the_bound_of_a_statement(postgres_ledger: str, monkeypatch: pytest.MonkeyPatch, act: str) -> None:
-    """Whole tables are read or rewritten: `statement_timeout` and the watch are for submit, claim, settle and heartbeats."""
+    """Maintenance reads or rewrites whole tables. `statement_timeout` and the watch cover frequent statements."""
     monkeypatch.setattr("redrive.ledger.db.postgres.MARGIN", 0.0, raising=False)
     monkeypatch.setattr("redrive.ledger.db.silence_watch.LOOK", 0.05)
     bounded = f"{postgres_ledger}?options=-c%20statement_timeout%3D300ms"
@@ -196,7 +196,7 @@ def test_a_worker_ends_within_its_drain_while_the_server_is_down(postgres_ledger
             worker = Worker(ledger, [kind("mail", lambda lease: release.wait(120) and None)], drain=0.2).start()
             submit(mine, "mail")
             until(lambda: worker.status.running == 1)
-            relay._script = ["silent"]  # whoever connects gets no answer for connect_timeout
+            relay._script = ["silent"]  # a new connection gets no response for connect_timeout
             relay.drop()
             began = time.monotonic()
             worker.close()
@@ -242,7 +242,7 @@ def test_the_watch_closes_only_connections_with_an_overdue_response() -> None:
 
 
 def test_a_statement_that_takes_too_long_is_a_ledger_fault(postgres_ledger: str) -> None:
-    """Another transaction holds the key for longer than `statement_timeout`: unavailable, and certainly not written."""
+    """Another transaction holds the key for longer than `statement_timeout`: unavailable, and not written."""
     url = f"{postgres_ledger}?options=-c%20statement_timeout%3D300ms"
     with psycopg.connect(postgres_ledger) as other, open_ledger(url) as ledger:
         ledger.submit(NewJob("mail", "x"), tx=other)

@@ -1,4 +1,4 @@
-"""Steps of jobs through the whole worker, on each database: what is repeated, and what is not."""
+"""Steps of jobs through the whole worker, on each database, with repeated and stored results."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.req("Q-8")
 
 @dataclass
 class Receipt:
-    """What a step returns."""
+    """The result of a step."""
 
     number: int
     lines: list[str]
 
 
 class Flaky:
-    """Counts its calls, and fails as often as it was told."""
+    """Counts its calls, and fails as often as configured."""
 
     def __init__(self, failures: int = 0) -> None:
         self.calls = 0
@@ -290,7 +290,7 @@ def test_a_cancelled_attempt_stores_the_step_that_has_run(ledger: Ledger) -> Non
 
     async def run() -> None:
         async def charge() -> int:
-            asyncio.get_running_loop().call_soon(task.cancel)  # when the step is being written
+            asyncio.get_running_loop().call_soon(task.cancel)  # while the step is being written
             return 1
 
         task = asyncio.ensure_future(JobSteps(ledger, lease, ledger.now).step("charge", charge, (), {}))

@@ -257,7 +257,7 @@ def test_misuse_is_a_clear_error(ledger: Ledger) -> None:
 
 
 def test_a_signal_that_races_with_the_wait_never_gets_lost(ledger: Ledger) -> None:
-    """The signal is sent at any moment of the attempt that begins to wait: 100 jobs, and none is stuck."""
+    """The signal is sent at any time of the attempt that begins to wait: 100 jobs, and none is stuck."""
     app, count = App(ledger), 100
     received: list[Any] = []
     reached = [threading.Event() for _ in range(count)]

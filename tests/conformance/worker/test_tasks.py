@@ -1,4 +1,4 @@
-"""Workers carry out sweeps at the rate that was asked for."""
+"""Workers run sweeps at the requested rate."""
 
 from __future__ import annotations
 

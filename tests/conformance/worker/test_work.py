@@ -1,4 +1,4 @@
-"""Jobs through the whole worker, on each database: plain, async and in a transaction; and what they see."""
+"""Jobs through the whole worker, on each database: sync, async and in a transaction, and the values of `current()`."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_job_types_take_turns(ledger: Ledger) -> None:
 
 
 class SweepTask:
-    """A chore that fails at first."""
+    """A background task that fails at first."""
 
     name = "sweeping"
     every = 0.05

@@ -1,4 +1,4 @@
-"""What a channel's options make it try again, read from the options themselves."""
+"""The retries of a channel, read from its options."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_values_that_are_not_channel_options_are_rejected() -> None:
 
 
 def test_the_most_specific_method_name_applies() -> None:
-    """The nearest name is in force: the method's own, its service's, everybody's."""
+    """The most specific name applies: that of the method, of its service, or of all."""
     other = {**POLICY, "maxAttempts": 2, "retryableStatusCodes": ["INTERNAL"]}
     options = config(
         {"name": [{}], "timeout": "1s"},

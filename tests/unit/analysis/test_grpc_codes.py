@@ -1,4 +1,4 @@
-"""Each status code has one owner on a path, worked out when the layers are built."""
+"""Each status code has one owner on a path, decided when the layers are built."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_status_codes_of_grpcio_are_accepted() -> None:
     assert codes(code_rule((), both)) == {"INTERNAL", "ABORTED"}
 
 
-# ---- what the rule says of an error
+# ---- the rule for an error
 
 
 def test_a_rule_retries_only_its_own_codes() -> None:
@@ -144,7 +144,7 @@ def test_a_layer_inside_a_buffer_skips_the_codes_of_the_buffer() -> None:
         CLAIMED_CODES.reset(token)
 
 
-# ---- as `redrive layers` shows it
+# ---- the output of `redrive layers`
 
 
 def owners(*stack: Any) -> dict[str, tuple[str | None, int]]:

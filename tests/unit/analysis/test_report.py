@@ -1,4 +1,4 @@
-"""What a stack of layers can do: attempts, owners and seconds; the attempts against real nested layers."""
+"""The report on a stack of layers: attempts, owners and seconds. Attempts are compared with real nested layers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DiskFull(Exception):
 
 
 AnyLayer: Any = Layer
-"""For what a type checker would refuse."""
+"""For arguments that a type checker would reject."""
 
 ERRORS: dict[str, type[Exception]] = {
     "CrmBusy": CrmBusy,
@@ -57,7 +57,7 @@ LAYERS = st.builds(
 
 
 def counted(stack: list[Retry], next_error: Callable[[int], Exception]) -> int:
-    """How many attempts reach the bottom of real layers, where every one of them fails."""
+    """Return the number of attempts that reach the bottom of real layers, if every attempt fails."""
     calls = 0
 
     def bottom() -> None:
@@ -68,7 +68,7 @@ def counted(stack: list[Retry], next_error: Callable[[int], Exception]) -> int:
     nested = bottom
     for layer in reversed(stack):
         nested = layer(nested)
-    with instant(), pytest.raises(Exception):  # noqa: B017, PT011  # whichever error it was told to raise
+    with instant(), pytest.raises(Exception):  # noqa: B017, PT011  # the configured error
         nested()
     return calls
 
@@ -90,7 +90,7 @@ def test_reported_attempts_equal_those_of_real_layers(stack: list[Retry], data: 
     said, real = row(report, name), counted(stack, lambda _: ERRORS[name]())
     limited = any(layer.limit is not None for layer in report.layers)
     if said.again and limited:
-        assert real <= said.attempts  # inner layers use up the outer one's time, which is left out of account
+        assert real <= said.attempts  # inner layers use up time of the outer one, which the report ignores
     else:
         assert real == said.attempts
 
@@ -170,7 +170,7 @@ def test_an_outer_layer_of_another_library_always_multiplies() -> None:
     report = layers([retry(), Layer("outer", by="tenacity", policy=RetryPolicy(3)), Layer("inner")])
     with instant(), pytest.raises(tenacity.RetryError):
         retry(max_attempts=5).call(bottom)
-    assert calls == report.attempts == 9  # and the Redrive layer around both sees the mark through the cause
+    assert calls == report.attempts == 9  # and the Redrive layer around both finds the mark in the cause
     assert [advice.layer for advice in report.advice if advice.multiplies] == ["outer"]
     assert "stop_after_attempt(1)" in report.advice[0].do
 
@@ -186,7 +186,7 @@ def test_each_code_has_one_owner() -> None:
     assert owners["DEADLINE_EXCEEDED"] == owners["INTERNAL"] == ("buffer", 5)
     assert owners["permanent"] == owners["unknown"] == (None, 1)
     assert not report.multiplies
-    # UNAVAILABLE three times, then INTERNAL: that is for the buffer, which starts the channel anew.
+    # UNAVAILABLE three times, then INTERNAL, which the buffer retries with a new call of the channel.
     assert report.mixed_attempts == 20
     assert "mixed" in advice(report)
     off = Layer("channel", by="grpc", policy=RetryPolicy.disabled())
@@ -210,7 +210,7 @@ def test_a_code_is_owned_by_the_layer_that_retries_its_kind(error: str, kind: st
     assert (found.kind, found.owner) == (kind, "usual" if retried else None)
 
 
-# ---- what else there is to say ----
+# ---- advice ----
 
 
 def test_long_retry_after_waits_are_reported_without_a_limit() -> None:
@@ -232,12 +232,12 @@ def test_a_library_that_retries_everything_is_reported() -> None:
     assert {"no_waits", "hopeless", "no_limit"} == set(advice(report))
 
 
-# ---- where layers come from ----
+# ---- sources of layers ----
 
 
 def test_the_layers_around_one_function_are_found() -> None:
     @retry(max_attempts=5, on=CrmBusy)
-    @tenacity.retry(stop=tenacity.stop_after_attempt(4))  # copies the attributes of what it wraps: not a layer twice
+    @tenacity.retry(stop=tenacity.stop_after_attempt(4))  # copies the attributes of its function, and is not counted twice
     @retry(max_attempts=2, operation="inner", on=(lambda error: isinstance(error, TimeoutError) or None, DiskFull))
     def fetch() -> None: ...
 

@@ -1,4 +1,4 @@
-"""How long a stack of layers can take: waits, attempts and the limits around them."""
+"""The duration of a stack of layers: waits, attempts and surrounding limits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_other_libraries_ignore_surrounding_limits() -> None:
     report = layers([Layer("outer"), inner])
     assert report.seconds == 0.5 + 1 + 3 * 60
     assert {"deaf", "idle"} <= set(advice(report))
-    # The layer around it starts no attempt after its time, but cannot end one that goes on.
+    # The outer layer starts no attempt after its time limit, but cannot end a running one.
     unseen = Layer("channel", by="grpc", policy=RetryPolicy(4, 0, 0, 0), attempt_timeout=2)
     assert layers([Layer("outer", policy=RetryPolicy(9, 0, 0, 0, timeout=10)), unseen]).seconds == 10 + 8
 

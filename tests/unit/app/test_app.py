@@ -29,7 +29,7 @@ def test_the_ledger_is_opened_at_first_use(tmp_path: Path) -> None:
     assert app.keys() is app.keys()
     app.close()
     app.close()
-    assert app.ledger is not found[0]  # used again, it opens again
+    assert app.ledger is not found[0]  # a later use opens it again
     app.close()
 
 

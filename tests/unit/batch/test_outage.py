@@ -96,7 +96,7 @@ def test_different_reasons_do_not_show_an_outage() -> None:
 def test_an_outage_lasts_until_an_item_is_acknowledged() -> None:
     store = Store()
     ids = [f"t{n:02}" for n in range(12)]
-    with instant():  # from pass 2 on, ten items have a fault of their own, and are given up for it
+    with instant():  # from pass 2 on, ten items have their own fault and are given up
         send(Sender, store, ids, lambda item, turn: "422" if turn > 1 and item > "t01" else "503", item_attempts=1)
     assert store.spared == {item: 1 if item > "t01" else 4 for item in ids}
     assert set(store.increments) == set(ids[2:])
@@ -187,7 +187,7 @@ with instant():
 @pytest.mark.req("B-15")
 @pytest.mark.parametrize("outcome", ["partial", "failure"])
 def test_a_give_up_by_the_sender_is_stored(outcome: Any, redrive_clock: FakeClock, redrive_journal: Ring) -> None:
-    """A sender that gives an item up in each call would otherwise send it for ever."""
+    """A sender that gives up an item in each call would otherwise send it repeatedly without a limit."""
     store = Store()
     report = Report(outcome, [ItemStatus("bad", "giveup", "410 gone"), ItemStatus("old", "giveup", "404")])
     store.gone["old"] = "before"
@@ -216,7 +216,7 @@ def test_damaged_items_are_sent_once_for_each_attempt(runs: str, redrive_clock: 
 def test_a_few_rejections_among_many_successes_are_charged() -> None:
     store = Store()
     ids = [f"t{n:03}" for n in range(200)]
-    with instant():  # the rejected ones come last, where they could be taken for a run of failures
+    with instant():  # the rejected ones come last, where they could look like a run of failures
         send(Sender, store, ids, lambda item, _: "503 busy" if item >= "t187" else "", retry=RetryPolicy.disabled())
     assert sorted(store.increments) == ids[187:]
     with instant():

@@ -140,7 +140,7 @@ def test_a_given_up_item_is_not_sent_again(
 @pytest.mark.req("B-4")
 def test_a_give_up_is_logged_once(redrive_clock: FakeClock, redrive_journal: Ring) -> None:
     store = Store(counts={"bad": 9})
-    store.gone["bad"] = "before"  # and the sender sends it all the same
+    store.gone["bad"] = "before"  # and the sender still sends it
     report = retrying(Script(partial(bad="no", ok="")), items=store).send_pending()
     assert report.count("giveup") == 1
     assert report.retry_count == 0

@@ -67,7 +67,7 @@ def test_a_split_finds_the_bad_items_and_sends_the_good_ones(kind: type, bad: li
     receiver = kind(Store(), bad)
     report = send(receiver, retry=RetryPolicy.disabled())
     assert receiver.store.done == set(IDS) - set(bad)
-    assert receiver.store.counts == dict.fromkeys(bad, 1)  # charged once, for being refused alone
+    assert receiver.store.counts == dict.fromkeys(bad, 1)  # charged once, because it was rejected alone
     assert (report.outcome, report.count("acknowledged"), report.count("pending")) == ("partial", 64 - len(bad), len(bad))
     assert len(receiver.sent) <= 1 + 2 * len(bad) * math.log2(64)
     assert redrive_clock.slept == []
@@ -168,7 +168,7 @@ def test_an_exception_during_a_split_is_raised(kind: type, redrive_clock: FakeCl
     with pytest.raises(ConnectionError, match="gone"):
         send(receiver)
     assert receiver.store.counts == {}
-    assert receiver.store.spared["t000"] == 4  # what was counted stays counted
+    assert receiver.store.spared["t000"] == 4  # earlier counts stay
     del receiver.take
     send(receiver, retry=RetryPolicy.disabled())
     assert receiver.store.done == set(IDS[1:])

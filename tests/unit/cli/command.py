@@ -1,4 +1,4 @@
-"""Run the command: in this process, or as a process with and without a terminal."""
+"""Run the command in this process, or as a process with and without a terminal."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from redrive.cli.root import app
 from tests.zygote import warm
 
 PROGRAM = "from redrive.cli import main; main()"
-"""What the command is to an interpreter of one's own."""
+"""The code that runs the command in another interpreter."""
 LEFT_OUT = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "REDRIVE_LEDGER", "REDRIVE_DEBUG")
 
 
 def call(*arguments: str, width: int = 100, **environment: str) -> tuple[int, str]:
-    """In this process, where a process of its own is not the point; exit status and all that was printed."""
+    """Run the command in this process. Return its exit status and output."""
     with columns(width):
         done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": str(width), "NO_COLOR": "1"} | environment)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
@@ -36,7 +36,7 @@ def call(*arguments: str, width: int = 100, **environment: str) -> tuple[int, st
 
 @contextmanager
 def columns(width: int) -> Iterator[None]:
-    """As at a terminal of this width. Output that goes to no terminal is not cut."""
+    """As at a terminal of this width. Output without a terminal is not cut."""
     with patch.object(output, "UNLIMITED_COLUMNS", width):
         yield
 
@@ -53,7 +53,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def on_terminal(*arguments: str, typed: str = "", **environment: str) -> tuple[int, str]:
-    """On a terminal, at which somebody types after the colon of the question; exit status and all that was printed."""
+    """Run at a terminal, and type text after the colon of the prompt. Return the exit status and the output."""
     main, other = pty.openpty()
     terminal = Path(os.ttyname(other))
     kept = {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
@@ -69,17 +69,17 @@ def on_terminal(*arguments: str, typed: str = "", **environment: str) -> tuple[i
                 os.write(main, typed.encode() + b"\n")
                 typed = ""
     except OSError:
-        pass  # the terminal is gone when the program is
+        pass  # the terminal closes with the program
     status = warm().wait(child)
     os.close(main)
     return status, printed.decode()
 
 
 def main(arguments: Sequence[str]) -> int:
-    """In the new process."""
+    """Run in the new process."""
     from redrive.cli import main as command
 
-    sys.modules["__main__"] = types.ModuleType("__main__")  # or the usage would name the zygote
+    sys.modules["__main__"] = types.ModuleType("__main__")  # otherwise the usage would name the zygote
     sys.argv[:] = ["redrive", *arguments]
     command()
     return 0

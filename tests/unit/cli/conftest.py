@@ -1,4 +1,4 @@
-"""A ledger with work in every state, on a SQLite file."""
+"""A ledger with jobs in every state, on a SQLite file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = "reports.nightly.customer_activity_summary_of_everything"
 
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where an empty ledger is; the command finds it by itself."""
+    """The URL of an empty ledger that the command finds automatically."""
     found = sqlite_ledger(tmp_path)
     monkeypatch.setenv("REDRIVE_LEDGER", found)
     return found
@@ -36,7 +36,7 @@ def ledger(url: str) -> Iterator[Ledger]:
 
 @pytest.fixture
 def busy(ledger: Ledger) -> Ledger:
-    """The same ledger, in the middle of its life: dead letters 1 to 12, the first 3 dealt with."""
+    """The same ledger in use: dead letters 1 to 12, with decisions on the first 3."""
     payload = json.dumps({"order": "o-1", "password": SECRET}).encode()
     headers = {"authorization": f"Bearer {SECRET}"}
     with correlate(request_id="r-1", user_id="ann"):

@@ -20,8 +20,9 @@ BAD = f"crm/c3/orders/{DAY}"
 
 @pytest.fixture
 def lake(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Eight customers of one day: c0 to c2 accepted, c3 and c4 failed, c5 without raw data, c6 terminal, c7 running; and one
-    with an odd name, whose newer run was rejected. Sweep 2 is a backfill under way."""
+    """Eight customers of one day: c0 to c2 accepted, c3 and c4 failed, c5 without raw data, c6 terminal, c7 running, and one with
+    an unusual name, whose newer run was rejected. Sweep 2 is a running backfill.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     world = World(ledger)
     world.backfill([*(f"c{n}" for n in range(8)), ODD])

@@ -23,7 +23,7 @@ ENDLESS = {
     "work": "Output as JSON lines, same as --log-format json",
     "serve": "Output as one JSON document at the start",
 }
-"""They run until they are stopped."""
+"""Commands that run until they are stopped."""
 SUMMARY = 45
 HEAVY = ("sqlalchemy", "alembic", "fastapi", "starlette", "uvicorn", "jinja2", "rich", "pandas", "pyarrow", "prometheus_client",
          "opentelemetry", "redis", "grpc", "asyncio")  # fmt: skip
@@ -37,7 +37,7 @@ class Leaf(NamedTuple):
 
     @property
     def options(self) -> dict[str, Any]:
-        """By their long names."""
+        """Options by their long names."""
         return {name: one for one in self.command.params for name in one.opts if name.startswith("--")}
 
 
@@ -240,7 +240,7 @@ def test_repeatable_options_and_flags_may_be_repeated() -> None:
     ],
 )
 def test_an_empty_value_is_rejected(arguments: tuple[str, ...], name: str) -> None:
-    """It comes from a shell variable that is not set, and would select more than was meant."""
+    """It comes from an unset shell variable, and would select more than intended."""
     status, printed = call(*arguments)
     assert status == 2
     fix = {"ID": "pass a value", "--because": "pass a reason"}.get(name, "leave it out")

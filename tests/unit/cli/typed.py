@@ -27,7 +27,7 @@ STANDS_FOR = {
 }
 """Values for words in capitals; 1 for all others."""
 HELP = ("Option", "Argument", "option", "argument", "flag", "LazyCommand", "CommandGroup")
-"""Calls whose texts are help: a command in them is mentioned, and not printed to be typed."""
+"""Calls whose texts are help: a command in them is a mention, and not printed to be typed."""
 
 
 class Printed(NamedTuple):
@@ -38,7 +38,7 @@ class Printed(NamedTuple):
 
 
 def problem(command: str, /) -> str | None:
-    """Why a command cannot be typed as it stands; None: it can. Nothing is run."""
+    """Return why a command cannot be typed as printed, or None. Nothing is run."""
     words = words_of(command)
     tree: Any = typer.main.get_command(app)
     try:
@@ -50,12 +50,12 @@ def problem(command: str, /) -> str | None:
         return None
     except Exception as wrong:
         said = getattr(wrong, "message", None) or str(wrong) or type(wrong).__name__
-        return None if "{}" in command and "No such command '1'" in said else said  # the name is put in when it is printed
+        return None if "{}" in command and "No such command '1'" in said else said  # the name is inserted when it is printed
     return None
 
 
 def unknown(command: str, /) -> str | None:
-    """What a mention names that does not exist: a command or an option; None: it all exists."""
+    """Return the command or option of a mention that does not exist, or None."""
     tree: Any = typer.main.get_command(app)
     for word in words_of(command)[1:]:
         if isinstance(tree, TyperGroup):
@@ -74,7 +74,7 @@ def _options(command: Any) -> set[str]:
 
 
 def words_of(command: str, /) -> list[str]:
-    """The words up to what only a shell understands; a word in capitals stands for a value, and becomes one."""
+    """Return the words before shell syntax. A word in capitals is a placeholder and becomes a value."""
     lexer = shlex.shlex(command, posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
     lexer.commenters = "#"
@@ -82,19 +82,19 @@ def words_of(command: str, /) -> list[str]:
     for word in lexer:
         if word in SHELL:
             break
-        if word != "..." or (words and words[-1].startswith("--")):  # a list goes on; or a reason is left to the reader
+        if word != "..." or (words and words[-1].startswith("--")):  # a list continues, or the reader fills in a reason
             words.append(STANDS_FOR.get(word, "1") if re.fullmatch(r"[A-Z]{1,10}|\{\}", word) else word)
     return words
 
 
 def in_text(place: str, text: str, /) -> Iterator[Printed]:
-    """Between backticks, or alone on a line, with a sign in front or not."""
+    """Find commands between backticks or alone on a line, with or without a prompt."""
     for pattern in (TICKED, WHOLE):
         yield from (Printed(place, found[1].rstrip("`.,; ")) for found in pattern.finditer(text))
 
 
 def in_source() -> Iterator[Printed]:
-    """In texts of the program, but for its docstrings and help."""
+    """Find commands in texts of the program, except for its docstrings and help."""
     for path in sorted((ROOT / "src").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         skipped = {id(inner) for node in ast.walk(tree) if _is_help(node) for inner in ast.walk(node)}
@@ -120,14 +120,14 @@ def _rendered(node: ast.JoinedStr) -> str:
 
 
 def in_templates() -> Iterator[Printed]:
-    """In the console's pages: what `parts.cli` is given as it stands."""
+    """Find commands in the console's pages: literal arguments of `parts.cli`."""
     for path in sorted((ROOT / "src").rglob("*.html")):
         for found in re.finditer(rf"""["'](redrive (?:{NAMES})\b[^"']*)["']\s*\)""", path.read_text(encoding="utf-8")):
             yield Printed(str(path.relative_to(ROOT)), found[1])
 
 
 def in_pages() -> Iterator[tuple[Printed, bool]]:
-    """In README and docs, and whether it stands in a block of a shell, where it is typed."""
+    """Find commands in README and docs, and whether each is in a shell block."""
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         fence = ""
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):

@@ -14,7 +14,7 @@ from redrive.testing import sandbox
 
 @pytest.fixture(autouse=True)
 def strict() -> None:
-    warnings.simplefilter("error")  # as a program that has warnings as errors; the plugin spares tests
+    warnings.simplefilter("error")  # like a program with warnings as errors, which the plugin disables for tests
 
 
 def test_a_direct_call_warns_once_and_run_does_not() -> None:

@@ -25,11 +25,11 @@ def firings(cron: Cron, since: str, many: int) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "zone", "since", "expected"),
     [
-        # Prague, 29 March 2026: from 2:00 to 3:00 at 1:00 UTC. Half past two is not there: right after the gap.
+        # Prague, 29 March 2026: from 2:00 to 3:00 at 1:00 UTC. Half past two does not exist, so the job runs right after the gap.
         ("30 2 * * *", "Europe/Prague", "2026-03-28T12:00", ["03-29 01:00", "03-30 00:30", "03-31 00:30"]),
         ("0 4 * * *", "Europe/Prague", "2026-03-28T12:00", ["03-29 02:00", "03-30 02:00"]),
         ("*/30 * * * *", "Europe/Prague", "2026-03-29T00:15", ["03-29 00:30", "03-29 01:00", "03-29 01:30"]),
-        # 25 October 2026: from 3:00 back to 2:00 at 1:00 UTC. Half past two is there twice: the first time only.
+        # 25 October 2026: from 3:00 back to 2:00 at 1:00 UTC. Half past two exists twice, and only the first time counts.
         ("30 2 * * *", "Europe/Prague", "2026-10-24T12:00", ["10-25 00:30", "10-26 01:30", "10-27 01:30"]),
         ("30 2 * * *", "Europe/Prague", "2026-10-25T00:45", ["10-26 01:30"]),
         ("*/30 * * * *", "Europe/Prague", "2026-10-25T00:15", ["10-25 00:30", "10-25 01:00", "10-25 01:30", "10-25 02:00"]),
@@ -50,7 +50,7 @@ def test_hours_that_a_clock_change_skips_or_repeats(line: str, zone: str, since:
     minute=st.integers(0, 59),
 )
 def test_a_daily_schedule_runs_once_a_day(since: datetime, zone: str, hour: int, minute: int) -> None:
-    """Also when asked in the middle of a doubled hour, or in a gap: never twice on one day there, never a day without."""
+    """Also from the middle of a repeated hour or in a gap: never twice on one day, and never a day without a run."""
     cron = Cron(f"{minute} {hour} * * *", zone)
     at = since.replace(tzinfo=UTC)
     first = cron.after(at)

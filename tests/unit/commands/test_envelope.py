@@ -174,4 +174,4 @@ def test_undecodable_keeps_the_stored_values_apart_from_the_problem() -> None:
         assert "Stored: an object of order (" in str(caught.value)
         said.append(caught.value.problem)
     app.close()
-    assert said[0] == said[1]  # so that a release which cannot read its jobs is seen as one cause, and parked
+    assert said[0] == said[1]  # so that a release that cannot read its jobs has one cause, and its type is parked

@@ -108,7 +108,7 @@ def test_invalid_options_are_rejected(app: App, fn: Any, options: dict[str, Any]
 )
 def test_names_of_commands_are_validated(app: App, name: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
-        app.command(name)  # at once: whoever forgets the name calls it no second time
+        app.command(name)  # immediately, because a decorator without a name is not called again
 
 
 def test_a_name_is_registered_once(app: App) -> None:
@@ -189,7 +189,7 @@ def test_using_is_checked_and_copies(app: App) -> None:
 
 
 def test_keys_are_checked(app: App) -> None:
-    """By template, by function; without either every submission is work of its own, which need not be remembered for ever."""
+    """By template or by function. Without either every submission is a separate job, whose key expires."""
     by_template = app.command("a", key="shop:{user}:{order_id}:r:v1")(plain).bind("o:1", user="ann").job
     by_function = app.command("b", key=lambda order_id: Key("shop", "", order_id, "later"))(later).bind("o").job
     alone = app.command("c")(nothing)

@@ -28,7 +28,7 @@ def browser(tmp_path: Path) -> Iterator[TestClient]:
         first = parse_day("since", "2025-12-31")
         control = ControlPlane(app.ledger, [DatasetLimits("crm", "orders")])
         control.requeue_next(control.backfill(Grid("crm", "orders", ("c-1",), first, first), actor="ann", because="the first").id)
-        control.claim(1, worker="w")  # now there is a partition, and the dataset is known
+        control.claim(1, worker="w")  # now a partition exists, and the dataset is known
         yield client(app)
 
 

@@ -16,7 +16,7 @@ FIELD = 'name="accept_failed_canary"'
 
 
 def _halt_by_canary(app: App) -> Sweep:
-    """Return a replay of two dead letters, whose canary of one has died again."""
+    """Return a replay of two dead letters, whose canary of one has failed again."""
     app.ledger.submit(NewJob("crm.sync", "shop:ann:c-2:sync:v1", b"{}"))
     app.ledger.settle([lease.dead("permanent") for lease in app.ledger.claim({"crm.sync": 1}, worker="w")])
     dead = [letter.id for letter in app.ledger.dead_letters()]

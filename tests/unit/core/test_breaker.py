@@ -1,4 +1,4 @@
-"""Breaker: opens at a failure rate, lets a probe through, closes on its success."""
+"""Breaker: opens at a failure rate, allows a probe, and closes on its success."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from redrive import Breaker
 
 
 def calls(breaker: Breaker, failed: int, well: int, now: float = 0.0) -> bool:
-    """So many good calls, then so many failed ones; whether the last of them opened it."""
+    """Make good calls, then failed ones. Return whether the last of them opened the breaker."""
     for _ in range(well):
         assert not breaker.record(False, now)
     return [breaker.record(True, now) for _ in range(failed)][-1]
 
 
 def state(breaker: Breaker) -> str:
-    """A function, since type checkers think that an attribute stays what it was."""
+    """A function, because type checkers assume that an attribute keeps its value."""
     return breaker.state
 
 
@@ -129,7 +129,7 @@ def test_a_successful_probe_closes_the_breaker() -> None:
 def test_a_failed_probe_keeps_the_breaker_open_for_the_full_time() -> None:
     breaker = opened(100.0)
     breaker.allow(112.0)
-    assert not breaker.record(True, 113.0)  # it was open, and is: no news
+    assert not breaker.record(True, 113.0)  # it was already open
     assert state(breaker) == "open"
     assert breaker.allow(113.0) == 10.0
     assert breaker.allow(122.5) == 0.5
@@ -200,7 +200,7 @@ def test_a_clock_that_jumps_backwards_does_not_keep_the_breaker_open() -> None:
     breaker = opened(1e6)
     assert breaker.allow(5.0) == 0.0
     assert state(breaker) == "probing"
-    assert breaker.allow(1.0) == 0.0  # and again under the probe
+    assert breaker.allow(1.0) == 0.0  # also during the probe
     assert breaker.record(False, 1.0)
 
 

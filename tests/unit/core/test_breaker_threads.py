@@ -45,7 +45,7 @@ def test_a_thread_that_waited_for_the_lock_passes_a_closed_breaker(monkeypatch: 
     breaker = opened(100.0)
 
     class Meanwhile:
-        """The lock, which another thread has just given back."""
+        """A lock that another thread has just released."""
 
         def __enter__(self) -> None:
             breaker._opened_at = None

@@ -21,7 +21,7 @@ NUMBERS = ("capacity", "cost", "throttled_cost", "refill", "floor")
 
 @pytest.fixture(params=[True, False], ids=["gil", "free-threaded"])
 def threading_model(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to keep count: without a lock where the GIL makes it one step, and with it."""
+    """Both ways to count: without a lock where the GIL makes it atomic, and with one."""
     monkeypatch.setattr(module, "GIL", request.param)
 
 
@@ -91,7 +91,7 @@ def test_a_success_refills_up_to_the_capacity() -> None:
     budget.refund(1000)
     assert budget.left == 20
     budget.spend("transient")
-    budget.refund(0)  # of a retry that the floor let through
+    budget.refund(0)  # refund of a retry that the floor allowed
     assert budget.left == 13
 
 
@@ -114,7 +114,7 @@ def test_below_capacity_is_true_only_if_tokens_are_missing() -> None:
 def test_retries_are_bounded_by_refills_of_successes() -> None:
     budget = Budget(capacity=140, cost=14, refill=1, floor=0)
     retries = 0
-    for _ in range(1000):  # an outage: every call fails, and wants a retry, which fails too
+    for _ in range(1000):  # an outage: every call fails and requests a retry, which also fails
         retries += budget.spend("transient") is not None or budget.allow_by_floor(0.0)
     assert retries == 10
     for _ in range(140):

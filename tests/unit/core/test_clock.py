@@ -1,4 +1,4 @@
-"""The system's clock: elapsed time, the moment, and letting time pass."""
+"""The system clock: elapsed time, current time, and waiting."""
 
 from __future__ import annotations
 

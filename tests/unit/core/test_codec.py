@@ -1,4 +1,4 @@
-"""Stored values come back as what they were annotated to be; what cannot be stored is refused beforehand."""
+"""Stored values keep the type of their annotation. Types that cannot be stored are rejected at definition."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ VALUES: list[tuple[Any, Any]] = [
     (dict[date, int], {date(2026, 1, 1): 1}),
     (Mapping[UUID, int], {ID: 1}),
     (int | None, None),
-    (Optional[date], date(2026, 1, 1)),  # noqa: UP045  # the old spelling is another type at run time
+    (Optional[date], date(2026, 1, 1)),  # noqa: UP045  # the old syntax is another type at run time
     (int | str, "1"),
     (int | str, 1),
     (date | str | None, date(2026, 1, 1)),
@@ -258,7 +258,7 @@ def test_a_removed_field_is_ignored() -> None:
     ],
 )
 def test_a_stored_value_that_does_not_match_is_a_type_error(annotation: Any, stored: Any, said: str) -> None:
-    """Somebody else wrote it: whoever reads knows by this that it can never be read."""
+    """Other code wrote it. The reader learns from this error that it can never be read."""
     with pytest.raises(TypeError, match=said):
         codec(annotation).load(stored)
 

@@ -1,4 +1,4 @@
-"""The arguments of a function: stored by their annotations, and given back for the call."""
+"""The arguments of a function: stored by their annotations, and loaded for the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call carries with it: scopes, cells, the stage of a test."""
+"""The context of a call: scopes, slots, and the simulation of a test."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KEY = Key("shop", "ann", "o-1", "receipt")
 
 @dataclass(frozen=True)
 class Here:
-    """A layer, as far as a scope needs one."""
+    """A minimal layer for a scope."""
 
     job_id: str | None = None
     operation: str | None = "op"
@@ -131,7 +131,7 @@ def test_another_thread_sees_a_copied_context_as_it_was_created() -> None:
     def check() -> None:
         entered = ActiveScope(scope(end=7))
         cell = own_slot()
-        cell.scope = scope(end=3)  # what plain code does on its own thread
+        cell.scope = scope(end=3)  # as sync code does on its own thread
         copied = contextvars.copy_context()
 
         def other() -> None:

@@ -1,4 +1,4 @@
-"""Correlation ids are of bounded length and number, wherever they come from."""
+"""Correlation ids are bounded in length and number, from any origin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_long_id_is_shortened_and_stays_distinct() -> None:
 def test_the_request_id_of_an_outgoing_call_is_bounded() -> None:
     with correlate(request_id=HUGE):
         assert len(current_request_id()) == MAX_ID_CHARS
-    token = IDS.set({"request_id": HUGE})  # as a job of an older version carries it
+    token = IDS.set({"request_id": HUGE})  # from a job of an older version
     try:
         assert current_request_id() == shorten_id(HUGE)
     finally:

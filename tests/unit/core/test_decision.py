@@ -1,4 +1,4 @@
-"""The decision after a failed attempt: again after so long, or stop because."""
+"""The decision after a failed attempt: retry after a wait, or stop with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fault: what an error means."""
+"""Fault: the meaning of an error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_after_is_stored_as_seconds_from_now() -> None:
     assert Fault("throttled", after=5).after == 5.0
     assert type(Fault("throttled", after=5).after) is float
     assert Fault("throttled", after=1e300).after == 1e300
-    assert Fault("throttled", after=-3).after == 0.0  # a moment that has passed
+    assert Fault("throttled", after=-3).after == 0.0  # a time in the past
     assert Fault("throttled", after=0).after == 0.0
 
 

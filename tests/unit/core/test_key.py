@@ -1,4 +1,4 @@
-"""Key: the identity of work, as text and back; templates over a function's parameters."""
+"""Key: the identity of work, as text and parsed, and templates over a function's parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from redrive import Key
 from redrive.core.key import SHAPE, Template
 
-EXAMPLES = {  # of document 002
+EXAMPLES = {  # from document 002
     "workflow:user_123:run_456:module:resume:v1": Key("workflow", "user_123", "run_456", "module:resume", "v1"),
     "mission:user_123:instance_456:start:v1": Key("mission", "user_123", "instance_456", "start", "v1"),
     "service:user_123:interview:configure:session_abc": Key("service", "user_123", "interview", "configure", "session_abc"),
@@ -276,7 +276,7 @@ def test_a_template_that_is_never_a_valid_key_is_rejected_at_decoration(text: st
 @pytest.mark.req("I-1")
 @pytest.mark.parametrize("text", ["shop:{user:e:o:v1", "shop:user}:e:o:v1", "shop:{user}:e:o:v1{"])
 def test_a_lone_brace_is_rejected_at_decoration(text: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(f'key template {text!r}: ')}"):  # and then Python's own words
+    with pytest.raises(ValueError, match=f"^{re.escape(f'key template {text!r}: ')}"):  # followed by Python's message
         Template.over(text, ship)
 
 

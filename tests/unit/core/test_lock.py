@@ -1,4 +1,4 @@
-"""The one lock: released in forked children, and never a trap for the thread that holds it."""
+"""The fork-safe lock: released in forked children, and reentrant for signal handlers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.req("C-9", "C-12")
 def test_a_child_forked_while_a_thread_holds_the_lock_does_not_hang() -> None:
-    # Python 3.12 warns of forking with threads, which is the very thing shown here.
+    # Python 3.12 warns about forking with threads, which this test needs.
     ran = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -54,7 +54,7 @@ def test_a_signal_handler_in_the_thread_that_holds_the_lock_does_not_hang() -> N
     budget, spared = Budget(capacity=0), []
 
     def interrupted() -> None:
-        with LOCK:  # what a handler or a finaliser calls at this very moment:
+        with LOCK:  # called by a handler or a finaliser at this time:
             spared.append(budget.allow_by_floor(0.0))
 
     thread = threading.Thread(target=interrupted, daemon=True)

@@ -1,4 +1,4 @@
-"""When failures are an outage: the rule's figures and its edges. tests/property/test_outage.py has the rest."""
+"""When failures are an outage: the figures of the rule and its limits. tests/property/test_outage.py has the rest."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_outcomes_older_than_the_window_do_not_count() -> None:
 
 @pytest.mark.req("L-7")
 def test_retries_of_poison_do_not_displace_the_successes_since_their_first_failure() -> None:
-    """500 messages succeeded after the first failures; then 20 poison ones are retried together."""
+    """500 messages succeeded after the first failures. Then 20 poison messages are retried together."""
     recent = Recent(Parking())
     assert [recent.add(end) for end in failed(*range(9))] == [None] * 9
     recent.add_successes(succeeded(*range(1000, 1500), at=1.0))

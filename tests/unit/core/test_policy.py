@@ -1,4 +1,4 @@
-"""RetryPolicy: five numbers, checked; its waits; where it can be read from."""
+"""RetryPolicy: five validated numbers, its waits, and the forms it is read from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers and durations: what is taken, and what is said of the rest."""
+"""Numbers and durations: accepted values, and errors for the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from redrive.core.seconds import number, positive, real, seconds, whole_number
 
-HUGE = 10**400  # an int that no float can hold
+HUGE = 10**400  # an int beyond the range of floats
 NO_NUMBERS = [True, False, "1", "", b"1", None, [], {}, Decimal(1), 1j, float, object()]
 
 

@@ -1,4 +1,4 @@
-"""Named: one of a kind for each name in a process."""
+"""Shared objects: one for each name in a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""So many of something."""
+"""Numbers with the right plural."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every use of a retry in async code, every kind of layer, and an attempt that hangs."""
+"""Every use of a retry in async code, every type of layer, and an attempt that hangs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ every_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 
 
 class Hang:
-    """A body that hangs until cancelled, and says when it is there."""
+    """A body that hangs until it is cancelled, and signals that it has started."""
 
     def __init__(self, then: Callable[[], Any] | None = None) -> None:
         self.calls = 0

@@ -1,4 +1,4 @@
-"""What the tests of the engine share: a clock that stands in for time, and every way through the loops."""
+"""Fixtures of the engine tests: a fake clock, and every path through the loops."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def clock() -> Iterator[FakeClock]:
 
 @pytest.fixture(params=["real", "staged"])
 def both_ways(request: pytest.FixtureRequest) -> Iterator[FakeClock | None]:
-    """Both ways through the loops: the short one, and the one that every call takes while a stage stands."""
+    """Both paths through the loops: the fast path, and the reference loop of calls in a simulation."""
     if request.param == "real":
         yield None
         return
@@ -36,7 +36,7 @@ def layer(request: pytest.FixtureRequest) -> Retry:
 
 @pytest.fixture(params=["plain", "async"])
 def made(request: pytest.FixtureRequest) -> Callable[[Retry, Work], Work]:
-    """From a layer and a piece of work to the call, in one colour."""
+    """Make a call of a layer and a function, sync or async."""
 
     def plain(layer: Retry, work: Work) -> Work:
         return layer(work)

@@ -1,4 +1,4 @@
-"""A function that fails twice, in both colours."""
+"""A function that fails twice, sync and async."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ STEADY = RetryPolicy(max_attempts=3, backoff_base=1, jitter=0)
 
 
 class Flaky:
-    """Fails so many times, then gives its arguments back."""
+    """Fails this number of times, then returns its arguments."""
 
     def __init__(self, failures: int = 2, error: type[Exception] = ConnectionError) -> None:
         self.calls = 0

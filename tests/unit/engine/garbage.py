@@ -1,4 +1,4 @@
-"""What a call leaves for the garbage collector."""
+"""Objects that a call leaves for the garbage collector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 @contextmanager
 def _alone() -> Iterator[None]:
     gc.collect()
-    gc.freeze()  # what others left behind is not this test's
+    gc.freeze()  # objects of other tests do not count
     gc.disable()
     try:
         yield
@@ -20,7 +20,7 @@ def _alone() -> Iterator[None]:
 
 
 def garbage(go: Callable[[], None]) -> int:
-    """How many objects twenty calls leave behind that only the collector can free."""
+    """Return the number of objects of twenty calls that only the collector can free."""
     go()
     with _alone():
         for _ in range(20):
@@ -29,7 +29,7 @@ def garbage(go: Callable[[], None]) -> int:
 
 
 async def agarbage(go: Callable[[], Awaitable[None]]) -> int:
-    """The same, in a running loop."""
+    """The same in a running event loop."""
     await go()
     with _alone():
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""The innermost call of a stack, and layers of every kind around it."""
+"""The innermost call of a stack, and layers of every type around it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ every_layer = pytest.mark.parametrize("layer", LAYERS.values(), ids=LAYERS)
 
 
 class Leaf:
-    """Fails, and counts how often it was asked."""
+    """Fails, and counts its calls."""
 
     def __init__(self, error: Callable[[], Exception] = lambda: OSError("down")) -> None:
         self.calls = 0

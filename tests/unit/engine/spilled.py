@@ -1,4 +1,4 @@
-"""A spill that keeps what it is given, and work that fails."""
+"""A spill that records its calls, and functions that fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from redrive.engine.spill import Spilled
 
 
 class Kept:
-    """Takes over, as job 1, 2, …"""
+    """Accepts calls as jobs 1, 2, …"""
 
     def __init__(self) -> None:
         self.spilled: list[Spilled] = []
@@ -41,7 +41,7 @@ def afailing(error: BaseException) -> Callable[..., Any]:
 
 
 def both(error: BaseException, **options: Any) -> Iterator[tuple[str, Exception]]:
-    """The error of a call, and of an async one."""
+    """Yield the error of a sync call and of an async one."""
     layer = retry(operation="crm", **options)
     with pytest.raises(type(error)) as plain:
         layer(failing(error))(1, user="ann")

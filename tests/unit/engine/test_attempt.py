@@ -1,4 +1,4 @@
-"""What code sees of the attempt around it: `current`, `deadline`, `correlate`."""
+"""The attempt as code inside sees it: `current`, `deadline`, `correlate`."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_sync_layer_restores_the_surrounding_scope(limit: float | None, ends: 
 
 @pytest.mark.req("C-8")
 def test_scopes_never_leak_between_threads_and_tasks() -> None:
-    """Many at once, nested, failing and succeeding, in copied contexts and in fresh ones; each sees its own world only."""
+    """Concurrent, nested, failing and succeeding calls in copied and new contexts. Each sees only its own scope."""
     wrong: list[str] = []
     limits = [3.0, 5.0, 7.0, None]
 
@@ -157,7 +157,7 @@ def test_scopes_never_leak_between_threads_and_tasks() -> None:
         if context.scope_around() is not None:
             wrong.append("left behind")
 
-    check(0)  # the contexts copied below have a cell already
+    check(0)  # the contexts copied below already have a slot
     with ThreadPoolExecutor(8) as pool:
         futures = [pool.submit(contextvars.copy_context().run, work, base) for base in range(6)]
         futures += [pool.submit(work, base) for base in range(6)]
@@ -168,7 +168,7 @@ def test_scopes_never_leak_between_threads_and_tasks() -> None:
 
 @pytest.mark.req("C-8")
 def test_a_slot_of_another_thread_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with greenlets that have an identity of their own, and share what was copied."""
+    """As with greenlets that have their own identity and share a copied context."""
     layer = retry(ZERO, attempt_timeout=10)
     layer.call(lambda: None)
     slot = context.SLOT.get()

@@ -1,4 +1,4 @@
-"""Blocks: `for attempt in retry.attempts(): with attempt: ...`, in both colours."""
+"""Blocks: `for attempt in retry.attempts(): with attempt: ...`, sync and async."""
 
 from __future__ import annotations
 

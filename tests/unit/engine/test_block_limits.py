@@ -1,4 +1,4 @@
-"""Blocks under deadlines, breakers and budgets, inside each other, and in the journal."""
+"""Blocks under deadlines, breakers and budgets, nested, and in the journal."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_an_open_breaker_rejects_a_block(clock: FakeClock) -> None:
     with pytest.raises(KeyboardInterrupt):
         for attempt in layer.attempts():
             with attempt:
-                raise KeyboardInterrupt  # says nothing: the next probe may go at once
+                raise KeyboardInterrupt  # does not count, so the next probe may start immediately
     for attempt in layer.attempts():
         with attempt:
             pass

@@ -1,4 +1,4 @@
-"""The gates of an attempt."""
+"""The checks before an attempt starts."""
 
 from __future__ import annotations
 

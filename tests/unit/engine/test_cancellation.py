@@ -1,4 +1,4 @@
-"""Cancellation of the caller reaches the caller, wherever it strikes. Nothing here waits: attempts hang on futures."""
+"""A cancellation by the caller reaches the caller at any time. Nothing here waits, because attempts hang on futures."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_cancellation_wins_if_the_attempt_fails_in_the_same_loop_iteration(use: 
 @every_use
 @pytest.mark.parametrize("waits", ["in its body", "for its tasks"])
 def test_a_failed_task_group_is_retried(use: Use, layer: Retry, waits: str) -> None:
-    """Until Python 3.13 it leaves a cancellation behind that nobody meant."""
+    """Until Python 3.13 it leaves an unintended cancellation."""
     layer = layer.using(on=lambda error: isinstance(error, ExceptionGroup))
 
     async def main() -> None:
@@ -218,7 +218,7 @@ def test_a_surrounding_task_group_cancels_its_calls(use: Use, layer: Retry) -> N
 @every_layer
 @every_use
 def test_a_retried_call_restores_the_cancellation_count_of_its_task(use: Use, layer: Retry) -> None:
-    """The count of cancellations is what it was, after success and after failure."""
+    """The count of cancellations is restored after success and after failure."""
 
     async def main() -> None:
         task = asyncio.current_task()
@@ -241,7 +241,7 @@ def test_a_retried_call_restores_the_cancellation_count_of_its_task(use: Use, la
 
 @every_layer
 def test_a_dropped_coroutine_logs_nothing(layer: Retry) -> None:
-    """Closed by another context than it ran in, as when an event loop is left with tasks in it."""
+    """Closed in another context than it ran in, like tasks that remain in an event loop."""
     loop = asyncio.new_event_loop()
     hang: list[Hang] = []
 
@@ -254,5 +254,5 @@ def test_a_dropped_coroutine_logs_nothing(layer: Retry) -> None:
         return running
 
     coroutine = loop.run_until_complete(started())
-    coroutine.close()  # not in the task's context; a ValueError of ours would be raised here
+    coroutine.close()  # not in the task's context, where our ValueError would be raised
     loop.close()

@@ -1,4 +1,4 @@
-"""Clean-up after a cancellation: what it raises, swallows or retries, the caller's cancellation stays the caller's."""
+"""Cleanup after a cancellation may raise, swallow or retry. The cancellation still reaches the caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`deadline`: how much time is left, in plain and in async code, and that no block leaves one behind."""
+"""`deadline`: the remaining time in sync and async code, and no deadline after its block."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_dropped_async_generator_leaves_no_deadline() -> None:
             break
         gc.collect()
         for _ in range(5):
-            await asyncio.sleep(0)  # the loop closes it, in a context of its own
+            await asyncio.sleep(0)  # the loop closes it in another context
         assert current().remaining is None
 
     asyncio.run(main())

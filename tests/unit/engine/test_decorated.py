@@ -1,4 +1,4 @@
-"""What can be decorated: methods, partials, callable objects, mocks; and what a function says of itself is kept."""
+"""Objects that can be decorated: methods, partials, callable objects and mocks. A function keeps its metadata."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_decorated_function_keeps_its_metadata() -> None:
 @pytest.mark.req("C-1")
 @pytest.mark.parametrize("options", [{}, {"attempt_timeout": None}, {"timeout": 5.0}])
 def test_an_async_call_without_asyncio_is_rejected(options: dict[str, Any]) -> None:
-    """Under trio, say: a coroutine that another loop drives."""
+    """Under trio, for example: a coroutine that another loop drives."""
 
     @retry(max_attempts=3, **options)
     async def refused() -> None:

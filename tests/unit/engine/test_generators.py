@@ -1,4 +1,4 @@
-"""Generators: only their opening is tried again; from the first item on they are the generator itself."""
+"""Generators: only their opening is retried. From the first item on they are the original generator."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAYER = retry(STEADY, on=OSError)
 
 
 class Source:
-    """A generator that fails to open so many times, or at an item, and keeps what is done to it."""
+    """A generator that fails to open this number of times, or at an item, and records its calls."""
 
     def __init__(self, failures: int = 0, breaks_at: int | None = None) -> None:
         self.opened = 0
@@ -289,7 +289,7 @@ def test_a_generator_leaves_no_reference_cycle() -> None:
 
     go()
     gc.collect()
-    gc.freeze()  # what others left behind is not this test's
+    gc.freeze()  # objects of other tests do not count
     gc.disable()
     try:
         before = len(gc.get_objects())

@@ -1,6 +1,6 @@
-"""Plain code that is switched in the middle of an attempt, as greenlets are: SQLAlchemy runs plain code in async programs so.
+"""Sync code that is switched during an attempt, as greenlets are. SQLAlchemy runs sync code in async programs this way.
 
-Shown with threads that take themselves for one and have copies of one context; so no greenlet library is needed.
+Shown with threads that share an identity and have copies of one context, so no greenlet library is needed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.req("C-8")
 
 
 class Switched:
-    """A call that is inside its attempt until told to end."""
+    """A call that stays in its attempt until it is released."""
 
     def __init__(self, limit: float) -> None:
         self._go = threading.Event()

@@ -1,4 +1,4 @@
-"""Hedging: a second call beside a slow one. The first to succeed wins, the other is cancelled, and both are paid for."""
+"""Hedging: a second call beside a slow one. The first success wins, the other is cancelled, and both count."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def wrong() -> str:
 
 
 class Service:
-    """Does one step for each call, the last one for ever; keeps what became of the calls."""
+    """Runs one step for each call, repeats the last one, and records the outcomes."""
 
     def __init__(self, *steps: Step) -> None:
         self.steps = steps

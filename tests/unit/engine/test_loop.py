@@ -1,4 +1,4 @@
-"""The loops, plain and async, short and whole: every way through them behaves alike."""
+"""The loops, sync and async, fast path and reference: every path behaves alike."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_base_exceptions_are_never_retried(layer: Retry, kind: type[BaseExceptio
 
 
 def _drive(coroutine: Any) -> None:
-    """Run it in a task, and let what ends a program out as the event loop does."""
+    """Run it in a task, and re-raise base exceptions as the event loop does."""
     loop = asyncio.new_event_loop()
     try:
         task = loop.create_task(coroutine)
@@ -165,7 +165,7 @@ def test_a_successful_retry_refunds_its_cost(layer: Retry, made: Callable[[Retry
     budget = Budget(capacity=100, cost=10, refill=1, floor=0)
     work, _ = raiser(OSError, OSError)
     made(layer.using(budget=budget), work)()
-    assert budget.left == 90  # two were taken, the one that worked came back
+    assert budget.left == 90  # two were charged, and the successful one was refunded
     made(layer.using(budget=budget), raiser()[0])()
     assert budget.left == 91
 
@@ -184,7 +184,7 @@ def test_an_exhausted_budget_has_its_own_reason(layer: Retry, made: Callable[[Re
     assert budget.denied == 1
 
 
-# The world around
+# The surrounding context
 
 
 def test_a_call_restores_the_context(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
@@ -195,7 +195,7 @@ def test_a_call_restores_the_context(layer: Retry, made: Callable[[Retry, Work],
 
 
 def test_context_changes_in_an_attempt_are_visible_outside() -> None:
-    """Plain code runs in the caller's own context, and so does awaited code."""
+    """Sync and awaited code runs in the caller's own context."""
     mine: contextvars.ContextVar[int] = contextvars.ContextVar("mine", default=0)
     retry(ZERO).call(mine.set, 5)
     assert mine.get() == 5

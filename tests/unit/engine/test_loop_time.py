@@ -1,4 +1,4 @@
-"""Time in the loops: waits that are slept, that are not, and very many of them."""
+"""Time in the loops: waits that are slept or skipped, and very many of them."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_oversleeping_raises_the_last_error(
     ended = outcome(caught.value)
     assert ended is not None
     assert (ended.attempts, ended.reason) == (attempts_before, "timeout")
-    assert budget.left == 100 - 10 * (attempts_before - 1)  # the retry that was not made is not paid
+    assert budget.left == 100 - 10 * (attempts_before - 1)  # the retry that was not made is not charged
 
 
 def test_a_rule_with_changing_results_does_not_hide_the_error(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What is written on an exception: any exception can be marked, and the mark survives a journey."""
+"""Marks on exceptions: any exception can be marked, and the mark survives pickling."""
 
 from __future__ import annotations
 

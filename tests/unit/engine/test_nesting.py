@@ -165,7 +165,7 @@ def test_an_error_object_shared_by_unrelated_calls_is_retried_each_time(layer: R
 
 
 def test_an_error_object_shared_by_unrelated_tasks_is_retried_in_each() -> None:
-    """As when a connection is lost, and all that waited on it get the same error."""
+    """As when a connection is lost, and all its waiters get the same error."""
     shared = OSError("shared")
     counts: list[int] = []
 
@@ -270,7 +270,7 @@ def test_the_timeout_of_an_attempt_reaches_inner_layers() -> None:
 
 
 def test_concurrent_threads_count_their_own_attempts() -> None:
-    """Each with errors of its own, as plain code has them."""
+    """Each with its own errors, as in sync code."""
     counts: list[int] = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Retry: what it takes, what it keeps, what it refuses; one object, four uses."""
+"""Retry: arguments, options and errors of one object with four uses."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_function_may_be_decorated_twice() -> None:
     assert flaky.calls == 3
 
 
-# What is refused
+# Rejected arguments
 
 
 @pytest.mark.req("C-11")

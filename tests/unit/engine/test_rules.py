@@ -1,4 +1,4 @@
-"""Rules: from what `on=` was given to what an error means."""
+"""Rules: from the value of `on=` to the classification of an error."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_cache_of_error_types_is_bounded() -> None:
 
 
 def test_exhausted_retries_of_another_library_are_not_cached() -> None:
-    """Whether it is spent depends on the single error."""
+    """Whether it is spent depends on each error."""
     calls = 0
 
     class Busy(Exception):

@@ -1,4 +1,4 @@
-"""A run: what a failure leads to, and what is told of it."""
+"""A run: the effects and records of a failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.engine.down import STEADY, Unspeakable, down
 
 
 class Answer(Exception):
-    """As an HTTP client's error: with a response that has a status and headers."""
+    """An error of an HTTP client, with a response that has a status and headers."""
 
     def __init__(self, status: int = 503, **headers: str) -> None:
         super().__init__(f"status {status}")
@@ -96,7 +96,7 @@ def test_without_a_time_limit_a_long_retry_after_is_waited_for(clock: FakeClock,
 
 
 class Job:
-    """What a worker puts around the work of a job."""
+    """The scope that a worker sets around a job."""
 
     operation, max_attempts, job_id = "sync", 3, "j-1"
 
@@ -126,7 +126,7 @@ def test_exhausted_attempts_keep_the_retry_after(clock: FakeClock) -> None:
     assert ended.retry_at == clock.now() + timedelta(seconds=40)
 
 
-# Backoffs and rules of the user's
+# Custom backoffs and rules
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_jitter_is_drawn_for_each_wait() -> None:
     assert first.slept == second.slept != [1, 2, 4]
 
 
-# Words of handlers
+# Control exceptions
 
 
 @pytest.mark.parametrize("word", [errors.Stop("enough"), errors.Again("later", after=5), errors.Blocked("waits")])

@@ -1,4 +1,4 @@
-"""A run behind a breaker: what is not tried, whose error is raised, and what a probe says."""
+"""A run behind a breaker: skipped attempts, raised errors, and the results of probes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: every wrong option is told when it is given."""
+"""Settings: every invalid option is rejected when it is passed."""
 
 from __future__ import annotations
 

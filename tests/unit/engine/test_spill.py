@@ -1,4 +1,4 @@
-"""What a call that gave up leaves behind, if it was told to."""
+"""Spilling: a call that gave up is enqueued as a job."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_an_error_shared_by_many_calls_is_spilled_for_each() -> None:
             plain(each)
 
     often = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # so that threads meet in the middle of everything
+    sys.setswitchinterval(1e-6)  # so that threads overlap often
     try:
         threads = [threading.Thread(target=call, args=(each,)) for each in range(20)]
         for thread in threads:
@@ -224,7 +224,7 @@ def test_spilling_leaves_no_reference_cycle() -> None:
         except TimeoutError:
             pass
         before = gc.collect()
-        gc.freeze()  # what others left behind is not this test's
+        gc.freeze()  # objects of other tests do not count
         gc.disable()
         try:
             await coloured()
@@ -240,7 +240,7 @@ def test_spilling_leaves_no_reference_cycle() -> None:
 
     fail()
     gc.collect()
-    gc.freeze()  # what others left behind is not this test's
+    gc.freeze()  # objects of other tests do not count
     gc.disable()
     try:
         fail()

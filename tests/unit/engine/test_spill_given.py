@@ -1,4 +1,4 @@
-"""Where a spill goes: what may be given as one, what it is told, and what the caller gets when it fails."""
+"""The spill function: valid values, its argument, and the caller's error if it fails."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_job_id_survives_pickling_with_its_error() -> None:
 
 
 class Asked:
-    """A spill that wants to know the function."""
+    """A spill that checks the function."""
 
     def __init__(self) -> None:
         self.functions: list[Any] = []

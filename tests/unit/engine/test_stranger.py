@@ -1,4 +1,4 @@
-"""What a stranger tripped over: each of these was silent, or said the wrong thing."""
+"""Mistakes of a new user: each of these was silent, or had a misleading message."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ def test_an_async_reject_is_rejected() -> None:
         return True
 
     with pytest.raises(TypeError, match="must be a sync function of the result"):
-        retry(reject=reject)  # type: ignore[arg-type]  # that is the point
+        retry(reject=reject)  # type: ignore[arg-type]  # the mistake under test
 
 
 @pytest.mark.parametrize("given", [backoff.fixed, lambda attempt: 1.0, lambda: 1.0], ids=["not called", "one", "none"])
 def test_a_backoff_with_other_arguments_is_rejected(given: object) -> None:
     with pytest.raises(TypeError, match="function of \\(attempt, draw\\)"):
-        retry(backoff=given)  # type: ignore[call-overload]  # that is the point
+        retry(backoff=given)  # type: ignore[call-overload]  # the mistake under test
 
 
 def test_acall_of_a_sync_function_names_the_fix() -> None:
@@ -88,7 +88,7 @@ def test_acall_of_a_sync_function_names_the_fix() -> None:
         return 1
 
     async def main() -> None:
-        await acall(plain)  # type: ignore[arg-type]  # that is the point
+        await acall(plain)  # type: ignore[arg-type]  # the mistake under test
 
     with pytest.raises(TypeError, match="plain is sync; use call"):
         asyncio.run(main())
@@ -134,7 +134,7 @@ def test_unused_faults_do_not_hide_an_error_in_the_block() -> None:
 @pytest.mark.parametrize("step", ["rest", 9999, -1, True])
 def test_an_invalid_step_of_a_fault_server_is_rejected(step: object) -> None:
     with pytest.raises(ValueError, match="a step is a status from 100 to 599, an Answer, or one of reset"):
-        FaultServer(step)  # type: ignore[arg-type]  # that is the point
+        FaultServer(step)  # type: ignore[arg-type]  # the mistake under test
 
 
 def test_a_broken_sink_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -162,7 +162,7 @@ def test_waits_passed_to_the_clock_are_finite(policy: RetryPolicy) -> None:
     def fail() -> None:
         raise KeyError("mine")
 
-    for _ in range(2):  # the second time the kind of error is known
+    for _ in range(2):  # the second time the type of error is cached
         with instant(jitter=1) as clock, pytest.raises(KeyError):
             fail()
         assert all(wait <= 1e9 for wait in clock.slept)

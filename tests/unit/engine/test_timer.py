@@ -1,4 +1,4 @@
-"""Timers: when they fire, whom they cancel, and what they leave in the event loop. Time is moved by hand."""
+"""Timers: when they fire, which tasks they cancel, and their handles in the event loop. The test moves the time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Moment:
 
 
 class Loop:
-    """As much of an event loop as a row needs: keeps what is to be called."""
+    """A minimal event loop for a timer queue: records its callbacks."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[float, Callable[[], None]]] = []
@@ -42,7 +42,7 @@ class Loop:
 
 
 class Task:
-    """As much of a task as a timer needs: counts like the real one."""
+    """A minimal task for a timer: counts cancellations like the real one."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -146,7 +146,7 @@ def test_stopped_timers_are_removed(moment: Moment) -> None:
     longest = timed(row, Task(), 2000.0)
     for number in range(20 * MAX_STOPPED_TIMERS):
         timer = timed(row, Task(), 2000.0 + number)
-        timed(row, Task(), 2000.0 + number).stop(False)  # the last one goes at once
+        timed(row, Task(), 2000.0 + number).stop(False)  # the last one is removed immediately
         newest = timed(row, Task(), 2000.0 + number)
         timer.stop(False)
         newest.stop(False)
@@ -209,7 +209,7 @@ def test_a_single_timer_needs_a_task() -> None:
 
 
 def test_threads_with_their_own_loops_share_a_function() -> None:
-    """A timer must land in the row of its own loop, whoever else calls the function at that moment."""
+    """A timer must be in the queue of its own loop, even if other threads call the function at the same time."""
     strangers: list[object] = []
 
     @retry(RetryPolicy(max_attempts=1))
@@ -234,7 +234,7 @@ def test_threads_with_their_own_loops_share_a_function() -> None:
 
         try:
             loop.run_until_complete(many())
-            assert len(loop._scheduled) <= 2  # type: ignore[attr-defined]  # one row, one handle
+            assert len(loop._scheduled) <= 2  # type: ignore[attr-defined]  # one queue, one handle
         finally:
             loop.close()
 

@@ -1,4 +1,4 @@
-"""What a run tells: its records and its lines in the log."""
+"""The log records and log lines of a run."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_long_history_is_shortened(clock: FakeClock) -> None:
 @pytest.mark.parametrize("limit", [None, 10.0])
 @pytest.mark.parametrize("form", ["sync", "async", "block", "async block"])
 def test_every_record_of_an_attempt_has_its_latency(limit: float | None, form: str) -> None:
-    """Without a time limit too, where a call reads no clock unless a sink is there to hear of it."""
+    """Also without a time limit, where a call reads no clock without a sink."""
     layer = retry(RetryPolicy(3, 0, 0, 0), attempt_timeout=limit, on=OSError)
     failures = iter([OSError("down"), OSError("down")])
 
@@ -231,6 +231,6 @@ def test_the_latency_of_a_later_attempt_excludes_earlier_ones(monkeypatch: pytes
         logger.setLevel(before)
         logger.removeHandler(handler)
     if level == logging.INFO:
-        # Another test of this process may have left a sink or a span, and then the clock is read.
+        # Another test of this process may have left a sink or a span, which reads the clock.
         assert latencies.pop(0) == (250.0 if CLOCK_USERS else None)
     assert latencies == ([250.0, 250.0] if level == logging.INFO else [250.0])

@@ -1,4 +1,4 @@
-"""Every way through the loops, and work that fails as told."""
+"""Every path through the loops, and functions with scripted failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Work: TypeAlias = Callable[[], Any]
 
 
 def raiser(*errors: type[BaseException], then: Any = "good") -> tuple[Work, list[int]]:
-    """Work that raises these in turn, then gives a result; and how often it was asked."""
+    """A function that raises these in turn, then returns a result. Also returns the list of its calls."""
     calls: list[int] = []
 
     def work() -> Any:

@@ -14,7 +14,7 @@ from redrive.errors import KeyConflict
 
 
 class Opaque:
-    """Nothing that could be stored."""
+    """A type that cannot be stored."""
 
 
 @pytest.fixture

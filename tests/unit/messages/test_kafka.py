@@ -32,7 +32,7 @@ def test_the_position_is_the_oldest_message_that_is_not_acknowledged(
             offset = pending.pop(random.randrange(len(pending)))
             partition.ack(offset)
             acked.add(offset)
-            partition.ack(offset)  # twice is no error
+            partition.ack(offset)  # a second call is allowed
         waiting = [each for each in offsets if each not in acked and each not in undelivered]
         if waiting:
             before = [each for each in offsets if each < waiting[0]]

@@ -1,4 +1,4 @@
-"""Who does something, as the audit has it."""
+"""The actor of an operation, as in the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports as JSON can hold them."""
+"""Reports as JSON documents."""
 
 from __future__ import annotations
 

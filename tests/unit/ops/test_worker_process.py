@@ -1,4 +1,4 @@
-"""Failures on a worker's terminal: which of them, and how many."""
+"""Failures on a worker's terminal: selection and limits."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_a_partition_gives_up_at_its_attempts_or_its_age() -> None:
     assert age_limit(old, date(2028, 2, 28)) == datetime(2028, 3, 1, tzinfo=timezone.utc)  # a leap day
     assert age_limit(POLICY, date(1999, 1, 1)) is None
     assert age_limit(old, date(2026, 2, 27), requested=True) is None
-    assert age_limit(old, date(2026, 2, 27), scheduled_at=ends) == ends  # on time, whatever the limit
+    assert age_limit(old, date(2026, 2, 27), scheduled_at=ends) == ends  # on time, with any limit
     late = ends + timedelta(hours=12)
     assert age_limit(old, date(2026, 2, 27), scheduled_at=late) is None  # catch-up work
     assert age_limit(old, date(2026, 2, 27), scheduled_at=late - timedelta(seconds=1)) == ends

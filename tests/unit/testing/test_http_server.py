@@ -21,7 +21,7 @@ def get(url: str, *, method: str = "GET", body: bytes | None = None, timeout: fl
         with urllib.request.urlopen(request, timeout=timeout) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
-        with error:  # Python 3.14 warns of one that is collected open
+        with error:  # Python 3.14 warns about an open one that is collected
             return error.code, error.read()
 
 
@@ -83,9 +83,9 @@ def test_a_path_may_have_its_own_script() -> None:
 )
 def test_each_fault_fails_as_documented(step: Step, error: type[Exception]) -> None:
     with FaultServer(step) as server:
-        patience = 0.2 if error is TimeoutError else 60  # what answers may be at a very busy machine
+        patience = 0.2 if error is TimeoutError else 60  # the responding server may be on a very busy machine
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=patience)
-        with pytest.raises(error):  # some break at the status line, some in the body
+        with pytest.raises(error):  # some fail at the status line, some in the body
             connection.request("GET", "/")
             connection.getresponse().read()
         connection.close()
@@ -163,7 +163,7 @@ def test_a_half_open_connection_responds_once() -> None:
         connection.request("GET", "/")
         assert connection.getresponse().read() == b"here"
         connection.sock.settimeout(0.2)
-        connection.request("GET", "/")  # taken by the kernel, read by nobody
+        connection.request("GET", "/")  # accepted by the kernel, and never read
         with pytest.raises(TimeoutError):
             connection.getresponse()
         connection.close()

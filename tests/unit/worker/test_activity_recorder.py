@@ -1,4 +1,4 @@
-"""The recorder: what a worker counts between two writes."""
+"""The recorder: counts of a worker between two writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outcome of an attempt: pure."""
+"""The outcome of an attempt, a pure function."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def end(error: BaseException, of: JobType | None = None, at: Lease | None = None
 
 
 class Busy(Exception):
-    """Of the user's own."""
+    """An error of the user."""
 
 
 class Odd(Exception):
-    """Likewise."""
+    """Another error of the user."""
 
 
 @pytest.mark.req("W-3")
@@ -190,7 +190,7 @@ def test_stored_frames_start_in_the_users_code() -> None:
         retry(max_attempts=1).call(boom)
     inside = caught.value.__traceback__
     assert inside is not None
-    caught.value.__traceback__ = inside.tb_next  # as a worker sees it: the frames around the work are ours
+    caught.value.__traceback__ = inside.tb_next  # as a worker sees it: the outer frames are Redrive's
     places = describe_error(caught.value).splitlines()[1:]
     assert [place.rpartition(" in ")[2] for place in places if ":" in place] == ["boom"]
 
@@ -247,7 +247,7 @@ def test_a_rule_or_backoff_that_raises_is_ignored() -> None:
     def broken(*_: object) -> float:
         raise ZeroDivisionError
 
-    assert end(Odd(), kind(on=broken)).settlement.outcome == "dead"  # its rules left it out
+    assert end(Odd(), kind(on=broken)).settlement.outcome == "dead"  # its rules exclude it
     assert end(Odd(), kind(backoff=broken)).settlement.after == 10.0
 
 

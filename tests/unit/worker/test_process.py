@@ -1,4 +1,4 @@
-"""A worker's process counts as gone only if that is certain."""
+"""A worker's process counts as ended only if that is certain."""
 
 from __future__ import annotations
 

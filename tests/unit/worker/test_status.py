@@ -1,4 +1,4 @@
-"""The status of a worker while its ledger is away, and afterwards."""
+"""The status of a worker while its ledger is offline, and afterwards."""
 
 from __future__ import annotations
 

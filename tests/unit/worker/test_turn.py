@@ -1,4 +1,4 @@
-"""What a worker's turn does, and when the next one starts."""
+"""The actions of a worker's turn, and the start of the next one."""
 
 from __future__ import annotations
 

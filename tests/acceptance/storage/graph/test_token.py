@@ -52,14 +52,14 @@ def test_an_app_logs_in_with_its_credentials(server: GraphServer, make_store: Ca
     app = {"tenant_id": "t", "client_id": "c", "client_secret": "s3cret", "token": None, "login_url": server.service}
     store = make_store(**app)
     store.write("file", b"x")
-    server.tokens.clear()  # all run out
+    server.tokens.clear()  # all tokens expire
     assert store.read_bytes("file") == b"x"
     assert server.count("POST token") == 2
     server.tokens.clear()
     server.fail("POST token", *[503] * 99)
     with pytest.raises(Unavailable):
         store.info("file")
-    assert server.count("POST token") == 2 + 3  # not three times three
+    assert server.count("POST token") == 2 + 3  # not nine attempts
     server.faults.clear()
     with pytest.raises(Denied, match="no token could be had") as caught:
         make_store(**app | {"client_secret": "wrong"}).info("file")

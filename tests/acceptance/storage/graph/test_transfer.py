@@ -25,7 +25,7 @@ def test_a_failed_chunk_continues_in_its_session(server: GraphServer, store: Sto
     store.write("large", sample_bytes(LARGE))
     assert store.read_bytes("large") == sample_bytes(LARGE)
     assert server.count("POST createUploadSession") == 1
-    assert server.count("GET upload") == 2  # after each failure it is asked where to go on
+    assert server.count("GET upload") == 2  # after each failure the client asks for the next byte
     assert server.count("PUT upload") == (3 if fault == "lost" else 5)
 
 
@@ -43,7 +43,7 @@ def test_a_chunk_has_the_attempts_of_the_policy(server: GraphServer, store: Stor
 
 @pytest.mark.req("S-9")
 def test_every_chunk_has_its_own_attempts(server: GraphServer, store: Store) -> None:
-    server.fail("PUT upload", 503, 503, (202, "", {}), 503, 503)  # the third gets an answer that says nothing
+    server.fail("PUT upload", 503, 503, (202, "", {}), 503, 503)  # the third response is empty
     with pytest.raises(StorageError, match="does not say from where on"):
         store.write("large", sample_bytes(LARGE))
     server.fail("PUT upload", 503, 503)
@@ -57,7 +57,7 @@ def test_an_upload_continues_at_the_byte_that_the_server_expects(server: GraphSe
 
     def start(path: str, conflict: str) -> str:
         name = begin(path, conflict)
-        server.drive.uploads[name].takes = 1_000_000  # a part of the first chunk only
+        server.drive.uploads[name].takes = 1_000_000  # only a part of the first chunk
         return name
 
     server.drive.begin = start  # type: ignore[method-assign]
@@ -99,7 +99,7 @@ def test_an_expired_session_is_terminal(server: GraphServer, store: Store, statu
 @pytest.mark.req("S-9")
 @pytest.mark.parametrize("how", ["write", "create"])
 def test_a_lost_response_to_the_last_chunk_is_not_an_error(server: GraphServer, store: Store, how: str) -> None:
-    server.fail("PUT upload", "ok", "ok", "lost")  # the last chunk was taken, and the session is gone
+    server.fail("PUT upload", "ok", "ok", "lost")  # the last chunk was stored, and the session has ended
     getattr(store, how)("large", sample_bytes(LARGE))
     assert store.read_bytes("large") == sample_bytes(LARGE)
     assert server.count("PUT upload") == 3
@@ -204,7 +204,7 @@ def test_a_failed_copy_raises_a_storage_error(server: GraphServer, store: Store)
     store.write("file", b"x")
     store.write("folder/file", b"x")
     with pytest.raises(AlreadyExists, match="nameAlreadyExists"):
-        store.copy("file", "folder")  # the service will not put a file in a folder's place
+        store.copy("file", "folder")  # the service does not replace a folder by a file
     assert store.read_bytes("folder/file") == b"x"
 
 

@@ -20,7 +20,7 @@ async def test_a_cancelled_caller_does_not_affect_others() -> None:
     buffer = SendBuffer(receiver.send, max_batch_size=3)
     sent = tasks(buffer, 1, 2, 3)
     await receiver.got(1)
-    sent[2].cancel()  # the one that had filled the batch
+    sent[2].cancel()  # the item that filled the batch
     await asyncio.sleep(0)
     receiver.gates[0].set_result(True)
     found = await errors(sent)
@@ -67,7 +67,7 @@ async def test_cancellation_together_with_the_response() -> None:
     for _ in range(8):
         await asyncio.sleep(0)
         if buffer.stats.failed:
-            sent[0].cancel()  # answered, and not run since
+            sent[0].cancel()  # it has a response, and has not run since
             break
     found = await errors(sent)
     assert isinstance(found[0], asyncio.CancelledError)

@@ -124,7 +124,7 @@ def test_the_event_loop_ends_during_a_flush() -> None:
         main.senders = [asyncio.create_task(sender(buffer, item)) for item in range(5)]  # type: ignore[attr-defined]
         await receiver.got(1)
 
-    asyncio.run(main())  # cancels all that is left
+    asyncio.run(main())  # cancels all remaining tasks
     assert len(found) == 5
 
 

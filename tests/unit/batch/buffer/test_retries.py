@@ -115,7 +115,7 @@ async def test_a_slow_attempt_is_cancelled_and_retried() -> None:
 
     async def send(batch: list[int]) -> Any:
         left.append(current().remaining)
-        return await receiver.send(batch) if len(left) == 1 else True  # without a turn of the loop, it is in time
+        return await receiver.send(batch) if len(left) == 1 else True  # in time if the loop does not run in between
 
     buffer = SendBuffer(send, max_batch_size=1, attempt_timeout=0.02, retry=RetryPolicy(2, 0, 0, 0))
     assert await errors(tasks(buffer, 1)) == [None]

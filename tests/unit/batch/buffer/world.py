@@ -44,7 +44,7 @@ class Receiver:
     async def got(self, batches: int) -> None:
         """Wait for this number of batches."""
         async with asyncio.timeout(60):
-            while len(self.batches) < batches:  # noqa: ASYNC110  # the turns of the loop are what is waited for
+            while len(self.batches) < batches:  # noqa: ASYNC110  # this waits for iterations of the loop
                 await asyncio.sleep(0)
 
 
@@ -74,7 +74,7 @@ def run(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     def wrapper() -> None:
         clean(test())  # type: ignore[arg-type]  # a coroutine function of this file
 
-    del wrapper.__wrapped__  # or pytest sees a coroutine function
+    del wrapper.__wrapped__  # otherwise pytest sees a coroutine function
     return wrapper
 
 

@@ -52,7 +52,7 @@ async def started(*works: Awaitable[Any]) -> list[asyncio.Task[Any]]:
 
 
 async def until(met: Callable[[], bool]) -> None:
-    while not met():  # noqa: ASYNC110  # of a server's list, which tells nobody
+    while not met():  # noqa: ASYNC110  # the list sends no event
         await asyncio.sleep(0)
 
 
@@ -205,7 +205,7 @@ def test_signals_of_one_id_until_it_is_closed() -> None:
 
         async def read() -> None:
             async for signal in poller.signals("t"):
-                found.append(signal)  # noqa: PERF401  # one at a time, as they come
+                found.append(signal)  # noqa: PERF401  # one at a time, in order
 
         poller: SharedPoller[str, str] = SharedPoller(server.fetch, **QUICK)
         (reading,) = await started(read())

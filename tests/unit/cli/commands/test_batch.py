@@ -27,7 +27,7 @@ SHOWN = [
 
 @pytest.fixture
 def sent(url: str) -> App:
-    """Twelve tiles given up, two waiting, one arrived; an item with a long name."""
+    """Twelve tiles given up, two pending, one accepted, and an item with a long name."""
     with App(url) as made:
         items = made.items("tiles")
         ids = [f"t{n}" for n in range(15)]
@@ -212,7 +212,7 @@ def test_items_in_user_code_are_reopened_without_a_ledger(tmp_path: Path, monkey
     assert (without.returncode, "pass --items module:object" in without.stderr) == (3, True)
     found = json.loads(run("batch", "giveups", "--items", "wiring:items", "--json").stdout)
     assert found == [{"item": "t2", "attempts": 5, "reason": None}]
-    # A ledger that is named must be there.
+    # A named ledger must exist.
     named = run(*reopen, "t2", "--ledger", "postgresql://nobody@127.0.0.1:9/x")
     assert named.returncode == 3
     assert run("batch", "reopen", "tiles", "t2", "--items", "wiring:items", "--because", " ").returncode == 2

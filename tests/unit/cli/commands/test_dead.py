@@ -1,4 +1,4 @@
-"""`redrive dead`, and what all commands share: widths, JSON, exit codes, no secrets."""
+"""`redrive dead`, and behaviour of all commands: widths, JSON, exit codes, no secrets."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_yes_and_max_replace_the_prompt(busy: Ledger) -> None:
     told = json.loads(printed)
     assert status == 0
     assert (told["plan"]["ids"], sorted(told["done"]), told["skipped"]) == ([4, 5], ["4", "5"], {})
-    assert call(*asked, "--yes", "--max", "0")[0] == 1  # nothing is left to replay
+    assert call(*asked, "--yes", "--max", "0")[0] == 1  # no dead letter is left to replay
 
 
 @pytest.mark.parametrize("act", ["discard", "replay"])

@@ -35,7 +35,7 @@ def test_a_changed_audit_log_is_exit_code_1(busy: Ledger) -> None:
 def test_the_fixes_of_the_doctor_work(busy: Ledger) -> None:
     from sqlalchemy import text
 
-    with busy.begin() as tx:  # of yesterday, or their number alone is worth a word
+    with busy.begin() as tx:  # from yesterday, or their number alone would be reported
         tx.execute(text("UPDATE redrive_dead SET created_at = created_at - 86400000000"))
     status, printed = call("doctor")
     assert (status, "Dead letters: " in printed and "waiting for a decision" in printed) == (1, True)

@@ -80,7 +80,7 @@ def test_the_database_of_another_program_is_not_migrated(tmp_path: Path) -> None
 @pytest.mark.parametrize("command", [("ledger", "status"), ("ledger", "migrate"), ("doctor",), ("dead", "list")])
 def test_an_unreachable_ledger_is_exit_code_3_without_its_password(address: str, command: tuple[str, ...]) -> None:
     status, printed = call(*command, "--ledger", address)
-    assert status == (3 if "127.0.0.1:1/" in address else 2)  # 2: not an address at all
+    assert status == (3 if "127.0.0.1:1/" in address else 2)  # 2: not a valid address
     assert printed.startswith("redrive: ")
     assert SECRET not in printed
     assert "Traceback" not in printed

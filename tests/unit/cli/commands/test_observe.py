@@ -45,7 +45,7 @@ def test_an_empty_ledger_has_an_empty_state(ledger: Ledger, arguments: tuple[str
 @pytest.mark.req("O-4")
 def test_the_overview_lists_problems_first(busy: Ledger) -> None:
     status, printed = call("overview", width=80)
-    assert status == 0, printed  # a few failures are none worth a word
+    assert status == 0, printed  # a few failures are not reported
     assert "1 worker online" in printed
     assert "crm.sync" in printed
     ledger = busy
@@ -157,7 +157,7 @@ def test_the_journal_prints_lines_and_json_lines() -> None:
 
 @pytest.mark.usefixtures("busy")
 def test_an_argument_that_is_not_utf_8_is_rejected() -> None:
-    """What a terminal sends in another encoding than UTF-8."""
+    """Input of a terminal in an encoding other than UTF-8."""
     for arguments in (("failures", "--kind", "caf\udce9"), ("jobs", "list", "--kind", "caf\udce9")):
         status, printed = call(*arguments)
         assert (status, "'caf\\udce9': not valid UTF-8 at '\\udce9'" in printed) == (2, True), printed

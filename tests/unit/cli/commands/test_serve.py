@@ -105,7 +105,7 @@ def test_a_request_whose_head_does_not_arrive_is_closed(url: str, monkeypatch: p
             connection.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
             while not heard or not heard[0].endswith(b"}"):
                 heard[:] = [b"".join(heard) + connection.recv(65536)]
-            connection.sendall(b"GET /health HTTP/1.1\r\nx: ")  # and no more
+            connection.sendall(b"GET /health HTTP/1.1\r\nx: ")  # and nothing else
             heard.append(connection.recv(65536))
         signal.raise_signal(signal.SIGTERM)
 

@@ -100,7 +100,7 @@ def test_config_shows_values_and_origins(here: Path) -> None:
 
 
 def until(look: Callable[[], T]) -> T:
-    """What it finds, when it finds something."""
+    """The output if there are findings."""
     end = time.monotonic() + PATIENCE
     while not (found := look()):
         assert time.monotonic() < end, "it did not come"

@@ -38,7 +38,7 @@ retry = {{ max_attempts = 1 }}
 
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Three stores: two folders, and a server that is not there."""
+    """Three stores: two folders, and an offline server."""
     file = tmp_path / "storage.toml"
     file.write_text(TOML.format(folder=tmp_path))
     monkeypatch.setenv("REDRIVE_STORAGE", str(file))
@@ -110,7 +110,7 @@ def test_cp_copies_between_stores(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("config")
 def test_an_interrupted_copy_is_continued(tmp_path: Path) -> None:
-    """One of them is a folder there: the copy ends; where that is mended, the rest is copied and what is there is left."""
+    """One of the targets is a folder, so the copy ends. After the fix, the rest is copied and existing files are kept."""
     (tmp_path / "other" / "year" / "02.csv").mkdir(parents=True)
     done = run("storage", "cp", "-r", "raw:2026", "other:year")
     assert (done.returncode, done.stdout) == (2, "")
@@ -171,7 +171,7 @@ def test_check_reports_every_store() -> None:
     found = json.loads(run("storage", "check", "--json").stdout)
     assert [each["problem"] is None for each in found] == [True, True, False]
     assert "hunter2" not in done.stdout + done.stderr
-    assert json.loads(run("storage", "ls", "raw", "-r", "--json").stdout)["files"][-1]["path"] == "bin"  # nothing is left
+    assert json.loads(run("storage", "ls", "raw", "-r", "--json").stdout)["files"][-1]["path"] == "bin"  # no file is left
 
 
 @pytest.mark.usefixtures("config")
@@ -226,7 +226,7 @@ def test_an_unset_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     checked = run("storage", "check")
     assert checked.returncode == 1
     assert "needs the environment variable AWAY_PASSWORD; set it" in checked.stdout
-    assert checked.stdout.count("): ok") == 2  # the others are looked at all the same
+    assert checked.stdout.count("): ok") == 2  # the others are still checked
 
 
 def test_a_missing_configuration_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ def test_a_failed_canary_is_shown_with_its_error(busy: Ledger) -> None:
 
 
 def _halt_by_canary(ledger: Ledger) -> int:
-    """Return a sweep of two dead letters, whose canary of one has died again."""
+    """Return a sweep of two dead letters, whose canary of one has failed again."""
     dead = [letter.id for letter in ledger.dead_letters(limit=50) if letter.status == "pending"][:2]
     begun = ledger.sweeps.begin("replay", dead, actor="ann", because="fixed", canary=1)
     (job_id,) = ledger.sweeps.step(begun.id).done.values()

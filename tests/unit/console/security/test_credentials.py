@@ -184,7 +184,7 @@ def test_attempts_that_keep_the_password_check_busy_do_not_delay_a_known_browser
         strangers = [threads.submit(access.check_password, "a stranger's guess") for _ in range(MAX_WAITING_CHECKS)]
         busy.acquire()
         while access._waiting[False]._value:
-            pass  # until all strangers wait
+            pass  # until all other clients wait
         with pytest.raises(TooManyLogins):
             access.check_password(PASSWORD)
         assert access.check_password(PASSWORD, known=True) == "operator"

@@ -1,4 +1,4 @@
-"""Permissions: who may act, and that an action does exactly what was previewed."""
+"""Permissions of roles, and actions that cover exactly their preview."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_an_action_covers_exactly_the_previewed_dead_letters(app: App) -> None:
     page = browser.get("/dead/plan?act=replay&kind=crm.sync").text
     hidden = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', page))
     form = hidden | {"because": "it is back", "typed": "1"}
-    # Dead letters after the preview are excluded. A changed preview is refused.
+    # Dead letters after the preview are excluded. A changed preview is rejected.
     app.ledger.submit(NewJob("crm.sync", "shop:ann:c-2:sync:v1"))
     app.ledger.settle([lease.dead("permanent") for lease in app.ledger.claim({"crm.sync": 1}, worker="w")])
     assert browser.post("/dead/apply", data=form | {"typed": "2"}).status_code == 422

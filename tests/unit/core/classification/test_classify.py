@@ -1,4 +1,4 @@
-"""The standard classifier on errors that need no server, and on errors that mean it harm."""
+"""The standard classifier on errors that need no server, and on hostile errors."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_network_and_system_errors_are_classified(error: Exception, fault: Fault
 )
 def test_http_statuses_are_classified(status: int, kind: str) -> None:
     error = urllib.error.HTTPError("http://x", status, "", Message(), None)
-    assert classify(error) == Fault(kind, status=status)  # type: ignore[arg-type]  # the table above spells them
+    assert classify(error) == Fault(kind, status=status)  # type: ignore[arg-type]  # the table above has valid kinds
     error.close()
 
 

@@ -24,7 +24,7 @@ ATTRIBUTES = (
 
 
 class Raising:
-    """Raises whatever is asked of it."""
+    """Raises for any access."""
 
     def __getattribute__(self, name: str) -> Any:
         raise RuntimeError(name)
@@ -43,7 +43,7 @@ class Raising:
 
 
 class Everything:
-    """Has every attribute, and each is the same again."""
+    """Has every attribute, each with itself as the value."""
 
     def __getattr__(self, name: str) -> Any:
         return self
@@ -71,7 +71,7 @@ values: st.SearchStrategy[Any] = st.recursive(
 
 
 def disguised(name: str, attributes: dict[str, Any], raising: frozenset[str]) -> Exception:
-    """An error that passes for one of a library's, with these attributes; some raise."""
+    """An error that imitates one of a library, with these attributes, of which some raise."""
     package, _, title = name.partition(".")
     body: dict[str, Any] = {"__module__": package, "__str__": lambda self: attributes.get("text", "words")}
     for attribute in raising:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.req("C-3")
 
 
 def kind(module: str, name: str, base: type[Exception] = Exception) -> Any:
-    """A class that looks like a library's."""
+    """A class that imitates one of a library."""
     return type(name, (base,), {"__module__": module})
 
 
@@ -124,7 +124,7 @@ def test_opensearch() -> None:
 )
 @pytest.mark.parametrize("on", [OSError, (OSError, LookupError), lambda error: True if isinstance(error, OSError) else None])
 def test_a_group_is_retried_only_if_each_member_is(group: Any, attempts: int, on: Any) -> None:
-    """Retried only if each of them would be, with on= as without."""
+    """Retried only if each member would be, with and without on=."""
     count = 0
 
     def fail() -> None:

@@ -1,4 +1,4 @@
-"""When to come back, by the server's own words."""
+"""Retry-After: the wait that a server requests."""
 
 from __future__ import annotations
 

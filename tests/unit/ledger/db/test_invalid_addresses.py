@@ -47,7 +47,7 @@ ADDRESSES = [
     for scheme in SCHEMES
     for form in FORMS
     for pw in PASSWORDS
-    if "@127" in form or "password" in form or "@" not in pw  # without a host, what follows an @ is one
+    if "@127" in form or "password" in form or "@" not in pw  # without a host, the text after an @ is one
 ]
 
 
@@ -56,7 +56,7 @@ def leaks(text: str) -> bool:
 
 
 def printed(act: Callable[[], Any]) -> str:
-    """All that a program would print of the error: message, notes, causes; nothing where it succeeds."""
+    """Return all that a program would print of the error: message, notes and causes. Empty after a success."""
     try:
         act()
     except Exception as error:

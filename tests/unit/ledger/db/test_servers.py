@@ -1,4 +1,4 @@
-"""The order in which the servers of an address are asked."""
+"""The order in which the servers of an address are tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a job whose lease expired."""
+"""The outcome of a job whose lease expired."""
 
 from __future__ import annotations
 

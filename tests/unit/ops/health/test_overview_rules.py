@@ -1,4 +1,4 @@
-"""Trouble: what is wrong, by what an overview shows."""
+"""Problems that follow from an overview."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_retries_are_not_counted_as_first_attempts_too() -> None:
 
 def test_a_healthy_ledger_has_no_problems() -> None:
     assert find_problems(FACTS) == []
-    assert find_problems(replace(FACTS, alive=0)) == []  # nobody is there, and nothing waits
+    assert find_problems(replace(FACTS, alive=0)) == []  # no worker is online, and no job is queued
     fresh = replace(WELL, waiting=1000, due_since=NOW - timedelta(seconds=30))
     assert find_problems(replace(FACTS, kinds=(fresh,))) == []
     later = replace(WELL, waiting=5, next_due=NOW + timedelta(hours=1))
@@ -66,7 +66,7 @@ def test_queued_partitions_without_workers_are_a_problem() -> None:
     assert one.says == "Workers: none online (none seen so far), but 3 partitions queued"
     (both,) = find_problems(replace(FACTS, kinds=(LATE,), alive=0, late=CountSince(1, NOW - timedelta(minutes=5))))
     assert both.says.endswith("but 7 jobs (7 mail) and 1 partition queued")
-    assert find_problems(replace(FACTS, late=some)) == []  # somebody is there: their turn comes
+    assert find_problems(replace(FACTS, late=some)) == []  # workers are online and will claim them
 
 
 def test_failing_partitions_are_a_problem() -> None:

@@ -1,4 +1,4 @@
-"""Trend: hours out of slots of ten minutes; since when; growing."""
+"""Trend: hours from slots of ten minutes, the start, and whether it grows."""
 
 from __future__ import annotations
 

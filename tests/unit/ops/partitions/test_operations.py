@@ -1,4 +1,4 @@
-"""The operator of an app's datasets, with raw data: rolled back, judged again, and missed when it is gone."""
+"""Operations on an app's datasets with raw data: rollback, revalidation, and lost files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DAY = "2025-12-29"
 
 
 class Lake:
-    """An app with one dataset over a folder; how many rows its source gives is the test's to say."""
+    """An app with one dataset over a folder. The test sets the number of rows of its source."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -60,7 +60,7 @@ def box(lake: Lake) -> Iterator[Sandbox]:
 
 
 def filled(lake: Lake, box: Sandbox) -> str:
-    """A backfill of a day for all customers; the run in force of acme."""
+    """Run a backfill of a day for all customers. Return the current run of acme."""
     plan = lake.ann.backfills.plan(lake.orders, DAY, DAY)
     assert plan.count == 2
     lake.ann.apply(plan, because="new dataset")
@@ -216,7 +216,7 @@ def test_a_calendar_omits_customers_that_cannot_be_read(lake: Lake, box: Sandbox
     for _ in range(2):
         (row,) = lake.ann.partitions.calendar(DAY, DAY).rows
         assert row.customers is None
-    assert len(calls) == 2  # asked once for the calendar, and not again for a minute
+    assert len(calls) == 2  # called once for the calendar, and not again for a minute
 
 
 @pytest.mark.req("O-2")
@@ -362,7 +362,7 @@ def test_raw_data_without_a_run_is_reported(lake: Lake, box: Sandbox) -> None:
     (rejected,) = [one for one in folder.parent.iterdir() if one not in (folder, stranger)]
     assert [one.name for one in lake.ann.health.check().findings if one.name in names] == [
         "orphan runs"
-    ]  # its clock stands still
+    ]  # its clock does not move
     (rejected / "manifest.json").unlink()
     orphan, half = (one for one in lake.ann.health.check().findings if one.name in names)
     assert (orphan.severity, orphan.count, half.severity, half.count) == ("warning", 1, "warning", 1)

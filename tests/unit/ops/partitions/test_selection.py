@@ -1,4 +1,4 @@
-"""Which partitions somebody means."""
+"""The selection of partitions by words and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans that were kept: for one database, whoever goes there."""
+"""Stored plans: for one database, and for any user of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a stack of layers is read from, and what is said when it cannot be."""
+"""Sources of a stack of layers, and errors for unreadable ones."""
 
 from __future__ import annotations
 

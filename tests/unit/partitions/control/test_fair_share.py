@@ -25,7 +25,9 @@ def stream(lane: Lane, many: int, *, sweep: int = 0, share: float = 0.15, source
 def simulate(
     arrivals: float, share: float, *, slots: int, ticks: int, retries: int = 0, every: timedelta = timedelta(seconds=1)
 ) -> tuple[list[int], Counter[str]]:
-    """Ticks of so many slots: fresh work arrives at a part of them, beside a million keys of a backfill. Waits, and takings."""
+    """Simulate ticks with a number of slots: fresh work arrives for a part of them, beside a million keys of a backfill. Return
+    the waits and the slots taken.
+    """
     turns = FairShare(random.Random(7).random)
     fresh: deque[int] = deque()
     waits: list[int] = []
@@ -60,7 +62,7 @@ def test_fresh_work_at_nine_tenths_waits_no_longer_than_a_tick_beside_a_million_
 @pytest.mark.parametrize("slots", [20, 1])
 @pytest.mark.parametrize("share", [DEFAULT_SHARE, 0.25])
 def test_a_backfill_yields_to_fresh_work_of_nine_tenths(slots: int, share: float) -> None:
-    """Together more than there is: fresh work is late for a moment, and never more; the backfill has what is left."""
+    """Together more than the capacity: fresh work is slightly late, and the backfill gets the rest."""
     waits, taken = simulate(0.9, share, slots=slots, ticks=1000)
     assert max(waits) <= LATE_AFTER.total_seconds() + 2
     assert taken["backfill"] > 0.099 * taken.total() > MIN_BACKFILL_PART * share * taken.total()
@@ -70,7 +72,7 @@ def test_a_backfill_yields_to_fresh_work_of_nine_tenths(slots: int, share: float
 @pytest.mark.req("P-10")
 @pytest.mark.parametrize("slots", [10, 1])
 def test_a_flood_of_fresh_work_does_not_starve_a_backfill(slots: int) -> None:
-    """It has its share as long as the others can wait, and a third of it from then on, for ever."""
+    """The backfill has its share as long as the others can wait, and then a third of it permanently."""
     _, taken = simulate(3.0, DEFAULT_SHARE, slots=slots, ticks=10 * 20, retries=1000, every=timedelta(milliseconds=50))
     assert _parts(taken) == {"fresh": 0.60, "retry": 0.25, "backfill": 0.15}
     _, taken = simulate(3.0, DEFAULT_SHARE, slots=slots, ticks=3000, retries=1000)

@@ -17,7 +17,7 @@ REFUSED = "HTTPStatusError 403 crm"
 
 
 class Seen:
-    """Outages of a source with several customers, told one end after the other."""
+    """Outages of a source with several customers, one outcome after the other."""
 
     def __init__(self, parking: Parking, *, only: bool = False) -> None:
         self.outages = OutageDetector(parking, lambda _source, _customer: only)
@@ -32,7 +32,7 @@ class Seen:
         return self.outages.add(lease, verdict, self.now, has_data=answered)
 
     def fail(self, number: int, customer: str | None = None, source: str = "crm") -> SourceOutage | None:
-        """A transient fault, of a customer of its own."""
+        """A transient fault of another customer."""
         return self.end(number, customer or f"c{number}", Verdict("r", "rejected", signature=DOWN), source=source)
 
     def refuse(self, number: int, customer: str) -> SourceOutage | None:

@@ -140,7 +140,7 @@ def test_an_empty_result_is_data(store: Store, run: RunWriter) -> None:
 
 
 def test_any_file_can_be_written(store: Store, run: RunWriter) -> None:
-    with run.sink.open("orders.csv", rows=2) as file, io.TextIOWrapper(file, "utf-8") as text:  # closes what it was given
+    with run.sink.open("orders.csv", rows=2) as file, io.TextIOWrapper(file, "utf-8") as text:  # closes its argument
         text.write("id\n1\n2\n")
     with run.sink.open("log.jsonl") as file:
         file.write(b'{"a":1}\n{"a":2}')

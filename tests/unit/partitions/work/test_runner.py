@@ -1,4 +1,4 @@
-"""The runner, one turn at a time: leases, releases, and a ledger that is away."""
+"""The runner, one turn at a time: leases, releases, and an offline ledger."""
 
 from __future__ import annotations
 

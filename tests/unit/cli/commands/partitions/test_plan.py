@@ -1,4 +1,4 @@
-"""`redrive plan`: plans are saved, applied by another person, and refused after a change."""
+"""`redrive plan`: plans are saved, applied by another person, and rejected after a change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_plan_is_saved_and_applied_by_another_person(lake: World, tmp_path: Pa
     status, printed = call("state", "retry", BAD, "--plan", "--json")
     kept = json.loads(printed)
     assert (status, kept["plan"]["count"], re.fullmatch("p-[0-9a-f]{8}", kept["id"]) is not None) == (0, 1, True)
-    assert len(lake.ledger.audit()) == before  # plans leave no trace
+    assert len(lake.ledger.audit()) == before  # plans change nothing
     status, printed = call("plan", "show", str(file))
     assert (status, "made     by ann, " in printed, "would retry  2 partitions" in printed) == (0, True, True)
     status, printed = call("plan", "apply", kept["id"], "--because", "first", "--actor", "ben")

@@ -42,9 +42,7 @@ def test_output_fits_the_terminal_and_json_is_one_document() -> None:
     for arguments in SHOWN:
         for width in (60, 80):
             _, printed = call(*arguments, width=width)
-            lines = [
-                line for line in printed.splitlines() if not line.startswith("redrive: ")
-            ]  # what is said beside it is one line
+            lines = [line for line in printed.splitlines() if not line.startswith("redrive: ")]  # other output is one line
             assert max(map(cell_len, lines)) <= width, arguments
         json.loads(call(*arguments, "--json")[1])
 
@@ -145,7 +143,7 @@ def test_a_partition_is_explained(lake: World) -> None:
     assert f"redrive backfill plan crm/orders --since {DAY} --until {DAY} --customer-id nobody" in asked
     ahead = call("state", "explain", "crm/c0/orders/2999-01-01")[1]
     assert "The day is in the future" in ahead
-    assert "backfill plan" not in ahead  # it would be refused
+    assert "backfill plan" not in ahead  # it would be rejected
     history = call("state", "history", BAD, width=140)[1]
     assert "because  row_count: too few" in history
     assert call("state", "history", f"crm/nobody/orders/{DAY}")[0] == 1
@@ -200,7 +198,7 @@ def test_an_invalid_selection_is_exit_code_2() -> None:
 def test_failed_partitions_are_retried(lake: World) -> None:
     status, printed = call("state", "retry", "crm/orders", "--because", "the CRM is back", "--actor", "ann", width=160)
     assert status == 0
-    assert "would retry  4 partitions of crm/orders" in printed  # the one whose refresh failed too
+    assert "would retry  4 partitions of crm/orders" in printed  # also the one whose refresh failed
     assert "3 accepted already (use reprocess), 1 gave up (add --clear-terminal), 1 running now" in printed
     assert f"running now  crm/c7/orders/{DAY}, by w1" in printed
     assert "no raw data" not in printed  # an extraction that failed has ended
@@ -241,7 +239,7 @@ def test_a_plan_for_many_partitions_is_confirmed(lake: World) -> None:
         lake.reject(*lake.claim(many))
     few = ("state", "retry", "--status", "failed", "--error", "row_count", "--min-attempts", "1", "--because", "x")
     status, printed = call(*few, "--customer-id", "some-1")
-    assert (status, "1 partition queued" in printed) == (0, True)  # 20 or fewer: nobody is asked
+    assert (status, "1 partition queued" in printed) == (0, True)  # 20 or fewer need no confirmation
     status, printed = call(*few)
     assert (status, "pass --yes --max 105" in printed) == (2, True)
     status, printed = call(*few, "--yes")
