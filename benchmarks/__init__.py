@@ -1,1 +1,1 @@
-"""What Redrive costs, measured beside the libraries it wants to beat."""
+"""Benchmarks of Redrive, compared with other libraries."""

@@ -1,4 +1,7 @@
-"""What the batch layer costs beside its bare sender. `make bench-batch` runs it; `--quick` only shows that it works."""
+"""Compare the batch layer with its bare sender.
+
+Run it with `make bench-batch`. `--quick` only checks that it works.
+"""
 
 import argparse
 import sys

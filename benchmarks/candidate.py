@@ -1,4 +1,4 @@
-"""One way of calling a function again, and the library it comes from."""
+"""Libraries, and the ways to use them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,27 +12,27 @@ Kind = Literal["sync", "async"]
 
 @dataclass(frozen=True)
 class Form:
-    """One way of using a library. Alike for all: 3 attempts, no wait, `ValueError` is tried again."""
+    """One way to use a library, always with 3 attempts, no wait, and retries of `ValueError`."""
 
     name: str
     wrap: Wrap
     limit: bool = False
-    """With a time limit for an attempt; left out where only the machinery of a retry counts."""
+    """Has a time limit. Such forms are not compared for the overhead of a retry."""
     bounded: bool = True
-    """Gives up after three attempts; False: it can only be bounded in time, so no failing call is measured."""
+    """Gives up after three attempts. If False, it has only a time limit, and failing calls are not measured."""
     retries: bool = True
-    """Tries again at all; False for floors that only show what one ingredient costs."""
+    """Retries. False for floors that measure only one ingredient."""
     nest: Wrap | None = None
-    """For layers around each other, where a library gives up with an error of its own: told to retry that too."""
+    """Wraps nested layers, if the library raises its own error. It also retries that error."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """What one library offers for plain and for async functions."""
+    """Forms of a library for sync and async functions."""
 
     name: str
     module: str = ""
-    """What a cold import imports."""
+    """Module for the measurement of a cold import."""
     sync: tuple[Form, ...] = ()
     async_: tuple[Form, ...] = ()
 
@@ -49,31 +49,31 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        return f"{self.library}: {self.form.name}"
+        return f"{self.library}, {self.form.name}"
 
 
 @dataclass
-class Field:
-    """All that can be measured here, and what cannot and why."""
+class Libraries:
+    """The loaded libraries, and the reasons why others are absent."""
 
-    libraries: list[Library] = field(default_factory=list)
+    loaded: list[Library] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)
 
-    def enter(self, name: str, load: Callable[[], Library]) -> None:
-        """Add a library; one that cannot be imported or set up is written down instead of ending the run."""
+    def add(self, name: str, load: Callable[[], Library]) -> None:
+        """Add a library. If it cannot be loaded, the reason is recorded and the run continues."""
         try:
-            self.libraries.append(load())
+            self.loaded.append(load())
         except ModuleNotFoundError as error:
             self.absent[name] = f"not installed ({error})"
         except Exception as error:
             self.absent[name] = f"{type(error).__name__}: {error}"
 
     def candidates(self, kind: Kind) -> list[Candidate]:
-        return [Candidate(library.name, form) for library in self.libraries for form in library.forms(kind)]
+        return [Candidate(library.name, form) for library in self.loaded for form in library.forms(kind)]
 
 
 def release(name: str) -> str:
-    """The installed version of a distribution, or an empty string."""
+    """Return the installed version of a distribution, or an empty string."""
     try:
         return version(name)
     except PackageNotFoundError:

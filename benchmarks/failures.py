@@ -1,4 +1,4 @@
-"""What a failed call leaves behind: objects in reference cycles, frames in the traceback, calls of the leaf."""
+"""Cost of a failed call: objects in reference cycles, frames in the traceback, and calls of nested layers."""
 
 import asyncio
 import gc
@@ -12,19 +12,19 @@ CALLS = 100
 
 
 @dataclass(frozen=True)
-class Remains:
-    """After a call that failed three times."""
+class FailureCost:
+    """Cost of a call that failed three times."""
 
     cycles: float
-    """Objects only the cyclic collector can free, for one call."""
+    """Objects per call that only the garbage collector can free."""
     frames: int
-    """In the traceback, those of the caller and of the failing function included."""
+    """Frames in the traceback, including the caller and the failing function."""
     added: int
-    """Frames more than without a library."""
+    """Additional frames, compared with a direct call."""
     nested: int
     """Calls of the innermost function with three layers of three attempts each."""
     error: str
-    """The type the caller sees."""
+    """Type of the error that the caller receives."""
 
 
 def boom() -> None:
@@ -64,20 +64,22 @@ def _async_catcher(fn: Function, runner: asyncio.Runner) -> Callable[[], Excepti
     return lambda: runner.run(catch())
 
 
-def leaves(candidate: Candidate, kind: Kind) -> Remains:
-    """Call and see. The runner of an event loop leaves nothing itself: that is taken off."""
+def measure(candidate: Candidate, kind: Kind) -> FailureCost:
+    """Measure failing calls. The cost of the event loop is subtracted."""
     with asyncio.Runner() as runner:
         if kind == "sync":
-            plain, failing = _catcher(boom), _catcher(candidate.form.wrap(boom))
+            direct, failing = _catcher(boom), _catcher(candidate.form.wrap(boom))
         else:
-            plain = _async_catcher(async_boom, runner)
+            direct = _async_catcher(async_boom, runner)
             failing = _async_catcher(candidate.form.wrap(async_boom), runner)
-        nothing, least, _ = _remains(plain)
-        cycles, frames, error = _remains(failing)
-        return Remains(max(cycles - nothing, 0.0), frames, frames - least, _nested(candidate, kind, runner), error)
+        base_cycles, base_frames, _ = _measure_calls(direct)
+        cycles, frames, error = _measure_calls(failing)
+        return FailureCost(
+            max(cycles - base_cycles, 0.0), frames, frames - base_frames, _count_nested_calls(candidate, kind, runner), error
+        )
 
 
-def _remains(catch: Callable[[], Exception | None]) -> tuple[float, int, str]:
+def _measure_calls(catch: Callable[[], Exception | None]) -> tuple[float, int, str]:
     error = catch()
     frames, name = _depth(error.__traceback__ if error else None), type(error).__name__
     del error
@@ -91,7 +93,7 @@ def _remains(catch: Callable[[], Exception | None]) -> tuple[float, int, str]:
         gc.enable()
 
 
-def _nested(candidate: Candidate, kind: Kind, runner: asyncio.Runner) -> int:
+def _count_nested_calls(candidate: Candidate, kind: Kind, runner: asyncio.Runner) -> int:
     calls = 0
 
     def leaf() -> None:

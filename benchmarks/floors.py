@@ -1,4 +1,4 @@
-"""What any wrapper must cost: hand-written loops and the ingredients of a time limit."""
+"""Lower limits of the cost of a wrapper: handwritten loops and the ingredients of a time limit."""
 
 import asyncio
 import functools
@@ -23,8 +23,8 @@ class _Tokens:
 _tokens = _Tokens()
 
 
-def plain(fn: Function) -> Function:
-    """The call itself."""
+def direct(fn: Function) -> Function:
+    """Do not wrap the function."""
     return fn
 
 
@@ -43,8 +43,8 @@ def loop(fn: Function) -> Function:
     return wrapper
 
 
-def tokens(fn: Function) -> Function:
-    """A shared budget that is full needs no lock and no write."""
+def loop_with_budget(fn: Function) -> Function:
+    """Loop with a shared budget. A full budget needs no lock and no write."""
     bucket = _tokens
 
     @functools.wraps(fn)
@@ -65,7 +65,7 @@ def tokens(fn: Function) -> Function:
     return wrapper
 
 
-def locked(fn: Function) -> Function:
+def loop_with_lock(fn: Function) -> Function:
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         n = 0
@@ -83,8 +83,8 @@ def locked(fn: Function) -> Function:
     return wrapper
 
 
-def deadline(fn: Function) -> Function:
-    """A start stamp, and the deadline written where inner layers read it."""
+def loop_with_deadline(fn: Function) -> Function:
+    """Loop that publishes its deadline to inner layers."""
     monotonic = time.monotonic
 
     @functools.wraps(fn)
@@ -155,13 +155,13 @@ def load() -> Library:
     return Library(
         "floor",
         sync=(
-            Form("a loop of three attempts", loop),
-            Form("loop + full budget, no lock", tokens),
-            Form("loop + budget with a lock", locked),
-            Form("loop + deadline in a ContextVar", deadline, limit=True),
+            Form("loop of three attempts", loop),
+            Form("loop + full budget, no lock", loop_with_budget),
+            Form("loop + budget with a lock", loop_with_lock),
+            Form("loop + deadline in a ContextVar", loop_with_deadline, limit=True),
         ),
         async_=(
-            Form("a loop of three attempts", async_loop),
+            Form("loop of three attempts", async_loop),
             Form("loop.call_later and cancel", call_later, limit=True, retries=False),
             Form("asyncio.timeout", timeout, limit=True, retries=False),
             Form("asyncio.wait_for", wait_for, limit=True, retries=False),

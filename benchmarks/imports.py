@@ -1,4 +1,4 @@
-"""Cold imports: a fresh interpreter each time, round after round, CPU time of the import alone."""
+"""CPU time of cold imports, each in a new interpreter."""
 
 import os
 import subprocess
@@ -10,25 +10,31 @@ from benchmarks.rounds import Effort, Progress
 
 CODE = """\
 import sys, time
-known = len(sys.modules)
+before = len(sys.modules)
 start = time.process_time_ns()
 {statement}
-print(time.process_time_ns() - start, len(sys.modules) - known)
+print(time.process_time_ns() - start, len(sys.modules) - before)
 """
 
 
 @dataclass(frozen=True)
 class Import:
-    """One import statement."""
+    """Cost of an import statement."""
 
     milliseconds: Interval
     ratio: Interval | None
-    """To the yardstick's import of the same round; None where that is not installed."""
+    """Ratio to the reference import in the same round, or None if that is not installed."""
     modules: int
 
 
-def cold(statements: list[str], yardstick: str, effort: Effort, progress: Progress) -> tuple[dict[str, Import], dict[str, str]]:
-    """What each import statement costs, and why some could not be measured. `yardstick` is one of them."""
+def measure(
+    statements: list[str], reference: str, effort: Effort, progress: Progress
+) -> tuple[dict[str, Import], dict[str, str]]:
+    """Measure import statements. `reference` is one of them.
+
+    Returns:
+        The cost of each statement, and the reasons why others failed.
+    """
     failed: dict[str, str] = {}
     spent: dict[str, list[float]] = {statement: [] for statement in statements}
     modules: dict[str, int] = {}
@@ -45,14 +51,14 @@ def cold(statements: list[str], yardstick: str, effort: Effort, progress: Progre
             modules[statement] = added
             if n:  # the first round fills the page cache and writes the bytecode
                 spent[statement].append(nanoseconds / 1e6)
-    base = spent.get(yardstick) if yardstick not in failed else None
-    found: dict[str, Import] = {}
+    base = spent.get(reference) if reference not in failed else None
+    costs: dict[str, Import] = {}
     for statement, samples in spent.items():
         if statement in failed:
             continue
         ratio = Interval.of([own / other for own, other in zip(samples, base, strict=True)]) if base else None
-        found[statement] = Import(Interval.of(samples), ratio, modules[statement])
-    return dict(sorted(found.items(), key=lambda item: item[1].milliseconds.median)), failed
+        costs[statement] = Import(Interval.of(samples), ratio, modules[statement])
+    return dict(sorted(costs.items(), key=lambda item: item[1].milliseconds.median)), failed
 
 
 def _import(statement: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Bytes a decorated function and a call in flight take; informative, no target."""
+"""Memory of a decorated function and of a running call. It has no target."""
 
 import asyncio
 import gc
@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.candidate import Function, Wrap
 from benchmarks.sleeps import asyncio_sleep
 
-MANY = 500
+COUNT = 500
 
 
 def _function() -> Function:
@@ -19,22 +19,22 @@ def _function() -> Function:
     return fn
 
 
-def per_function(wrap: Wrap) -> float:
-    """Bytes of one decorated function, the function itself included."""
+def measure_function(wrap: Wrap) -> float:
+    """Return the bytes of a decorated function, including the function itself."""
 
     def build(count: int) -> list[Any]:
         return [wrap(_function()) for _ in range(count)]
 
     build(20)
-    return _traced(lambda: build(MANY))
+    return _measure_bytes(lambda: build(COUNT))
 
 
-def per_call(wrap: Wrap) -> float:
-    """Bytes of one async call that waits in its first attempt, its task included."""
-    return asyncio.run(_in_flight(wrap))
+def measure_call(wrap: Wrap) -> float:
+    """Return the bytes of an async call in its first attempt, including its task."""
+    return asyncio.run(_measure_running_calls(wrap))
 
 
-async def _in_flight(wrap: Wrap) -> float:
+async def _measure_running_calls(wrap: Wrap) -> float:
     gate = asyncio.Event()
 
     async def wait() -> None:
@@ -42,16 +42,16 @@ async def _in_flight(wrap: Wrap) -> float:
 
     fn = wrap(wait)
 
-    async def one() -> None:
+    async def call() -> None:
         await fn()
 
     size = 0.0
-    for count in (20, MANY):
+    for count in (20, COUNT):
         gate.clear()
         gc.collect()
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
-        tasks = [asyncio.ensure_future(one()) for _ in range(count)]
+        tasks = [asyncio.ensure_future(call()) for _ in range(count)]
         for _ in range(6):
             await asyncio_sleep(0)
         gc.collect()
@@ -62,12 +62,12 @@ async def _in_flight(wrap: Wrap) -> float:
     return size
 
 
-def _traced(build: Callable[[], list[Any]]) -> float:
+def _measure_bytes(build: Callable[[], list[Any]]) -> float:
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    kept = build()
+    functions = build()
     gc.collect()
-    size = (tracemalloc.get_traced_memory()[0] - before) / len(kept)
+    size = (tracemalloc.get_traced_memory()[0] - before) / len(functions)
     tracemalloc.stop()
     return size

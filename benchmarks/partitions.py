@@ -1,6 +1,8 @@
-"""What partitions cost, and what faults cost others. `make bench-partitions` runs it; `--quick` only shows that it works.
+"""Measure partitions in a large table, and compare the handling of faults.
 
-A million partitions; `REDRIVE_BENCH_PARTITIONS=10000000` for ten.
+Run it with `make bench-partitions`. `--quick` only checks that it works.
+
+REDRIVE_BENCH_PARTITIONS sets the number of partitions (default: 1,000,000).
 """
 
 import argparse
@@ -14,31 +16,31 @@ if not __package__:
 from benchmarks.isolation import run_inline, run_isolated
 from benchmarks.ledger_suite.runner import DURABLE, QUICK, open_databases
 from benchmarks.output import Output, main, show_progress
-from benchmarks.partitions_suite.faults import compared
-from benchmarks.partitions_suite.measure import measured
-from benchmarks.partitions_suite.report import Found, judged, markdown, picture, tables
+from benchmarks.partitions_suite.faults import compare
+from benchmarks.partitions_suite.measure import measure_partitions
+from benchmarks.partitions_suite.report import Figures, check, markdown, picture, tables
 from benchmarks.report import machine
 
 
 def measure(options: argparse.Namespace, only: list[str]) -> Output:
     big = 2000 if options.quick else int(os.environ.get("REDRIVE_BENCH_PARTITIONS", "1000000"))
     small, rounds, batch = (1000, 1, 10) if options.quick else (10_000, 15, 100)
-    found: Found = {}
+    figures: Figures = {}
     with open_databases(QUICK.settings if options.quick else DURABLE) as databases:
         for database in ("sqlite", "postgres"):
-            for many in (small, big) if not only or database in only else ():
-                show_progress(f"{database}, {many:,} partitions")
+            for count in (small, big) if not only or database in only else ():
+                show_progress(f"{database}, {count:,} partitions")
                 url = databases.new(database)
-                # Few are due among ten thousand: as many rounds as there is work for.
-                found[database, many] = measured(url, many, min(rounds, max(1, many // (20 * batch) - 1)), batch)
-                found[database, many].add(
+                # A small table has few due partitions, which limits the number of rounds.
+                figures[database, count] = measure_partitions(url, count, min(rounds, max(1, count // (20 * batch) - 1)), batch)
+                figures[database, count].add(
                     "memory", (run_inline if options.quick else run_isolated)("benchmarks.partitions_suite.memory", url)
                 )
-    show_progress("the script of faults")
-    tallies = compared(2 if options.quick else 200, 1 if options.quick else 10, 7) if not only or "faults" in only else {}
-    outcomes = judged(found, small, big)
-    made = tables(found, outcomes, tallies)
-    return Output(machine(), made, outcomes, lambda: markdown(made, outcomes), lambda: picture(found))
+    show_progress("fault scenario")
+    tallies = compare(2 if options.quick else 200, 1 if options.quick else 10, 7) if not only or "faults" in only else {}
+    outcomes = check(figures, small, big)
+    made = tables(figures, outcomes, tallies)
+    return Output(machine(), made, outcomes, lambda: markdown(made, outcomes), lambda: picture(figures))
 
 
 if __name__ == "__main__":
@@ -47,7 +49,7 @@ if __name__ == "__main__":
             "partitions",
             __doc__,
             measure,
-            quick="a thousand partitions or two",
-            only="sqlite, postgres, faults; with commas between",
+            quick="2,000 partitions",
+            only="sqlite, postgres, faults (comma-separated)",
         )
     )

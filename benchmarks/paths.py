@@ -1,4 +1,4 @@
-"""The paths through a retry that are timed: success at the first attempt, and one failure that is tried again."""
+"""Measured paths through a retry: success at the first attempt, and one failure with a retry."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from benchmarks.rounds import Cost, Effort, Progress, measure
 
 @dataclass(frozen=True)
 class Timings:
-    """One section of the report: what every candidate costs on one path."""
+    """Cost of each candidate on one path."""
 
     title: str
     kind: Kind
@@ -31,9 +31,9 @@ async def async_succeed() -> int:
     return 1
 
 
-def flip() -> Function:
-    """Fails at every odd call."""
-    failed = [0]  # as in the first measurements, from which the targets come
+def fail_alternately() -> Function:
+    """Create a function that fails at every odd call."""
+    failed = [0]  # kept as in the measurements that the targets come from
 
     def run() -> int:
         failed[0] ^= 1
@@ -44,7 +44,7 @@ def flip() -> Function:
     return run
 
 
-def async_flip() -> Function:
+def async_fail_alternately() -> Function:
     failed = [0]
 
     async def run() -> int:
@@ -57,8 +57,8 @@ def async_flip() -> Function:
 
 
 def by_hand() -> Function:
-    """What one would write without a library: try, and call again."""
-    fn = flip()
+    """Create a handwritten retry with try and except."""
+    fn = fail_alternately()
 
     def run() -> object:
         try:
@@ -70,7 +70,7 @@ def by_hand() -> Function:
 
 
 def async_by_hand() -> Function:
-    fn = async_flip()
+    fn = async_fail_alternately()
 
     async def run() -> object:
         try:
@@ -82,35 +82,35 @@ def async_by_hand() -> Function:
 
 
 def success(kind: Kind, candidates: list[Candidate], effort: Effort, progress: Progress) -> Timings:
-    plain = succeed if kind == "sync" else async_succeed
-    title = f"Success at the first attempt, {kind}: ratio to a plain call"
-    return _timings(title, kind, plain, candidates, lambda: plain, effort, progress)
+    direct = succeed if kind == "sync" else async_succeed
+    title = f"Success at the first attempt, {kind}, ratio to a direct call"
+    return _measure(title, kind, direct, candidates, lambda: direct, effort, progress)
 
 
 def one_retry(kind: Kind, candidates: list[Candidate], effort: Effort, progress: Progress) -> Timings:
-    """Time limits are left out: what is compared is the machinery of the retry."""
-    plain, leaf = (by_hand(), flip) if kind == "sync" else (async_by_hand(), async_flip)
-    able = [c for c in candidates if c.form.retries and not c.form.limit]
-    title = f"One failure and one retry without sleep, {kind}: ratio to try/except written by hand"
-    return _timings(title, kind, plain, able, leaf, effort, progress)
+    """Measure one failure and one retry, without the forms that have a time limit."""
+    direct, leaf = (by_hand(), fail_alternately) if kind == "sync" else (async_by_hand(), async_fail_alternately)
+    retrying = [c for c in candidates if c.form.retries and not c.form.limit]
+    title = f"One failure and one retry without sleep, {kind}, ratio to try/except"
+    return _measure(title, kind, direct, retrying, leaf, effort, progress)
 
 
-def _timings(
+def _measure(
     title: str,
     kind: Kind,
-    plain: Function,
+    direct: Function,
     candidates: list[Candidate],
     leaf: Callable[[], Function],
     effort: Effort,
     progress: Progress,
 ) -> Timings:
     functions: dict[str, Function] = {}
-    unfit: dict[str, str] = {}
+    rejected: dict[str, str] = {}
     for candidate in candidates:
         try:
             functions[candidate.label] = candidate.form.wrap(leaf())
         except Exception as error:
-            unfit[candidate.label] = f"{type(error).__name__}: {error}"
-    heading, _, _ = title.partition(":")
-    costs, failed = measure(kind, plain, functions, effort, lambda text: progress(f"{heading}: {text}"))
-    return Timings(title, kind, {c: costs[c.label] for c in candidates if c.label in costs}, unfit | failed)
+            rejected[candidate.label] = f"{type(error).__name__}: {error}"
+    heading, _, _ = title.partition(", ratio")
+    costs, failed = measure(kind, direct, functions, effort, lambda text: progress(f"{heading}: {text}"))
+    return Timings(title, kind, {c: costs[c.label] for c in candidates if c.label in costs}, rejected | failed)

@@ -1,4 +1,4 @@
-"""The libraries we measure ourselves against, each set to 3 attempts, no wait, `ValueError` tried again."""
+"""Other retry libraries, each with 3 attempts, no wait, and retries of `ValueError`."""
 
 import logging
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.candidate import Form, Function, Library
 
 SECONDS = 5.0
-"""Where a time limit is measured: never reached."""
+"""Time limit of an attempt. It is never reached."""
 
 
 def tenacity() -> Library:
@@ -110,7 +110,7 @@ def hyx() -> Library:
     from hyx.retry import retry
     from hyx.retry.exceptions import MaxAttemptsExceeded
 
-    options: dict[str, Any] = {"attempts": 2, "backoff": 0.0}  # its `attempts` counts retries: 2 makes three calls
+    options: dict[str, Any] = {"attempts": 2, "backoff": 0.0}  # `attempts` counts retries, so 2 makes three calls
 
     def decorate(fn: Function) -> Function:
         return retry(on=ValueError, **options)(fn)
@@ -285,6 +285,6 @@ PEERS: dict[str, Callable[[], Library]] = {
 }
 
 
-def hush() -> None:
-    """No peer writes a log line while it is measured: the machinery is compared, not the logging."""
+def disable_logging() -> None:
+    """Disable logging, so that only the overhead of retries is compared."""
     logging.disable(logging.CRITICAL)

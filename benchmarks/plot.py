@@ -1,4 +1,4 @@
-"""The picture of a run: bars on a logarithmic scale, one panel for each question."""
+"""Picture of a run: bars on a logarithmic scale, in panels."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from typing import Literal
 
 from benchmarks.interval import number
 from benchmarks.paths import Timings
-from benchmarks.results import YARDSTICK, Results
+from benchmarks.results import REFERENCE, Results
 from benchmarks.targets import FROM_IMPORT, IMPORT, TARGETS
 
-NAMES = {FROM_IMPORT: "redrive, retry loaded", IMPORT: "redrive, unused yet"}
+NAMES = {FROM_IMPORT: "redrive with retry", IMPORT: "redrive, only import"}
 Hue = Literal["ours", "peer", "floor"]
 
 WIDTH, COLUMN, LABEL, TOP, LINE, BAR = 1000, 480, 176, 46, 21, 13
@@ -52,18 +52,18 @@ class Panel:
 
 
 def picture(results: Results, machine: str) -> str:
-    """What a call costs, as bars."""
+    """Draw the cost of a call as bars."""
     return card(
-        "What a retried call costs: Redrive beside its peers",
-        "What a retried call costs",
-        f"CPU time, medians, logarithmic scale, shorter is better. {machine}",
+        "Overhead of a retried call: Redrive and other libraries",
+        "Overhead of a retried call",
+        f"CPU time, medians, logarithmic scale. Shorter is better. {machine}",
         _panels(results),
     )
 
 
-def card(title: str, head: str, note: str, shown: Iterable[Panel]) -> str:
-    """An SVG that follows the reader's light or dark scheme, on a card of its own."""
-    panels = [panel for panel in shown if panel.bars]
+def card(title: str, head: str, note: str, all_panels: Iterable[Panel]) -> str:
+    """Draw panels as SVG, for light and dark colour schemes."""
+    panels = [panel for panel in all_panels if panel.bars]
     drawn: list[str] = []
     top = 64
     for n in range(0, len(panels), 2):
@@ -89,10 +89,10 @@ def _draw(panel: Panel) -> str:
     values = [bar.value for bar in panel.bars] + ([panel.target] if panel.target else [])
     least, most = floor(log10(min(values) * 0.99)), ceil(log10(max(values)))
     most = max(most, least + 1)
-    room = COLUMN - LABEL - 56
+    width_of_scale = COLUMN - LABEL - 56
 
     def x(value: float) -> float:
-        return LABEL + room * (log10(max(value, 10**least)) - least) / (most - least)
+        return LABEL + width_of_scale * (log10(max(value, 10**least)) - least) / (most - least)
 
     bottom = TOP + LINE * len(panel.bars)
     parts = [_text("title", 0, 14, panel.title)]
@@ -111,7 +111,7 @@ def _draw(panel: Panel) -> str:
         parts.append(_text(f"label{strong}", LABEL - 8, y + 11, bar.label, "end"))
         parts.append(f'<rect class="{bar.hue}" x="{LABEL}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2"/>')
         text = f"{number(bar.value)}{panel.unit}"
-        # A scrap of the card behind the figure: the line of the target does not cross it.
+        # A background behind the figure, so that the line of the target does not cross it.
         parts.append(f'<rect class="under" x="{LABEL + width + 2:.1f}" y="{y}" width="{8 * len(text)}" height="{BAR}"/>')
         parts.append(_text(f"value{strong}", LABEL + width + 5, y + 11, text))
     return "".join(parts)
@@ -124,46 +124,46 @@ def _text(style: str, x: float, y: float, text: str, anchor: str = "start") -> s
 def _panels(results: Results) -> Iterable[Panel]:
     limits = [target.limit for target in TARGETS]
     sync, async_ = results.success.get("sync"), results.success.get("async")
-    yield Panel("Success, sync: × a plain call", "×", _bars(sync, limit=False), limits[0])
-    yield Panel("Success, async: × a plain await", "×", _bars(async_, limit=False), limits[2])
-    yield Panel("One retry, sync, no sleep: × by hand", "×", _bars(results.retry.get("sync"), limit=False), limits[4])
-    yield Panel("Success, async with an attempt time-out", "×", _bars(async_, limit=True), limits[3])
-    yardstick = results.imports.get(YARDSTICK)
-    most = round(yardstick.milliseconds.median, 1) if yardstick else None
+    yield Panel("Success, sync: × a direct call", "×", _bars(sync, limit=False), limits[0])
+    yield Panel("Success, async: × a direct await", "×", _bars(async_, limit=False), limits[2])
+    yield Panel("One retry, sync, no sleep: × try/except", "×", _bars(results.retry.get("sync"), limit=False), limits[4])
+    yield Panel("Success, async with an attempt timeout", "×", _bars(async_, limit=True), limits[3])
+    reference = results.imports.get(REFERENCE)
+    most = round(reference.milliseconds.median, 1) if reference else None
     yield Panel("Cold import, CPU milliseconds", "", _import_bars(results), most)
-    yield Panel("Calls of three nested layers × 3 attempts", "", _nested_bars(results), limits[9])
+    yield Panel("Calls with 3 nested layers × 3 attempts", "", _nested_bars(results), limits[9])
 
 
 def _bars(timings: Timings | None, *, limit: bool) -> list[Bar]:
-    """Each library's first form of the kind, its budget where it has one, and the floors of it."""
-    shown: dict[str, Bar] = {}
+    """Bars of the first form of each library, of its form with a budget, and of the floors."""
+    bars: dict[str, Bar] = {}
     for candidate, cost in timings.costs.items() if timings else ():
         form, library = candidate.form, candidate.library
         if form.limit != limit or "block" in form.name:
             continue
         if library == "floor":
             if limit or "loop of" in form.name:
-                name = form.name if limit else "floor: a bare loop"
-                shown[name] = Bar(name, cost.ratio.median, "floor")
-        elif library not in shown:
-            shown[library] = Bar(library, cost.ratio.median, "ours" if library == "redrive" else "peer")
+                name = form.name if limit else "floor, loop"
+                bars[name] = Bar(name, cost.ratio.median, "floor")
+        elif library not in bars:
+            bars[library] = Bar(library, cost.ratio.median, "ours" if library == "redrive" else "peer")
         elif library != "redrive" and "budget" in form.name:
-            shown[candidate.label] = Bar(f"{library} + budget", cost.ratio.median, "peer")
-    return sorted(shown.values(), key=lambda bar: bar.value)
+            bars[candidate.label] = Bar(f"{library} + budget", cost.ratio.median, "peer")
+    return sorted(bars.values(), key=lambda bar: bar.value)
 
 
 def _import_bars(results: Results) -> list[Bar]:
     bars = []
-    for statement, found in results.imports.items():
+    for statement, cost in results.imports.items():
         name = NAMES.get(statement) or statement.removeprefix("import ")
-        bars.append(Bar(name, found.milliseconds.median, "ours" if "redrive" in name else "peer"))
+        bars.append(Bar(name, cost.milliseconds.median, "ours" if "redrive" in name else "peer"))
     return bars
 
 
 def _nested_bars(results: Results) -> list[Bar]:
     worst: dict[str, int] = {}
-    for (_, candidate), remains in results.remains.items():
+    for (_, candidate), failure in results.failures.items():
         if candidate.library != "floor":
-            worst[candidate.library] = max(worst.get(candidate.library, 0), remains.nested)
+            worst[candidate.library] = max(worst.get(candidate.library, 0), failure.nested)
     bars = [Bar(name, calls, "ours" if name == "redrive" else "peer") for name, calls in worst.items()]
     return sorted(bars, key=lambda bar: bar.value)

@@ -1,4 +1,4 @@
-"""The tables of a run: targets first, libraries side by side, then every path."""
+"""Tables and page of a run: targets, an overview of the libraries, then each path."""
 
 import os
 import platform
@@ -11,14 +11,14 @@ from benchmarks.paths import Timings
 from benchmarks.results import Results
 from benchmarks.rounds import Cost, Effort
 from benchmarks.table import Table
-from benchmarks.target import NONE, Outcome, summary_line
+from benchmarks.target import HOW_TO_READ, NONE, Outcome, summary_line
 from benchmarks.targets import FROM_IMPORT, OURS
 
 KINDS: tuple[Kind, ...] = ("sync", "async")
 
 
 def machine() -> str:
-    """Where it was measured, in general terms."""
+    """Describe the machine in general terms."""
     cores = os.cpu_count() or 1
     return (
         f"{platform.python_implementation()} {platform.python_version()}, {platform.system()} {platform.machine()}, "
@@ -27,27 +27,26 @@ def machine() -> str:
 
 
 def tables(results: Results, outcomes: Sequence[Outcome]) -> list[Table]:
-    found = [_targets(outcomes), _side_by_side(results)]
-    found += [_timings(results.success[kind]) for kind in KINDS if kind in results.success]
-    found += [_timings(results.retry[kind]) for kind in KINDS if kind in results.retry]
-    found += [_imports(results), _remains(results), _memory(results)]
+    made = [_targets(outcomes), _overview(results)]
+    made += [_timings(results.success[kind]) for kind in KINDS if kind in results.success]
+    made += [_timings(results.retry[kind]) for kind in KINDS if kind in results.retry]
+    made += [_imports(results), _failures(results), _memory(results)]
     if results.absent:
         rows = [(name, reason) for name, reason in results.absent.items()]
-        found.append(Table("Not measured", ("case", "reason"), rows))
-    return found
+        made.append(Table("Not measured", ("case", "reason"), rows))
+    return made
 
 
 def markdown(results: Results, outcomes: Sequence[Outcome], effort: Effort) -> str:
     head = f"""\
-# What a call costs
+# Benchmark: retried call
 
-Written by `make bench-call`: {machine()}. CPU time, {effort.rounds} interleaved rounds; every candidate stands between
-two plain calls of its own round and is given as a ratio to them: the median, and in brackets the interval that holds
-the true median in 95 of 100 runs. Everybody makes 3 attempts without waiting and tries `ValueError` again; `sleep` does
-nothing and nobody logs, so that the machinery is compared. A target counts as missed only where the whole interval
-misses it.
+Written by `make bench-call`: {machine()}.
+The figures are CPU time of {effort.rounds} interleaved rounds. In each round, each candidate runs between two direct calls, and
+the ratio is to the mean of both. All candidates make up to 3 attempts without a wait, and retry `ValueError`. `sleep` and
+logging are disabled, so that only the overhead of retries is compared. {HOW_TO_READ}
 
-![Bars on a logarithmic scale: Redrive beside its peers](call.svg)
+![Bars on a logarithmic scale: Redrive and other libraries](call.svg)
 """
     body = "\n\n".join(table.markdown() for table in tables(results, outcomes))
     return f"{head}\n{body}\n\n{summary_line(outcomes).capitalize()}.\n"
@@ -77,13 +76,13 @@ def _worst(figures: Iterable[float]) -> str:
     return number(max(figures, default=-1)).replace("-1", NONE)
 
 
-def _side_by_side(results: Results) -> Table:
-    """One row for each library, its first form on every path."""
+def _overview(results: Results) -> Table:
+    """One row for each library, with its first form."""
     timings = [*results.success.values(), *results.retry.values()]
     libraries = dict.fromkeys(c.library for t in timings for c in t.costs)
     rows = []
     for library in libraries:
-        remains = results.first_left(library)
+        failures = results.first_failures_of(library)
         module = results.imports.get(_statement(library))
         rows.append(
             (
@@ -94,16 +93,16 @@ def _side_by_side(results: Results) -> Table:
                 _times(_first(results.retry.get("sync"), library, False)),
                 _times(_first(results.retry.get("async"), library, False)),
                 number(module.milliseconds.median) if module else NONE,
-                _worst(r.cycles for r in remains),
-                _worst(r.added for r in remains),
-                _worst(r.nested for r in remains),
+                _worst(r.cycles for r in failures),
+                _worst(r.added for r in failures),
+                _worst(r.nested for r in failures),
             )
         )
     columns = (
         "library",
         "success, sync",
         "success, async",
-        "async time-out",
+        "async timeout",
         "one retry, sync",
         "one retry, async",
         "import, ms",
@@ -112,16 +111,16 @@ def _side_by_side(results: Results) -> Table:
         "3 × 3 × 3",
     )
     note = (
-        "Redrive with nested guard and shared budget, its import with `retry` and `RetryPolicy` loaded; of the others "
-        "the plainest form, without a budget. Cycles: "
-        "objects only the cyclic collector can free after a failed call; frames: added to its traceback; 3 × 3 × 3: "
-        "calls made by three nested layers of three attempts, told to retry the library's own error where it has one."
+        "Redrive has its nested guard and a shared budget, and its import loads `retry` and `RetryPolicy`. The other libraries "
+        "have their simplest form, without a budget. *Cycles* are objects that only the garbage collector can free after a "
+        "failed call. *Frames* are added to the traceback. *3 × 3 × 3* is the number of calls of three nested layers with three "
+        "attempts each. The layers also retry the library's own error, if it has one."
     )
-    return Table("Side by side", columns, rows, note)
+    return Table("Overview", columns, rows, note)
 
 
 def _statement(library: str) -> str:
-    """What loads its retry; Redrive's bare import loads nothing yet, so its names are asked for."""
+    """Return the import that loads retries. `import redrive` alone loads nothing."""
     if library == OURS:
         return FROM_IMPORT
     names = {"hyx": "hyx.retry", "resilient-circuit": "resilient_circuit", "google-api-core": "google.api_core.retry"}
@@ -136,23 +135,23 @@ def _timings(timings: Timings) -> Table:
 
 def _imports(results: Results) -> Table:
     rows = [(s, str(i.milliseconds), str(i.ratio) if i.ratio else NONE, str(i.modules)) for s, i in results.imports.items()]
-    return Table("Cold import, in a fresh interpreter", ("statement", "CPU ms", "ratio to tenacity", "modules"), rows)
+    return Table("Cold import in a new interpreter", ("statement", "CPU ms", "ratio to tenacity", "modules"), rows)
 
 
-def _remains(results: Results) -> Table:
+def _failures(results: Results) -> Table:
     rows = [
         (f"{c.label}, {kind}", number(r.cycles), str(r.added), str(r.frames), str(r.nested), r.error)
-        for (kind, c), r in results.remains.items()
+        for (kind, c), r in results.failures.items()
     ]
-    columns = ("case", "objects in cycles", "frames added", "frames in all", "calls of 3 × 3 × 3", "error")
+    columns = ("case", "objects in cycles", "frames added", "frames in total", "calls of 3 × 3 × 3", "error")
     note = (
         "If the library raises its own error, frames are those of its traceback alone, and the three layers also retry "
         "that error. If they retry only `ValueError`, they make 3 calls."
     )
-    return Table("What a call that failed three times leaves behind", columns, rows, note)
+    return Table("After three failed attempts", columns, rows, note)
 
 
 def _memory(results: Results) -> Table:
     rows = [(f"{c.label}, {kind}", number(round(size))) for (kind, c), size in results.memory.items()]
-    note = "Sync: for each decorated function. Async: for each call in flight. Both on top of the plain one."
+    note = "Additional bytes of a decorated function (sync), or of a running call (async)."
     return Table("Memory", ("case", "bytes"), rows, note)

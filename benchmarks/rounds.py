@@ -1,4 +1,4 @@
-"""Interleaved rounds: every candidate once a round, in random order, each between two plain calls."""
+"""Interleaved rounds. Each round measures all candidates in random order, each one between two direct calls."""
 
 import asyncio
 import gc
@@ -13,13 +13,13 @@ from benchmarks.candidate import Function, Kind
 from benchmarks.interval import Interval
 
 Clock = Callable[[Function, int], float]
-"""CPU nanoseconds of one call, over so many calls."""
+"""Returns CPU nanoseconds per call, for a number of calls."""
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one call costs: as a ratio to the plain call beside it, and in nanoseconds on top of it."""
+    """Cost of a call: the ratio to a direct call, and the additional nanoseconds."""
 
     ratio: Interval
     added: float
@@ -27,20 +27,20 @@ class Cost:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure."""
+    """Size of a run."""
 
     rounds: int
     sample: float
-    """CPU nanoseconds of one sample."""
+    """CPU nanoseconds per sample."""
     processes: int
-    """Fresh interpreters for each cold import."""
+    """New interpreters for each cold import."""
 
 
 FULL = Effort(rounds=61, sample=5e6, processes=21)
 QUICK = Effort(rounds=2, sample=1e5, processes=1)
 
 
-def clock_calls(fn: Function, times: int) -> float:
+def time_calls(fn: Function, times: int) -> float:
     numbers = range(times)
     start = time.process_time_ns()
     for _ in numbers:
@@ -48,7 +48,7 @@ def clock_calls(fn: Function, times: int) -> float:
     return (time.process_time_ns() - start) / times
 
 
-async def clock_awaits(fn: Function, times: int) -> float:
+async def time_awaits(fn: Function, times: int) -> float:
     numbers = range(times)
     start = time.process_time_ns()
     for _ in numbers:
@@ -59,14 +59,14 @@ async def clock_awaits(fn: Function, times: int) -> float:
 @contextmanager
 def clock(kind: Kind) -> Iterator[Clock]:
     if kind == "sync":
-        yield clock_calls
+        yield time_calls
         return
     with asyncio.Runner() as runner:
-        yield lambda fn, times: runner.run(clock_awaits(fn, times))
+        yield lambda fn, times: runner.run(time_awaits(fn, times))
 
 
 def repetitions(clock: Clock, fn: Function, sample: float) -> int:
-    """How many calls make one sample; found by trying, twice because the first calls are slow."""
+    """Return the number of calls per sample. It is measured twice, because the first calls are slow."""
     times = 10
     for _ in range(2):
         times = max(10, int(sample / max(clock(fn, times), 1.0)))
@@ -75,38 +75,42 @@ def repetitions(clock: Clock, fn: Function, sample: float) -> int:
 
 def measure(
     kind: Kind,
-    plain: Function,
+    direct: Function,
     functions: Mapping[str, Function],
     effort: Effort,
     progress: Progress,
 ) -> tuple[dict[str, Cost], dict[str, str]]:
-    """What each function costs beside the plain one, and why some could not be measured."""
+    """Compare functions with a direct call.
+
+    Returns:
+        The cost of each function, and the reasons why others failed.
+    """
     failed: dict[str, str] = {}
-    with clock(kind) as timed:
+    with clock(kind) as measure_calls:
         times: dict[str, int] = {}
-        plain_times = repetitions(timed, plain, effort.sample)
+        direct_times = repetitions(measure_calls, direct, effort.sample)
         for name, fn in functions.items():
             try:
-                times[name] = repetitions(timed, fn, effort.sample)
+                times[name] = repetitions(measure_calls, fn, effort.sample)
             except Exception as error:
                 failed[name] = f"{type(error).__name__}: {error}"
         names = list(times)
         ratios: dict[str, list[float]] = {name: [] for name in names}
         added: dict[str, list[float]] = {name: [] for name in names}
         gc.collect()
-        gc.freeze()  # what other libraries keep on the heap is not this one's cost
+        gc.freeze()  # objects of other libraries must not cost time
         for n in range(effort.rounds):
             progress(f"round {n + 1} of {effort.rounds}")
             random.shuffle(names)
-            before = timed(plain, plain_times)
+            before = measure_calls(direct, direct_times)
             for name in tuple(names):
                 try:
-                    own = timed(functions[name], times[name])
+                    own = measure_calls(functions[name], times[name])
                 except Exception as error:
                     failed[name] = f"{type(error).__name__}: {error}"
                     names.remove(name)
                     continue
-                after = timed(plain, plain_times)
+                after = measure_calls(direct, direct_times)
                 base = (before + after) / 2
                 ratios[name].append(own / base)
                 added[name].append(own - base)

@@ -1,10 +1,10 @@
-"""Sleeping taken out, so that the machinery of a retry is compared and not the kernel's `sleep(0)`."""
+"""Disable `sleep`, so that only the overhead of retries is compared."""
 
 import asyncio
 import time
 
 asyncio_sleep = asyncio.sleep
-"""The real one, for whoever must let other tasks run."""
+"""The original function, to yield to other tasks."""
 
 
 def _no_sleep(seconds: float, /) -> None:
@@ -15,7 +15,7 @@ async def _no_async_sleep(delay: float, result: object = None) -> object:
     return result
 
 
-def remove() -> None:
-    """For the whole process; before the libraries are imported, because some take the function by name."""
+def disable() -> None:
+    """Disable `sleep` in this process. Call it before the libraries are imported, because some import it by name."""
     time.sleep = _no_sleep  # type: ignore[assignment]
     asyncio.sleep = _no_async_sleep  # type: ignore[assignment]

@@ -1,6 +1,8 @@
-"""What the storage backends cost beside their clients. `make bench-storage` runs it; `--quick` only shows that it works.
+"""Compare the storage backends with their clients.
 
-Takes five to ten minutes, and says in a line what each round has found.
+Run it with `make bench-storage`. `--quick` only checks that it works.
+
+It takes five to ten minutes, and prints a line for each round.
 """
 
 import argparse
@@ -22,21 +24,21 @@ from benchmarks.storage_suite.runner import ALL, FULL, QUICK, run
 from tests.servers.process import FOLDER
 
 MEMORY = Path("/dev/shm")
-ROOM = 14 * 1024**3
+NEEDED_BYTES = 14 * 1024**3
 
 
 def measure(options: argparse.Namespace, only: list[str]) -> Output:
     effort = QUICK if options.quick else FULL
     began = time.monotonic()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # else gigabytes would stay in memory
-    in_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > ROOM
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the files in memory are deleted
+    in_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > NEEDED_BYTES
     if in_memory:
-        os.environ.setdefault(FOLDER, str(MEMORY))  # the clients are measured, not the disk beneath the servers
-    cases: dict[report.Case, list[report.Seen]] = {}
+        os.environ.setdefault(FOLDER, str(MEMORY))  # so that the disk of the servers does not matter
+    cases: dict[report.Case, list[report.Sample]] = {}
     for backend in only or ALL:
-        cases |= run(backend, effort, everybody(), lambda said: print(f"{time.monotonic() - began:4.0f} s  {said}", flush=True))
+        cases |= run(backend, effort, libraries(), lambda line: print(f"{time.monotonic() - began:4.0f} s  {line}", flush=True))
     results = report.Results(effort.size, effort.count, effort.rounds, in_memory, cases)
-    outcomes = report.judged(results)
+    outcomes = report.targets(results)
     return Output(
         machine(),
         report.tables(results, outcomes),
@@ -46,10 +48,10 @@ def measure(options: argparse.Namespace, only: list[str]) -> Output:
     )
 
 
-def everybody() -> tuple[str, ...]:
-    """Who is measured here."""
+def libraries() -> tuple[str, ...]:
+    """Return the roles of the installed libraries."""
     return ("ours", "native", "peer") if find_spec("remote_store") else ("ours", "native")
 
 
 if __name__ == "__main__":
-    sys.exit(main("storage", __doc__, measure, quick="little data", only=f"{', '.join(ALL)}; with commas between"))
+    sys.exit(main("storage", __doc__, measure, quick="little data", only=f"{', '.join(ALL)} (comma-separated)"))

@@ -1,16 +1,16 @@
-"""Redrive's own rows, set like the peers': 3 attempts, no wait, `ValueError` tried again."""
+"""Redrive, with the settings of the other libraries."""
 
 from typing import Any
 
 from benchmarks.candidate import Form, Function, Library
 
 GUARD = "nested guard + shared budget"
-DEADLINE = "… + attempt time-out, published to inner layers"
-ENFORCED = "… + attempt time-out, enforced"
-WHOLE = "… + a time limit for all attempts"
-DRAINED = "… + budget below full"
+DEADLINE = "… + attempt timeout, published to inner layers"
+ENFORCED = "… + attempt timeout, enforced"
+TOTAL_TIMEOUT = "… + time limit for all attempts"
+PARTIAL_BUDGET = "… + budget below full"
 BLOCK = "for/with block"
-ANEW = "for/with block, options given there"
+BLOCK_WITH_OPTIONS = "for/with block with its own options"
 
 
 def load() -> Library:
@@ -18,20 +18,20 @@ def load() -> Library:
 
     policy = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
     bounded = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0, timeout=45)
-    budget = Budget(capacity=1e9)  # shared by all, and never spent by the failures measured here
+    budget = Budget(capacity=1e9)  # shared by all, and large enough for all failures
     drained = Budget(capacity=1e9, cost=1e5, refill=1e-3)
     shared: dict[str, Any] = {"on": ValueError, "budget": budget}
 
-    def guarded(fn: Function) -> Function:
+    def with_guard(fn: Function) -> Function:
         return retry(policy, **shared, attempt_timeout=None)(fn)
 
-    def limited(fn: Function) -> Function:
+    def with_attempt_timeout(fn: Function) -> Function:
         return retry(policy, **shared, attempt_timeout=10)(fn)
 
-    def whole(fn: Function) -> Function:
+    def with_total_timeout(fn: Function) -> Function:
         return retry(bounded, **shared, attempt_timeout=None)(fn)
 
-    def below(fn: Function) -> Function:
+    def with_partial_budget(fn: Function) -> Function:
         return retry(policy, on=ValueError, budget=drained, attempt_timeout=None)(fn)
 
     def block(fn: Function) -> Function:
@@ -58,7 +58,7 @@ def load() -> Library:
 
         return run
 
-    def anew(fn: Function) -> Function:
+    def block_with_options(fn: Function) -> Function:
         def run() -> Any:
             result: Any = None
             for attempt in attempts(policy, **shared, attempt_timeout=None):
@@ -72,25 +72,25 @@ def load() -> Library:
         raise ValueError
 
     try:
-        below(fail)()
+        with_partial_budget(fail)()
     except ValueError:
-        pass  # two retries' worth of tokens are gone now; successes give back next to nothing
+        pass  # the budget is below full now, and successes refill almost nothing
     return Library(
         "redrive",
         "redrive",
         sync=(
-            Form(GUARD, guarded),
-            Form(DEADLINE, limited, limit=True),
-            Form(WHOLE, whole, limit=True),
-            Form(DRAINED, below),
+            Form(GUARD, with_guard),
+            Form(DEADLINE, with_attempt_timeout, limit=True),
+            Form(TOTAL_TIMEOUT, with_total_timeout, limit=True),
+            Form(PARTIAL_BUDGET, with_partial_budget),
             Form(BLOCK, block),
-            Form(ANEW, anew),
+            Form(BLOCK_WITH_OPTIONS, block_with_options),
         ),
         async_=(
-            Form(GUARD, guarded),
-            Form(ENFORCED, limited, limit=True),
-            Form(WHOLE, whole, limit=True),
-            Form(DRAINED, below),
+            Form(GUARD, with_guard),
+            Form(ENFORCED, with_attempt_timeout, limit=True),
+            Form(TOTAL_TIMEOUT, with_total_timeout, limit=True),
+            Form(PARTIAL_BUDGET, with_partial_budget),
             Form(BLOCK, async_block),
         ),
     )

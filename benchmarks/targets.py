@@ -1,10 +1,10 @@
-"""What Redrive promises, and whether a run bears it out."""
+"""Targets for the overhead of a call."""
 
 from collections.abc import Callable
 from typing import Literal
 
 from benchmarks.interval import Interval, number
-from benchmarks.results import YARDSTICK, Results
+from benchmarks.results import REFERENCE, Results
 from benchmarks.rounds import Cost
 from benchmarks.subject import DEADLINE, ENFORCED, GUARD
 from benchmarks.target import MeasuredTarget
@@ -19,19 +19,19 @@ def _ratio(cost: Cost | None) -> Interval | None:
 
 
 def _success(kind: Literal["sync", "async"], form: str) -> Callable[[Results], Interval | None]:
-    return lambda results: _ratio(results.succeeded(kind, OURS, form))
+    return lambda results: _ratio(results.success_cost(kind, OURS, form))
 
 
 def _retry(kind: Literal["sync", "async"]) -> Callable[[Results], Interval | None]:
-    return lambda results: _ratio(results.retried(kind, OURS, GUARD))
+    return lambda results: _ratio(results.retry_cost(kind, OURS, GUARD))
 
 
-def _beside(read: Callable[[Results, str, str], Cost | None], *forms: tuple[str, str]) -> Callable[[Results], str]:
-    """Some peers' figures on the same path."""
+def _list_peers(read: Callable[[Results, str, str], Cost | None], *forms: tuple[str, str]) -> Callable[[Results], str]:
+    """Describe the figures of other libraries on the same path."""
 
     def text(results: Results) -> str:
-        found = [(library, form, read(results, library, form)) for library, form in forms]
-        return ", ".join(f"{library} {form} {number(c.ratio.median)}×" for library, form, c in found if c)
+        costs = [(library, form, read(results, library, form)) for library, form in forms]
+        return ", ".join(f"{library} {form} {number(c.ratio.median)}×" for library, form, c in costs if c)
 
     return text
 
@@ -44,40 +44,40 @@ def _worst(figure: Callable[[Results], list[float]]) -> Callable[[Results], Inte
     return read
 
 
-def _each(attribute: str) -> Callable[[Results], str]:
-    """The figure of each well-known peer's first form, of sync and async the worse."""
+def _list_worst(attribute: str) -> Callable[[Results], str]:
+    """Describe the worse figure of sync and async, for well-known libraries."""
 
     def text(results: Results) -> str:
-        found = []
+        parts = []
         for library in ("nopanic", "stamina", "tenacity", "redress"):
-            figures = [getattr(remains, attribute) for remains in results.first_left(library)]
+            figures = [getattr(failure, attribute) for failure in results.first_failures_of(library)]
             if figures:
-                found.append(f"{library} {number(max(figures))}")
-        return ", ".join(found)
+                parts.append(f"{library} {number(max(figures))}")
+        return ", ".join(parts)
 
     return text
 
 
-def _imported(statement: str) -> Callable[[Results], Interval | None]:
+def _import_ratio(statement: str) -> Callable[[Results], Interval | None]:
     return lambda results: results.imports[statement].ratio if statement in results.imports else None
 
 
 def _imports(results: Results) -> str:
     ours = [s for s in (IMPORT, FROM_IMPORT) if s in results.imports]
-    shown = [*ours, *(s for s in (YARDSTICK, "import nopanic") if s in results.imports)]
-    return ", ".join(f"{s} {number(results.imports[s].milliseconds.median)} ms" for s in shown)
+    statements = [*ours, *(s for s in (REFERENCE, "import nopanic") if s in results.imports)]
+    return ", ".join(f"{s} {number(results.imports[s].milliseconds.median)} ms" for s in statements)
 
 
 def _sync_success(results: Results, library: str, form: str) -> Cost | None:
-    return results.succeeded("sync", library, form)
+    return results.success_cost("sync", library, form)
 
 
 def _async_success(results: Results, library: str, form: str) -> Cost | None:
-    return results.succeeded("async", library, form)
+    return results.success_cost("async", library, form)
 
 
 def _sync_retry(results: Results, library: str, form: str) -> Cost | None:
-    return results.retried("sync", library, form)
+    return results.retry_cost("sync", library, form)
 
 
 _bare, _budget, _limit = ("nopanic", "@retry"), ("nopanic", "@retry + budget"), ("nopanic", "@retry + timeout")
@@ -89,7 +89,7 @@ TARGETS = (
         5.5,
         "×",
         _success("sync", GUARD),
-        _beside(_sync_success, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
+        _list_peers(_sync_success, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
     ),
     MeasuredTarget(
         "success, sync, deadline published to inner layers",
@@ -97,7 +97,7 @@ TARGETS = (
         13,
         "×",
         _success("sync", DEADLINE),
-        _beside(_sync_success, ("floor", "loop + deadline in a ContextVar"), ("nopanic", "@retry + timeout (thread)")),
+        _list_peers(_sync_success, ("floor", "loop + deadline in a ContextVar"), ("nopanic", "@retry + timeout (thread)")),
     ),
     MeasuredTarget(
         "success, async, nested guard + shared budget",
@@ -105,48 +105,48 @@ TARGETS = (
         4.4,
         "×",
         _success("async", GUARD),
-        _beside(_async_success, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
+        _list_peers(_async_success, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
     ),
     MeasuredTarget(
-        "success, async, attempt time-out",
+        "success, async, attempt timeout",
         "≤",
         40,
         "×",
         _success("async", ENFORCED),
-        _beside(_async_success, _limit, ("redress", "@retry + attempt timeout"), ("floor", "asyncio.timeout")),
+        _list_peers(_async_success, _limit, ("redress", "@retry + attempt timeout"), ("floor", "asyncio.timeout")),
     ),
     MeasuredTarget(
-        "machinery of one retry, sync, no sleep",
+        "overhead of one retry, sync, no sleep",
         "≤",
         3.5,
-        "× by hand",
+        "× try/except",
         _retry("sync"),
-        _beside(_sync_retry, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
+        _list_peers(_sync_retry, _bare, _budget, ("stamina", "@retry"), ("tenacity", "@retry")),
     ),
-    MeasuredTarget(IMPORT, "≤", 1, "× tenacity", _imported(IMPORT), _imports),
-    MeasuredTarget(FROM_IMPORT, "≤", 1, "× tenacity", _imported(FROM_IMPORT), _imports),
+    MeasuredTarget(IMPORT, "≤", 1, "× tenacity", _import_ratio(IMPORT), _imports),
+    MeasuredTarget(FROM_IMPORT, "≤", 1, "× tenacity", _import_ratio(FROM_IMPORT), _imports),
     MeasuredTarget(
         "objects left in reference cycles after a failed call",
         "≤",
         0,
         "",
-        _worst(lambda results: [remains.cycles for remains in results.left(OURS)]),
-        _each("cycles"),
+        _worst(lambda results: [failure.cycles for failure in results.failures_of(OURS)]),
+        _list_worst("cycles"),
     ),
     MeasuredTarget(
         "frames added to a traceback",
         "≤",
         4,
         "",
-        _worst(lambda results: [remains.added for remains in results.left(OURS)]),
-        _each("added"),
+        _worst(lambda results: [failure.added for failure in results.failures_of(OURS)]),
+        _list_worst("added"),
     ),
     MeasuredTarget(
         "calls with three nested layers × 3 attempts",
         "≤",
         3,
         "",
-        _worst(lambda results: [remains.nested for remains in results.left(OURS)]),
-        _each("nested"),
+        _worst(lambda results: [failure.nested for failure in results.failures_of(OURS)]),
+        _list_worst("nested"),
     ),
 )

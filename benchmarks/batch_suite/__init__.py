@@ -1,1 +1,1 @@
-"""What a batch costs, beside its bare sender."""
+"""Batches, compared with a bare sender."""

@@ -1,4 +1,4 @@
-"""A provider in a process of its own: takes a hundred items a request, and refuses those whose number ends in 00."""
+"""A provider in its own process. It rejects items whose number ends in 00."""
 
 import json
 import subprocess
@@ -13,8 +13,8 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_POST(self) -> None:
-        sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        body = json.dumps([item for item in sent if item.endswith("00")]).encode()
+        items = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.dumps([item for item in items if item.endswith("00")]).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -26,7 +26,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def provider() -> Iterator[int]:
-    """Its port, until the end of the block."""
+    """Start the provider and yield its port."""
     with subprocess.Popen([sys.executable, "-m", "benchmarks.batch_suite.provider"], stdout=subprocess.PIPE, text=True) as child:
         try:
             assert child.stdout is not None

@@ -1,4 +1,4 @@
-"""The bare sender: what is pending in its own table goes to a provider, a hundred at a time; what is taken is marked."""
+"""The bare sender. It sends the pending rows of its table in requests of 100 items, and marks accepted items."""
 
 import http.client
 import json
@@ -16,19 +16,19 @@ TILES = Table(
     Column("status", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
 )
-AT_ONCE = 100
+REQUEST_SIZE = 100
 
 
-def made(engine: Engine, many: int) -> None:
-    """The table, with so many tiles, all pending."""
+def create_table(engine: Engine, count: int) -> None:
+    """Create the table with pending tiles."""
     METADATA.drop_all(engine)
     METADATA.create_all(engine)
     with engine.begin() as tx:
-        tx.execute(insert(TILES), [{"id": f"tile-{n:06}", "status": "pending", "attempts": 0} for n in range(1, many + 1)])
+        tx.execute(insert(TILES), [{"id": f"tile-{n:06}", "status": "pending", "attempts": 0} for n in range(1, count + 1)])
 
 
-def again(engine: Engine) -> None:
-    """All pending again."""
+def reset_table(engine: Engine) -> None:
+    """Mark all tiles as pending."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(update(TILES).values(status="pending", attempts=0))
         connection.exec_driver_sql("VACUUM ANALYZE tiles")
@@ -39,7 +39,7 @@ def table_items(engine: Engine) -> TableItems:
 
 
 class Sender:
-    """Over HTTP, on one connection. `spent` has the seconds of each pass."""
+    """Sends over one HTTP connection. `spent` has the seconds of each pass."""
 
     def __init__(self, engine: Engine, port: int, items: Items | None = None) -> None:
         self.engine = engine
@@ -50,23 +50,23 @@ class Sender:
     def send_pending(self) -> Report:
         began = time.perf_counter()
         with self.engine.connect() as connection:
-            waiting = list(
+            pending = list(
                 connection.execute(select(TILES.c.id).where(TILES.c.status == "pending").order_by(TILES.c.id)).scalars()
             )
-        said: list[ItemStatus] = []
-        for start in range(0, len(waiting), AT_ONCE):
-            said += self._send(waiting[start : start + AT_ONCE])
-        bad = sum(item.status == "rejected" for item in said)
-        report = Report("success" if not bad else "failure" if bad == len(said) else "partial", said)
+        statuses: list[ItemStatus] = []
+        for start in range(0, len(pending), REQUEST_SIZE):
+            statuses += self._send(pending[start : start + REQUEST_SIZE])
+        rejected = sum(item.status == "rejected" for item in statuses)
+        report = Report("success" if not rejected else "failure" if rejected == len(statuses) else "partial", statuses)
         self.spent.append(time.perf_counter() - began)
         return report
 
-    def _send(self, some: list[str]) -> list[ItemStatus]:
-        self.connection.request("POST", "/tiles", json.dumps(some))
-        refused = set(json.loads(self.connection.getresponse().read()))
-        taken = [item for item in some if item not in refused]
+    def _send(self, items: list[str]) -> list[ItemStatus]:
+        self.connection.request("POST", "/tiles", json.dumps(items))
+        rejected = set(json.loads(self.connection.getresponse().read()))
+        accepted = [item for item in items if item not in rejected]
         with self.engine.begin() as tx:
-            tx.execute(update(TILES).where(TILES.c.id.in_(taken)).values(status="uploaded"))
+            tx.execute(update(TILES).where(TILES.c.id.in_(accepted)).values(status="uploaded"))
         return [
-            ItemStatus(item, "rejected", "checksum") if item in refused else ItemStatus(item, "acknowledged") for item in some
+            ItemStatus(item, "rejected", "checksum") if item in rejected else ItemStatus(item, "acknowledged") for item in items
         ]

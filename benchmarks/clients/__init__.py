@@ -1,1 +1,1 @@
-"""What clients cost: HTTP, and the send buffer."""
+"""HTTP clients and the send buffer, compared with bare libraries."""

@@ -1,4 +1,4 @@
-"""The HTTP half: a GET on a connection that is kept, by the bare library and with retries around it."""
+"""A GET on a persistent connection, with the bare library and with retries."""
 
 import asyncio
 import gc
@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import Any, Literal
 
-from benchmarks.clients.half import Half, Show
-from benchmarks.clients.loopback import loopback
+from benchmarks.clients.loopback import start_server
+from benchmarks.clients.part import Part, Progress
 from benchmarks.interval import Interval, number
 from benchmarks.plot import Bar, Panel
 from benchmarks.table import Table
 from benchmarks.target import Outcome, Target
 
-Colour = Literal["sync", "async"]
+Kind = Literal["sync", "async"]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure."""
+    """Size of a run."""
 
     rounds: int
     sample: float
-    """Seconds of one sample."""
+    """Seconds per sample."""
 
 
 FULL = Effort(rounds=41, sample=0.04)
@@ -34,44 +34,44 @@ QUICK = Effort(rounds=1, sample=0.002)
 PATH = "/sessions/s-1"
 CLIENT, TRANSPORT, CLASSIC = "redrive Client", "redrive Transport", "redrive Transport, httpx"
 NOTE = (
-    "HTTP: GET of 33 bytes from a server in a process of its own, on one connection that is kept. Interleaved rounds; every "
-    "candidate stands between two bare calls of its library in the same round, and is given as a ratio to them: of the time that "
-    "passed, and of the processor time of the client's process."
+    "The HTTP client sends a GET for 33 bytes to a server in another process, on a persistent connection. In each interleaved "
+    "round, each candidate runs between two direct calls of its library. The ratios are to the mean of both, of the elapsed time "
+    "and of the CPU time of the client process."
 )
 
 
 @dataclass
 class Candidate:
-    """One way to send a request: a function of no arguments, plain or async, and the bare one it is compared with."""
+    """One way to send a request, and the bare library that it is compared with."""
 
     name: str
-    colour: Colour
+    kind: Kind
     base: str
     send: Callable[[], Any]
     wall: list[float] = field(default_factory=list)
-    """To the bare call, in the time that passed."""
+    """Ratios of elapsed time to the bare library."""
     cpu: list[float] = field(default_factory=list)
     added: list[float] = field(default_factory=list)
-    """Microseconds of processor time."""
+    """Additional microseconds of CPU time."""
 
 
-def half(quick: bool, show: Show) -> Half:
-    """Measure both colours."""
-    effort, found = QUICK if quick else FULL, Half(notes=[NOTE])
-    with loopback() as url:
+def measure(quick: bool, progress: Progress) -> Part:
+    """Measure sync and async clients."""
+    effort, part = QUICK if quick else FULL, Part(notes=[NOTE])
+    with start_server() as url:
         with ExitStack() as stack:
-            measured = _rounds(_plain(url, stack, found), effort, show)
+            measured = _rounds(_sync_candidates(url, stack, part), effort, progress)
 
-        async def later() -> list[Candidate]:
+        async def measure_async() -> list[Candidate]:
             async with AsyncExitStack() as stack:
-                return await _arounds(await _later(url, stack, found), effort, show)
+                return await _async_rounds(await _async_candidates(url, stack, part), effort, progress)
 
-        measured += asyncio.run(later())
-    _report(found, measured)
-    return found
+        measured += asyncio.run(measure_async())
+    _report(part, measured)
+    return part
 
 
-def _plain(url: str, stack: ExitStack, half: Half) -> list[Candidate]:
+def _sync_candidates(url: str, stack: ExitStack, part: Part) -> list[Candidate]:
     import httpx2
 
     from redrive import http
@@ -79,33 +79,33 @@ def _plain(url: str, stack: ExitStack, half: Half) -> list[Candidate]:
     bare = stack.enter_context(httpx2.Client())
     ours = stack.enter_context(http.Client(url))
     ported = stack.enter_context(httpx2.Client(transport=http.Transport()))
-    whole = url + PATH
-    found = [
-        Candidate("httpx2", "sync", "httpx2", lambda: bare.get(whole)),
+    address = url + PATH
+    candidates = [
+        Candidate("httpx2", "sync", "httpx2", lambda: bare.get(address)),
         Candidate(CLIENT, "sync", "httpx2", lambda: ours.get(PATH)),
-        Candidate(TRANSPORT, "sync", "httpx2", lambda: ported.get(whole)),
+        Candidate(TRANSPORT, "sync", "httpx2", lambda: ported.get(address)),
     ]
-    with _Optional(half, "tenacity around httpx2"):
+    with _Optional(part, "tenacity around httpx2"):
         from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
         on = retry_if_exception_type(httpx2.TransportError)
-        wrapped = retry(stop=stop_after_attempt(3), wait=wait_exponential_jitter(), retry=on)(lambda: bare.get(whole))
-        found.append(Candidate("tenacity around httpx2", "sync", "httpx2", wrapped))
-    with _Optional(half, "httpx and httpx-retries"):
+        wrapped = retry(stop=stop_after_attempt(3), wait=wait_exponential_jitter(), retry=on)(lambda: bare.get(address))
+        candidates.append(Candidate("tenacity around httpx2", "sync", "httpx2", wrapped))
+    with _Optional(part, "httpx and httpx-retries"):
         import httpx
 
         classic = stack.enter_context(httpx.Client())
         other = stack.enter_context(httpx.Client(transport=http.Transport()))
-        found.append(Candidate("httpx", "sync", "httpx", lambda: classic.get(whole)))
-        found.append(Candidate(CLASSIC, "sync", "httpx", lambda: other.get(whole)))
+        candidates.append(Candidate("httpx", "sync", "httpx", lambda: classic.get(address)))
+        candidates.append(Candidate(CLASSIC, "sync", "httpx", lambda: other.get(address)))
         from httpx_retries import RetryTransport
 
         theirs = stack.enter_context(httpx.Client(transport=RetryTransport()))
-        found.append(Candidate("httpx-retries", "sync", "httpx", lambda: theirs.get(whole)))
-    return found
+        candidates.append(Candidate("httpx-retries", "sync", "httpx", lambda: theirs.get(address)))
+    return candidates
 
 
-async def _later(url: str, stack: AsyncExitStack, half: Half) -> list[Candidate]:
+async def _async_candidates(url: str, stack: AsyncExitStack, part: Part) -> list[Candidate]:
     import httpx2
 
     from redrive import http
@@ -113,40 +113,40 @@ async def _later(url: str, stack: AsyncExitStack, half: Half) -> list[Candidate]
     bare = await stack.enter_async_context(httpx2.AsyncClient())
     ours = await stack.enter_async_context(http.AsyncClient(url))
     ported = await stack.enter_async_context(httpx2.AsyncClient(transport=http.Transport()))
-    whole = url + PATH
-    found = [
-        Candidate("httpx2", "async", "httpx2", lambda: bare.get(whole)),
+    address = url + PATH
+    candidates = [
+        Candidate("httpx2", "async", "httpx2", lambda: bare.get(address)),
         Candidate(CLIENT, "async", "httpx2", lambda: ours.get(PATH)),
-        Candidate(TRANSPORT, "async", "httpx2", lambda: ported.get(whole)),
+        Candidate(TRANSPORT, "async", "httpx2", lambda: ported.get(address)),
     ]
-    with _Optional(half, "tenacity around httpx2"):
+    with _Optional(part, "tenacity around httpx2"):
         from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential_jitter
 
         async def get() -> Any:
-            return await bare.get(whole)
+            return await bare.get(address)
 
         on = retry_if_exception_type(httpx2.TransportError)
         wrapped = retry(stop=stop_after_attempt(3), wait=wait_exponential_jitter(), retry=on)(get)
-        found.append(Candidate("tenacity around httpx2", "async", "httpx2", wrapped))
-    with _Optional(half, "httpx and httpx-retries"):
+        candidates.append(Candidate("tenacity around httpx2", "async", "httpx2", wrapped))
+    with _Optional(part, "httpx and httpx-retries"):
         import httpx
 
         classic = await stack.enter_async_context(httpx.AsyncClient())
         other = await stack.enter_async_context(httpx.AsyncClient(transport=http.Transport()))
-        found.append(Candidate("httpx", "async", "httpx", lambda: classic.get(whole)))
-        found.append(Candidate(CLASSIC, "async", "httpx", lambda: other.get(whole)))
+        candidates.append(Candidate("httpx", "async", "httpx", lambda: classic.get(address)))
+        candidates.append(Candidate(CLASSIC, "async", "httpx", lambda: other.get(address)))
         from httpx_retries import RetryTransport
 
         theirs = await stack.enter_async_context(httpx.AsyncClient(transport=RetryTransport()))
-        found.append(Candidate("httpx-retries", "async", "httpx", lambda: theirs.get(whole)))
-    return found
+        candidates.append(Candidate("httpx-retries", "async", "httpx", lambda: theirs.get(address)))
+    return candidates
 
 
 class _Optional:
-    """A peer that is not installed is left out, and said to be."""
+    """Records a library as absent if it is not installed."""
 
-    def __init__(self, half: Half, name: str) -> None:
-        self._half = half
+    def __init__(self, part: Part, name: str) -> None:
+        self._part = part
         self._name = name
 
     def __enter__(self) -> None:
@@ -155,90 +155,90 @@ class _Optional:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
         if not isinstance(error, ImportError):
             return False
-        self._half.absent[self._name] = str(error)
+        self._part.absent[self._name] = str(error)
         return True
 
 
 Times = tuple[float, float]
-"""Microseconds of one call: that passed, and of the processor."""
+"""Microseconds per call: elapsed time and CPU time."""
 
 
-def _clock(send: Callable[[], object], times: int) -> Times:
+def _time(send: Callable[[], object], times: int) -> Times:
     wall, cpu = time.perf_counter_ns(), time.process_time_ns()
     for _ in range(times):
         send()
     return (time.perf_counter_ns() - wall) / times / 1000, (time.process_time_ns() - cpu) / times / 1000
 
 
-async def _aclock(send: Callable[[], Awaitable[object]], times: int) -> Times:
+async def _async_time(send: Callable[[], Awaitable[object]], times: int) -> Times:
     wall, cpu = time.perf_counter_ns(), time.process_time_ns()
     for _ in range(times):
         await send()
     return (time.perf_counter_ns() - wall) / times / 1000, (time.process_time_ns() - cpu) / times / 1000
 
 
-def _rounds(candidates: list[Candidate], effort: Effort, show: Show) -> list[Candidate]:
+def _rounds(candidates: list[Candidate], effort: Effort, progress: Progress) -> list[Candidate]:
     for candidate in candidates:
-        _clock(candidate.send, 20)  # connections are opened, code is warm
-    times = max(3, int(effort.sample * 1e6 / _clock(candidates[0].send, 20)[0]))
+        _time(candidate.send, 20)  # open the connections and warm the code
+    times = max(3, int(effort.sample * 1e6 / _time(candidates[0].send, 20)[0]))
     gc.collect()
     gc.freeze()
     for n in range(effort.rounds):
-        show(f"HTTP, sync: round {n + 1} of {effort.rounds}")
-        for base, own in _order(candidates):
-            before = _clock(base.send, times)
-            _note(own, before, _clock(own.send, times), _clock(base.send, times))
+        progress(f"HTTP, sync: round {n + 1} of {effort.rounds}")
+        for base, own in _shuffle_pairs(candidates):
+            before = _time(base.send, times)
+            _record(own, before, _time(own.send, times), _time(base.send, times))
     gc.unfreeze()
     return candidates
 
 
-async def _arounds(candidates: list[Candidate], effort: Effort, show: Show) -> list[Candidate]:
+async def _async_rounds(candidates: list[Candidate], effort: Effort, progress: Progress) -> list[Candidate]:
     for candidate in candidates:
-        await _aclock(candidate.send, 20)
-    times = max(3, int(effort.sample * 1e6 / (await _aclock(candidates[0].send, 20))[0]))
+        await _async_time(candidate.send, 20)
+    times = max(3, int(effort.sample * 1e6 / (await _async_time(candidates[0].send, 20))[0]))
     gc.collect()
     gc.freeze()
     for n in range(effort.rounds):
-        show(f"HTTP, async: round {n + 1} of {effort.rounds}")
-        for base, own in _order(candidates):
-            before = await _aclock(base.send, times)
-            _note(own, before, await _aclock(own.send, times), await _aclock(base.send, times))
+        progress(f"HTTP, async: round {n + 1} of {effort.rounds}")
+        for base, own in _shuffle_pairs(candidates):
+            before = await _async_time(base.send, times)
+            _record(own, before, await _async_time(own.send, times), await _async_time(base.send, times))
     gc.unfreeze()
     return candidates
 
 
-def _order(candidates: list[Candidate]) -> list[tuple[Candidate, Candidate]]:
+def _shuffle_pairs(candidates: list[Candidate]) -> list[tuple[Candidate, Candidate]]:
     bases = {candidate.name: candidate for candidate in candidates}
     pairs = [(bases[candidate.base], candidate) for candidate in candidates if candidate.name != candidate.base]
     random.shuffle(pairs)
     return pairs
 
 
-def _note(own: Candidate, before: Times, found: Times, after: Times) -> None:
-    own.wall.append(found[0] / mean((before[0], after[0])))
-    own.cpu.append(found[1] / mean((before[1], after[1])))
-    own.added.append(found[1] - mean((before[1], after[1])))
+def _record(own: Candidate, before: Times, times: Times, after: Times) -> None:
+    own.wall.append(times[0] / mean((before[0], after[0])))
+    own.cpu.append(times[1] / mean((before[1], after[1])))
+    own.added.append(times[1] - mean((before[1], after[1])))
 
 
-def _report(half: Half, found: list[Candidate]) -> None:
-    measured = [candidate for candidate in found if candidate.wall]
-    for colour in ("sync", "async"):
-        own = sorted((each for each in measured if each.colour == colour), key=lambda each: median(each.wall))
+def _report(part: Part, candidates: list[Candidate]) -> None:
+    measured = [candidate for candidate in candidates if candidate.wall]
+    for kind in ("sync", "async"):
+        own = sorted((each for each in measured if each.kind == kind), key=lambda each: median(each.wall))
         rows = [
             (each.name, each.base, str(Interval.of(each.wall)), str(Interval.of(each.cpu)), number(median(each.added)))
             for each in own
         ]
-        columns = ("what", "bare library", "time, ratio", "processor, ratio", "µs of processor added")
-        half.tables.append(Table(f"HTTP, {colour}: a GET beside the bare library", columns, rows))
+        columns = ("case", "bare library", "time, ratio", "CPU, ratio", "CPU µs added")
+        part.tables.append(Table(f"HTTP GET, {kind}", columns, rows))
         bars = [Bar(each.name, median(each.wall), "ours" if "redrive" in each.name else "peer") for each in own]
-        half.panels.append(Panel(f"HTTP GET, {colour}: × the bare library", "×", bars, 1.15))
-        half.outcomes += [
-            _judged(measured, CLIENT, colour, 1.15),
-            _judged(measured, TRANSPORT, colour, 1.08),
+        part.panels.append(Panel(f"HTTP GET, {kind}: × the bare library", "×", bars, 1.15))
+        part.outcomes += [
+            _check(measured, CLIENT, kind, 1.15),
+            _check(measured, TRANSPORT, kind, 1.08),
         ]
 
 
-def _judged(found: list[Candidate], name: str, colour: str, limit: float) -> Outcome:
-    samples = next((each.wall for each in found if (each.name, each.colour) == (name, colour)), None)
-    what = f"HTTP, {colour}: {name.removeprefix('redrive ')}, time of a request"
+def _check(candidates: list[Candidate], name: str, kind: str, limit: float) -> Outcome:
+    samples = next((each.wall for each in candidates if (each.name, each.kind) == (name, kind)), None)
+    what = f"HTTP, {kind}, {name.removeprefix('redrive ')}, time per request"
     return Outcome(Target(what, "≤", limit, "×"), Interval.of(samples) if samples else None)

@@ -1,4 +1,4 @@
-"""Loopback: a small, quick HTTP server in a process of its own, that keeps its connections."""
+"""A minimal HTTP server with keep-alive, in its own process."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ PROGRAM = """
 import asyncio
 
 HEAD = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: 33\\r\\n\\r\\n"
-ANSWER = HEAD + b'{"id": "s-1", "state": "waiting"}'
+RESPONSE = HEAD + b'{"id": "s-1", "state": "waiting"}'
 
 class Server(asyncio.Protocol):
     def connection_made(self, transport):
@@ -17,7 +17,7 @@ class Server(asyncio.Protocol):
 
     def data_received(self, data):
         if data.endswith(b"\\r\\n\\r\\n"):
-            self.transport.write(ANSWER)
+            self.transport.write(RESPONSE)
 
 async def main():
     server = await asyncio.get_running_loop().create_server(Server, "127.0.0.1", 0)
@@ -29,8 +29,8 @@ asyncio.run(main())
 
 
 @contextmanager
-def loopback() -> Iterator[str]:
-    """Its address, as long as the block lasts."""
+def start_server() -> Iterator[str]:
+    """Start the server and yield its address."""
     command = [sys.executable, "-c", PROGRAM]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""A gRPC server as a process of its own, which takes batches of signals, and says on which port."""
+"""A gRPC server that receives batches of signals, and prints its port."""
 
 import asyncio
 from typing import Any
@@ -9,9 +9,9 @@ import grpc.aio
 
 class Methods(grpc.GenericRpcHandler):
     def service(self, handler_call_details: Any) -> Any:
-        return grpc.unary_unary_rpc_method_handler(self.take)
+        return grpc.unary_unary_rpc_method_handler(self.receive)
 
-    async def take(self, message: bytes, context: Any) -> bytes:
+    async def receive(self, message: bytes, context: Any) -> bytes:
         return b"\x01"
 
 

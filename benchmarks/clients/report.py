@@ -1,43 +1,43 @@
-"""The tables and the picture of a run, of all its parts."""
+"""Tables, page and picture of a run."""
 
 from collections.abc import Sequence
 
-from benchmarks.clients.half import Half
+from benchmarks.clients.part import Part
 from benchmarks.plot import card
 from benchmarks.report import machine
 from benchmarks.table import Table
-from benchmarks.target import Outcome, summary_line, table
+from benchmarks.target import HOW_TO_READ, Outcome, summary_line, table
 
 
-def outcomes(halves: Sequence[Half]) -> list[Outcome]:
-    return [each for half in halves for each in half.outcomes]
+def outcomes(parts: Sequence[Part]) -> list[Outcome]:
+    return [each for part in parts for each in part.outcomes]
 
 
-def tables(halves: Sequence[Half]) -> list[Table]:
-    found = [table(outcomes(halves)), *(each for half in halves for each in half.tables)]
-    absent = {name: why for half in halves for name, why in half.absent.items()}
+def tables(parts: Sequence[Part]) -> list[Table]:
+    made = [table(outcomes(parts)), *(each for part in parts for each in part.tables)]
+    absent = {name: reason for part in parts for name, reason in part.absent.items()}
     if absent:
-        found.append(Table("Not measured", ("what", "why"), list(absent.items())))
-    return found
+        made.append(Table("Not measured", ("case", "reason"), list(absent.items())))
+    return made
 
 
-def markdown(halves: Sequence[Half]) -> str:
-    notes = "\n\n".join(note for half in halves for note in half.notes)
+def markdown(parts: Sequence[Part]) -> str:
+    notes = "\n\n".join(note for part in parts for note in part.notes)
     head = f"""\
-# What clients cost
+# Benchmark: clients
 
-Written by `make bench-clients`: {machine()}. A figure is a median, and in brackets stands the interval that holds the true
-median in 95 of 100 runs. A target counts as missed only where the whole interval misses it.
+Written by `make bench-clients`: {machine()}.
+{HOW_TO_READ}
 
 {notes}
 
-![Bars on a logarithmic scale: Redrive's clients beside bare libraries and its peers](clients.svg)
+![Bars on a logarithmic scale: Redrive, bare libraries and other libraries](clients.svg)
 """
-    body = "\n\n".join(each.markdown() for each in tables(halves))
-    return f"{head}\n{body}\n\n{summary_line(outcomes(halves)).capitalize()}.\n"
+    body = "\n\n".join(each.markdown() for each in tables(parts))
+    return f"{head}\n{body}\n\n{summary_line(outcomes(parts)).capitalize()}.\n"
 
 
-def picture(halves: Sequence[Half]) -> str:
-    panels = [panel for half in halves for panel in half.panels]
-    note = f"Medians, logarithmic scale; dashed: the target. {machine()}"
-    return card("What clients cost: Redrive beside bare libraries and its peers", "What clients cost", note, panels)
+def picture(parts: Sequence[Part]) -> str:
+    panels = [panel for part in parts for panel in part.panels]
+    note = f"Medians, logarithmic scale. Dashed line: target. {machine()}"
+    return card("Clients: Redrive, bare libraries and other libraries", "Clients: overhead and throughput", note, panels)

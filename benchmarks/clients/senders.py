@@ -1,4 +1,4 @@
-"""Three ways to send items of many waiters over one RPC: one for each item, a batch loop by hand, and the send buffer."""
+"""Three ways to send items of concurrent senders: one RPC per item, a handwritten batch loop, and the send buffer."""
 
 import asyncio
 from collections import deque
@@ -11,13 +11,13 @@ from redrive.grpc import channel_options
 BATCH = 50
 ITEM = b"a signal of a task, about as large as signals are: one hundred bytes, with its id and its state....."
 OPTIONS = channel_options()
-MOST = 1_000
-"""Calls at once: with 10,000 a channel fails some."""
+MAX_CALLS = 1_000
+"""Maximum number of concurrent calls. With 10,000, a channel fails some of them."""
 Rpc = Callable[[bytes], Awaitable[bytes]]
 
 
-class ByHand:
-    """What one writes: a queue, a future for each sender, and a loop that sends what is there. No retry, no limit, no end."""
+class BatchLoop:
+    """A handwritten loop with a queue and a future per item. It has no retries, limits or shutdown."""
 
     def __init__(self, rpc: Callable[[bytes], Awaitable[Any]]) -> None:
         self._rpc = rpc
@@ -46,8 +46,8 @@ class ByHand:
         self._task.cancel()
 
 
-async def crowd(send: Callable[[bytes], Awaitable[None]], waiters: int, items: int) -> None:
-    """So many senders, each with its share of the items, one after the other."""
+async def send_concurrently(send: Callable[[bytes], Awaitable[None]], waiters: int, items: int) -> None:
+    """Divide the items among the senders. Each sender sends one item after the other."""
 
     async def sender() -> None:
         for _ in range(items // waiters):
@@ -58,24 +58,24 @@ async def crowd(send: Callable[[bytes], Awaitable[None]], waiters: int, items: i
             tasks.create_task(sender())
 
 
-async def one_by_one(rpc: Rpc, waiters: int, items: int) -> None:
+async def send_single_items(rpc: Rpc, waiters: int, items: int) -> None:
     async def send(item: bytes) -> None:
         await rpc(item)
 
-    await crowd(send, min(waiters, MOST), items)
+    await send_concurrently(send, min(waiters, MAX_CALLS), items)
 
 
-async def by_hand(rpc: Rpc, waiters: int, items: int) -> None:
-    if waiters == 1:  # it has all of them, and sends them in slices
+async def send_with_loop(rpc: Rpc, waiters: int, items: int) -> None:
+    if waiters == 1:  # one sender has all items, so it sends slices
         for start in range(0, items, BATCH):
             await rpc(b"".join([ITEM] * min(BATCH, items - start)))
         return
-    loop = ByHand(rpc)
-    await crowd(loop.send, waiters, items)
+    loop = BatchLoop(rpc)
+    await send_concurrently(loop.send, waiters, items)
     loop.close()
 
 
-async def buffered(rpc: Rpc, waiters: int, items: int, **options: Any) -> None:
+async def send_with_buffer(rpc: Rpc, waiters: int, items: int, **options: Any) -> None:
     async def send(batch: list[bytes]) -> None:
         await rpc(b"".join(batch))
 
@@ -83,8 +83,8 @@ async def buffered(rpc: Rpc, waiters: int, items: int, **options: Any) -> None:
         if waiters == 1:
             await buffer.send_all([ITEM] * items)
         else:
-            await crowd(buffer.send, waiters, items)
+            await send_concurrently(buffer.send, waiters, items)
 
 
-async def one_at_a_time(rpc: Rpc, waiters: int, items: int) -> None:
-    await buffered(rpc, waiters, items, in_flight=1)
+async def send_with_one_in_flight(rpc: Rpc, waiters: int, items: int) -> None:
+    await send_with_buffer(rpc, waiters, items, in_flight=1)

@@ -1,1 +1,1 @@
-"""What `benchmarks/partitions.py` measures."""
+"""Partitions in large tables, and a comparison of fault handling."""

@@ -1,9 +1,8 @@
-"""One seeded script of faults, played to three: redrive, "one status column" and "clear and rerun".
+"""One seeded fault scenario for three algorithms: redrive, "one status column" and "clear and rerun".
 
-Ten days of minutes. Each partition is extracted, later restated (an operator has it reprocessed), its extractions fail now and
-then, a validator says some verdicts twice, two validators work at the same time, two control planes tick at the same time, and
-some workers fall asleep and wake up after their work was given to another. Nothing here knows how any of the three works but
-its own class.
+The scenario simulates ten days in steps of a minute. Each partition is extracted, and later an operator has it reprocessed.
+Some extractions fail, and some verdicts are duplicates. Two validators and two control planes run concurrently. Some workers
+pause, and continue after their lease has expired. The scenario uses only the methods of `Subject`.
 """
 
 import random
@@ -26,25 +25,25 @@ from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from redrive.testing import FakeClock
 
 RETRY = 30
-"""Minutes after a failure."""
+"""Minutes from a failure to the retry."""
 LEASE = 60
-"""Minutes until somebody who says nothing is taken for dead."""
+"""Minutes until a silent worker counts as lost."""
 DAY = date(2026, 3, 1)
 
 
 @dataclass
 class Tally:
-    """What became of it."""
+    """Result of the scenario."""
 
     verdicts: int = 0
-    """Distinct runs that a validator gave its word on."""
+    """Number of runs with a verdict."""
     counted: int = 0
     unreadable: int = 0
-    """Minutes, over all partitions, in which data that had been accepted could not be read."""
+    """Minutes, summed over the partitions, in which accepted data was not readable."""
     doubled: int = 0
-    """Times that a partition was begun while somebody else had it, and was not yet taken for dead."""
+    """Number of runs that started during the lease of another run."""
     overtaken: int = 0
-    """Times that what a late run brought took the place of a newer one's."""
+    """Number of times that a late run replaced the data of a newer run."""
 
     @property
     def miscounted(self) -> int:
@@ -52,22 +51,26 @@ class Tally:
 
 
 class Subject(Protocol):
-    """What the script is played to."""
+    """An algorithm for the scenario."""
 
     def due(self, minute: int) -> list[str]:
-        """What a control plane sees to be due."""
+        """Return the due partitions, as one control plane sees them."""
 
-    def start(self, key: str, minute: int, seen: bool) -> str | None:
-        """Begin a run of it; None: it may not. seen: another plane saw it at the same moment, and begins it too."""
+    def start(self, key: str, minute: int, concurrent: bool) -> str | None:
+        """Start a run, or return None if it is not allowed.
+
+        Args:
+            concurrent: The other control plane has started the same partition at the same time.
+        """
 
     def read(self, run: str) -> object:
-        """A validator looks before it speaks."""
+        """Read the state before a verdict."""
 
-    def say(self, run: str, good: bool, looked: object, minute: int) -> bool:
-        """And speaks, a moment later. Whether the run took, or kept, authority."""
+    def submit_verdict(self, run: str, good: bool, state: object, minute: int) -> bool:
+        """Submit a verdict, based on the state that was read. Return whether the data of the run is current."""
 
     def restate(self, key: str, minute: int) -> None:
-        """An operator has it reprocessed."""
+        """Reprocess the partition."""
 
     def readable(self, key: str) -> bool: ...
 
@@ -84,7 +87,7 @@ class Row:
 
 
 class Original:
-    """One status column, and a count that is read in one connection and written in another, as the public original does."""
+    """One status column. The attempt count is read in one transaction and written in another."""
 
     def __init__(self, keys: list[str]) -> None:
         self.rows = {key: Row() for key in keys}
@@ -93,7 +96,7 @@ class Original:
     def due(self, minute: int) -> list[str]:
         return [key for key, row in self.rows.items() if row.status in ("pending", "failed") and row.due <= minute]
 
-    def start(self, key: str, minute: int, seen: bool) -> str | None:
+    def start(self, key: str, minute: int, concurrent: bool) -> str | None:
         self.number += 1
         self.rows[key].due = minute + LEASE
         return f"{key}#{self.number}"
@@ -101,10 +104,10 @@ class Original:
     def read(self, run: str) -> object:
         return self.rows[run.split("#", maxsplit=1)[0]].count
 
-    def say(self, run: str, good: bool, looked: object, minute: int) -> bool:
+    def submit_verdict(self, run: str, good: bool, state: object, minute: int) -> bool:
         row = self.rows[run.split("#", maxsplit=1)[0]]
-        assert isinstance(looked, int)
-        row.count = looked + 1
+        assert isinstance(state, int)
+        row.count = state + 1
         row.status, row.due = ("success", 10**9) if good else ("failed", minute + RETRY)
         if good:
             row.run = run
@@ -121,9 +124,9 @@ class Original:
 
 
 class ClearAndRerun(Original):
-    """A row lock, one run at a time, and a rerun that clears what was there: as Airflow reprocesses a date."""
+    """A row lock and one run at a time. A rerun clears the old data, as a cleared date in Airflow does."""
 
-    def start(self, key: str, minute: int, seen: bool) -> str | None:
+    def start(self, key: str, minute: int, concurrent: bool) -> str | None:
         row = self.rows[key]
         if row.status == "running" and minute - row.begun < LEASE:
             return None
@@ -139,81 +142,81 @@ class ClearAndRerun(Original):
             or (row.status == "running" and minute - row.begun >= LEASE)
         ]
 
-    def say(self, run: str, good: bool, looked: object, minute: int) -> bool:
-        return super().say(run, good, self.read(run), minute)
+    def submit_verdict(self, run: str, good: bool, state: object, minute: int) -> bool:
+        return super().submit_verdict(run, good, self.read(run), minute)
 
 
 class Ours:
-    """redrive, on SQLite in memory, by the script's own clock."""
+    """redrive on SQLite in memory, with the clock of the scenario."""
 
     def __init__(self, keys: list[str], clock: FakeClock) -> None:
         self.clock = clock
         self.ledger = open_ledger("sqlite://")
-        terms = [
+        limits = [
             DatasetLimits(
                 "crm", "orders", Policy(max_attempts=10**6, backoff=fixed(RETRY * 60), max_lost=10**4), concurrency=10**6
             )
         ]
-        self.planes = [ControlPlane(self.ledger, terms), ControlPlane(self.ledger, terms)]
-        self.authority, self.register = VerdictWriter(self.ledger, terms), PartitionQueries(self.ledger)
+        self.planes = [ControlPlane(self.ledger, limits), ControlPlane(self.ledger, limits)]
+        self.authority, self.register = VerdictWriter(self.ledger, limits), PartitionQueries(self.ledger)
         self.leases: dict[str, PartitionLease] = {}
         self.waiting: list[PartitionLease] = []
-        self.planes[0].backfill(Grid.of("crm", "orders", keys, DAY), actor="bench", because="the script")
+        self.planes[0].backfill(Grid.of("crm", "orders", keys, DAY), actor="bench", because="the scenario")
 
     def due(self, minute: int) -> list[str]:
         self.planes[0].maintain()
         self.waiting = self.planes[0].claim(10_000, worker="w", lease=LEASE * 60 - 1)
         return [lease.partition.customer_id for lease in self.waiting]
 
-    def start(self, key: str, minute: int, seen: bool) -> str | None:
-        if seen:  # the other plane, at the same moment
+    def start(self, key: str, minute: int, concurrent: bool) -> str | None:
+        if concurrent:  # the other control plane claims at the same time
             other = self.planes[1].claim(10_000, worker="w2", lease=LEASE * 60 - 1)
             self.waiting += other
-        mine = next((lease for lease in self.waiting if lease.partition.customer_id == key), None)
-        if mine is None:
+        lease = next((each for each in self.waiting if each.partition.customer_id == key), None)
+        if lease is None:
             return None
-        self.waiting.remove(mine)
-        self.leases[mine.run_id] = mine
-        return mine.run_id
+        self.waiting.remove(lease)
+        self.leases[lease.run_id] = lease
+        return lease.run_id
 
     def read(self, run: str) -> object:
         return None
 
-    def say(self, run: str, good: bool, looked: object, minute: int) -> bool:
-        (told,) = self.authority.apply([Verdict(run, "accepted" if good else "rejected", reason="bad")])
-        return told.outcome == "accepted"
+    def submit_verdict(self, run: str, good: bool, state: object, minute: int) -> bool:
+        (result,) = self.authority.apply([Verdict(run, "accepted" if good else "rejected", reason="bad")])
+        return result.outcome == "accepted"
 
     def restate(self, key: str, minute: int) -> None:
-        picked = self.register.freeze("reprocess", PartitionFilter(source="crm", customers=[key]))
-        self.planes[0].begin_requeue(picked, actor="bench", because="restated")
+        selection = self.register.freeze("reprocess", PartitionFilter(source="crm", customers=[key]))
+        self.planes[0].begin_requeue(selection, actor="bench", because="restated")
         self.planes[0].maintain()
 
     def readable(self, key: str) -> bool:
-        found = self.register.get(Partition("crm", key, "orders", DAY))
-        return found is not None and found.status == "success"
+        partition = self.register.get(Partition("crm", key, "orders", DAY))
+        return partition is not None and partition.status == "success"
 
     def counted(self) -> int:
-        return sum(one.attempt_count for one in self.register.find(PartitionFilter(source="crm"), limit=100_000))
+        return sum(partition.attempt_count for partition in self.register.find(PartitionFilter(source="crm"), limit=100_000))
 
 
 @dataclass
-class Under:
-    """A run under way."""
+class Run:
+    """A run in progress."""
 
     key: str
     run: str
     number: int
-    begun: int
+    started: int
     ends: int
     good: bool
-    twice: bool
+    duplicate: bool
     zombie: bool
 
 
-def played(subject: Subject, keys: list[str], days: int, seed: int, clock: FakeClock | None = None) -> Tally:
-    """Play the script. What chance decides depends on the key and the turn alone: the same for all."""
+def simulate_faults(subject: Subject, keys: list[str], days: int, seed: int, clock: FakeClock | None = None) -> Tally:
+    """Run the scenario. Random events depend only on the seed, the key and the number of its run."""
     tally = Tally()
-    under: list[Under] = []
+    running: list[Run] = []
     turns = dict.fromkeys(keys, 0)
     accepted: dict[str, int] = {}
     restated = {key: random.Random(f"{seed}:{key}").randrange(600, days * 1440 - 600) for key in keys}
@@ -224,58 +227,58 @@ def played(subject: Subject, keys: list[str], days: int, seed: int, clock: FakeC
             if restated[key] == minute and key in accepted:
                 subject.restate(key, minute)
         if minute % 5 == 0:
-            _begin(subject, under, turns, tally, minute, seed)
-        ended = [one for one in under if one.ends <= minute]
-        under = [one for one in under if one.ends > minute]
-        # Two validators look at the same moment, and speak one after the other.
-        looked = [(one, subject.read(one.run)) for one in ended]
-        for one, seen in looked:
+            _start_due(subject, running, turns, tally, minute, seed)
+        ended = [run for run in running if run.ends <= minute]
+        running = [run for run in running if run.ends > minute]
+        # All validators read the state before the first verdict.
+        states = [(run, subject.read(run.run)) for run in ended]
+        for run, state in states:
             tally.verdicts += 1
-            took = subject.say(one.run, one.good, seen, minute)
-            if one.twice:
-                subject.say(one.run, one.good, subject.read(one.run), minute)
-            if took:
-                tally.overtaken += accepted.get(one.key, 0) > one.number
-                accepted[one.key] = max(one.number, accepted.get(one.key, 0))
+            current = subject.submit_verdict(run.run, run.good, state, minute)
+            if run.duplicate:
+                subject.submit_verdict(run.run, run.good, subject.read(run.run), minute)
+            if current:
+                tally.overtaken += accepted.get(run.key, 0) > run.number
+                accepted[run.key] = max(run.number, accepted.get(run.key, 0))
         if minute % 5 == 0:
             tally.unreadable += 5 * sum(not subject.readable(key) for key in accepted)
     tally.counted = subject.counted()
     return tally
 
 
-def _begin(subject: Subject, under: list[Under], turns: dict[str, int], tally: Tally, minute: int, seed: int) -> None:
+def _start_due(subject: Subject, running: list[Run], turns: dict[str, int], tally: Tally, minute: int, seed: int) -> None:
     for key in subject.due(minute):
-        seen = random.Random(f"{seed}:{key}:{turns[key]}:seen").random() < 0.1
-        for again in range(2 if seen else 1):
-            run = subject.start(key, minute, seen and again == 1)
+        both = random.Random(f"{seed}:{key}:{turns[key]}:seen").random() < 0.1
+        for number in range(2 if both else 1):
+            run = subject.start(key, minute, both and number == 1)
             if run is None:
                 continue
             turns[key] += 1
             dice = random.Random(f"{seed}:{key}:{turns[key]}")
             zombie = dice.random() < 0.05
-            tally.doubled += any(one.key == key and minute - one.begun < LEASE for one in under)
-            lasts = dice.randrange(5, 15) + (LEASE + 20 if zombie else 0)
-            under.append(Under(key, run, turns[key], minute, minute + lasts, dice.random() < 0.7, dice.random() < 0.1, zombie))
+            tally.doubled += any(other.key == key and minute - other.started < LEASE for other in running)
+            duration = dice.randrange(5, 15) + (LEASE + 20 if zombie else 0)
+            running.append(Run(key, run, turns[key], minute, minute + duration, dice.random() < 0.7, dice.random() < 0.1, zombie))
 
 
 @contextmanager
-def _clocked() -> Iterator[FakeClock]:
+def _simulated_clock() -> Iterator[FakeClock]:
     clock = FakeClock()
     with simulate(Simulation(clock, lambda: 0.0, None, ledger=True)):
         yield clock
 
 
-def compared(partitions: int, days: int, seed: int) -> dict[str, Tally]:
-    """The same script for each."""
+def compare(partitions: int, days: int, seed: int) -> dict[str, Tally]:
+    """Run the same scenario for all algorithms."""
     keys = [f"c{number}" for number in range(partitions)]
-    found = {
-        "one status column": played(Original(keys), keys, days, seed),
-        "clear and rerun": played(ClearAndRerun(keys), keys, days, seed),
+    tallies = {
+        "one status column": simulate_faults(Original(keys), keys, days, seed),
+        "clear and rerun": simulate_faults(ClearAndRerun(keys), keys, days, seed),
     }
-    with _clocked() as clock:
+    with _simulated_clock() as clock:
         ours = Ours(keys, clock)
         try:
-            found["redrive"] = played(ours, keys, days, seed, clock)
+            tallies["redrive"] = simulate_faults(ours, keys, days, seed, clock)
         finally:
             ours.ledger.close()
-    return found
+    return tallies

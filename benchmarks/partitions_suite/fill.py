@@ -1,4 +1,4 @@
-"""A ledger with very many partitions in it, written by SQL alone: most accepted, some in trouble, some due."""
+"""Fill a ledger with partitions, with a few SQL statements. Most are accepted, some failed, some are due."""
 
 from datetime import date
 
@@ -6,7 +6,7 @@ from redrive.ledger import Ledger
 
 SINCE = date(2023, 1, 1)
 CUSTOMERS = 1000
-"""Of each day."""
+"""Customers per day."""
 
 _PARTITIONS = """
 INSERT INTO redrive_partition (source, query_name, logical_date, customer_id, status, shade, current_run_id, current_raw_id,
@@ -27,18 +27,22 @@ SELECT id, source, query_name, 1, 0, {due}, {now}, 'retry', 0.5 FROM redrive_par
 """
 
 
-def filled(ledger: Ledger, many: int) -> int:
-    """So many partitions of ten queries; one in ten has failed, and half of those are due. The number of queries."""
-    queries = max(1, min(10, many // 100_000))
+def fill(ledger: Ledger, count: int) -> int:
+    """Insert partitions. One in ten has failed, and half of those are due.
+
+    Returns:
+        The number of queries, at most ten.
+    """
+    queries = max(1, min(10, count // 100_000))
     with ledger.connections.write.use() as session:
         run = session.raw.execute
         if session.sqlite:
-            numbers = f"(WITH RECURSIVE s(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < {many - 1}) SELECT n FROM s)"
+            numbers = f"(WITH RECURSIVE s(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < {count - 1}) SELECT n FROM s)"
             day = f"date('2023-01-01', '+' || (n / {CUSTOMERS * queries}) || ' days')"
             run("PRAGMA synchronous=OFF")
             texts = {"now": 1_700_000_000_000_000, "due": "CASE WHEN id % 100 < 50 THEN 1 ELSE 99999999999999999 END"}
         else:
-            numbers = f"generate_series(0, {many - 1}) n"
+            numbers = f"generate_series(0, {count - 1}) n"
             day = f"DATE '2023-01-01' + (n / {CUSTOMERS * queries})::int"
             texts = {
                 "now": "now()",

@@ -1,4 +1,4 @@
-"""Megabytes that a process needs to plan for all partitions, at its peak: python -m benchmarks.partitions_suite.memory URL"""
+"""Peak memory in MB of a process that plans to reprocess all partitions: python -m benchmarks.partitions_suite.memory URL"""
 
 import resource
 import sys

@@ -1,1 +1,1 @@
-"""Storage backends beside the bare clients and remote-store: streaming and listing, over loopback."""
+"""Storage backends, compared with their clients and remote-store over loopback."""

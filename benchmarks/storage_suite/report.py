@@ -1,4 +1,4 @@
-"""What the storage backends promise, and the tables of a run."""
+"""Targets, tables, page and picture of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,121 +7,124 @@ from benchmarks.interval import Interval
 from benchmarks.plot import Bar, Hue, Panel, card
 from benchmarks.report import machine
 from benchmarks.table import Table
-from benchmarks.target import Outcome, Target, summary_line, table
+from benchmarks.target import HOW_TO_READ, Outcome, Target, summary_line, table
 
 MIB = 1024 * 1024
 NATIVE = {"local": "open()", "sftp": "asyncssh", "s3": "s3fs", "s3-pyarrow": "pyarrow", "azure": "azure-storage-blob"}
 PEER = "remote-store"
-LEAST = {"native": 0.9, "peer": 1.0}
-"""Of another's speed."""
-MEMORY = 64
-"""MiB by which a process may grow, whatever the size of the file."""
+MIN_RATIO = {"native": 0.9, "peer": 1.0}
+"""Minimum rate relative to the client and to remote-store."""
+MAX_GROWTH = 64
+"""Maximum growth of a process in MiB, regardless of the file size."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """Who does what, where."""
+    """An operation on a backend, with one library."""
 
     backend: str
-    act: str
-    who: str
+    operation: str
+    role: str
+    """`ours`, `native` or `peer`."""
 
     @property
     def name(self) -> str:
-        return {"ours": "Redrive", "peer": PEER}.get(self.who, NATIVE[self.backend])
+        return {"ours": "Redrive", "peer": PEER}.get(self.role, NATIVE[self.backend])
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What one turn took."""
+class Sample:
+    """Figures of one operation."""
 
     done: int
-    """Bytes, or objects that were listed."""
+    """Bytes, or listed objects."""
     seconds: float
     cpu: float
-    grew: float
-    """Bytes at the peak, above what the process had before its first act."""
+    growth: float
+    """Peak memory in bytes, above the memory before the first operation."""
 
     @property
     def rate(self) -> float:
-        """Bytes or objects a second."""
+        """Bytes or objects per second."""
         return self.done / self.seconds
 
-    def said(self, act: str) -> str:
-        """The rate, for people."""
-        return f"{self.rate:,.0f} /s" if act == "list" else f"{self.rate / MIB:,.{0 if self.rate > 10 * MIB else 1}f} MiB/s"
+    def format_rate(self, operation: str) -> str:
+        """Format the rate with its unit."""
+        return f"{self.rate:,.0f} /s" if operation == "list" else f"{self.rate / MIB:,.{0 if self.rate > 10 * MIB else 1}f} MiB/s"
 
 
 @dataclass(frozen=True)
 class Results:
-    """Of one run."""
+    """Results of a run."""
 
     size: int
     """Bytes of the large object."""
     count: int
-    """Objects that are listed."""
+    """Number of listed objects."""
     rounds: int
     in_memory: bool
-    """Whether the servers kept their files there."""
-    cases: dict[Case, list[Seen]]
-    """Turn by turn; whoever lags behind has fewer of them."""
+    """The servers stored their files in memory."""
+    cases: dict[Case, list[Sample]]
+    """Samples of each round. A slow library has fewer."""
 
-    def slower(self, case: Case) -> Interval:
-        """How much longer it takes than Redrive does in the same round."""
-        ours = self.cases[Case(case.backend, case.act, "ours")]
+    def speed_up(self, case: Case) -> Interval:
+        """Rate of Redrive relative to another library, round by round."""
+        ours = self.cases[Case(case.backend, case.operation, "ours")]
         return Interval.of([own.rate / other.rate for own, other in zip(ours, self.cases[case], strict=False)])
 
 
-def middle(turns: Sequence[Seen]) -> Seen:
-    """The turn in the middle: neither the best nor the worst."""
-    return sorted(turns, key=lambda turn: turn.rate)[len(turns) // 2]
+def median_sample(samples: Sequence[Sample]) -> Sample:
+    """Return the sample with the median rate."""
+    return sorted(samples, key=lambda sample: sample.rate)[len(samples) // 2]
 
 
-def judged(results: Results) -> list[Outcome]:
+def targets(results: Results) -> list[Outcome]:
+    """Check the targets."""
     speed = [
         Outcome(
-            Target(f"{case.backend}: {case.act}, to {case.name}", "≥", LEAST[case.who], "×"),
-            results.slower(case),
+            Target(f"{case.backend} {case.operation}, vs {case.name}", "≥", MIN_RATIO[case.role], "×"),
+            results.speed_up(case),
         )
         for case in results.cases
-        if case.who != "ours"
+        if case.role != "ours"
     ]
-    grown: dict[str, float] = {}
-    for case, turns in results.cases.items():
-        if case.who == "ours":
-            grown[case.backend] = max(grown.get(case.backend, 0.0), *(turn.grew / MIB for turn in turns))
+    growth: dict[str, float] = {}
+    for case, samples in results.cases.items():
+        if case.role == "ours":
+            growth[case.backend] = max(growth.get(case.backend, 0.0), *(sample.growth / MIB for sample in samples))
     memory = [
-        Outcome(Target(f"{backend}: memory", "≤", MEMORY, " MiB"), Interval.exactly(round(most, 1)))
-        for backend, most in grown.items()
+        Outcome(Target(f"{backend} memory", "≤", MAX_GROWTH, " MiB"), Interval.exactly(round(most, 1)))
+        for backend, most in growth.items()
     ]
     return speed + memory
 
 
 def tables(results: Results, outcomes: Sequence[Outcome]) -> list[Table]:
     rows = []
-    for case, turns in results.cases.items():
-        seen = middle(turns)
-        against = "" if case.who == "ours" else f"{results.slower(case)}×"
-        small = case.act != "list" and seen.done < results.size
-        what = (f"{case.backend}: {case.act}", f"{case.name} ({seen.done // MIB} MiB)" if small else case.name)
-        most = max(turn.grew for turn in turns)  # that is what one must have
-        rows.append((*what, seen.said(case.act), against, f"{seen.cpu:.2f} s", f"{most / MIB:.0f} MiB"))
-    columns = ("what", "library", "rate", "against it", "processor", "memory grew")
-    note = "*Against it* is how much longer it takes than Redrive does in the same round."
-    return [table(outcomes), Table("One after the other", columns, rows, note)]
+    for case, samples in results.cases.items():
+        sample = median_sample(samples)
+        speed_up = "" if case.role == "ours" else f"{results.speed_up(case)}×"
+        small = case.operation != "list" and sample.done < results.size
+        names = (f"{case.backend} {case.operation}", f"{case.name} ({sample.done // MIB} MiB)" if small else case.name)
+        most = max(sample.growth for sample in samples)  # the maximum determines the memory to provide
+        rows.append((*names, sample.format_rate(case.operation), speed_up, f"{sample.cpu:.2f} s", f"{most / MIB:.0f} MiB"))
+    columns = ("case", "library", "rate", "speed-up", "CPU", "memory growth")
+    note = "*Speed-up* is the rate of Redrive relative to this library, in the same round."
+    return [table(outcomes), Table("All libraries", columns, rows, note)]
 
 
 def markdown(results: Results, outcomes: Sequence[Outcome]) -> str:
     head = f"""\
-# What storage costs
+# Benchmark: storage
 
-Written by `make bench-storage`: {machine()}. {results.size // MIB:,} MiB streamed and {results.count:,} objects listed over
-loopback, by each in a process of its own, in up to {results.rounds} rounds, of which whoever took twice as long as the quickest
-had only one. Ratios are of the same round: their median, and the interval that encloses the true one in at least 95 of 100 runs
-(of fewer than six rounds: all that was seen). Whoever would have needed more than two minutes was given less, as the table says.
-{"The servers kept their files in memory." if results.in_memory else ""}
+Written by `make bench-storage`: {machine()}.
+Each library streams {results.size // MIB:,} MiB and lists {results.count:,} objects over loopback, in its own process. There
+are up to {results.rounds} rounds. A library that takes twice as long as the fastest one has only one round. A library that would
+need more than two minutes gets a smaller file, as the table shows. Ratios are computed per round. With fewer than six rounds, the
+brackets contain all figures. {HOW_TO_READ}
+{"The servers stored their files in memory." if results.in_memory else ""}
 
-![Bars on a logarithmic scale: Redrive beside the bare clients and remote-store](storage.svg)
+![Bars on a logarithmic scale: Redrive, the bare clients and remote-store](storage.svg)
 """
     body = "\n\n".join(each.markdown() for each in tables(results, outcomes))
     return f"{head}\n{body}\n\n{summary_line(outcomes).capitalize()}.\n"
@@ -129,17 +132,19 @@ had only one. Ratios are of the same round: their median, and the interval that 
 
 HUES: dict[str, Hue] = {"ours": "ours", "native": "floor", "peer": "peer"}
 PANELS = {
-    "write": ("Written: s for a GiB", 1024 * MIB),
-    "read": ("Read: s for a GiB", 1024 * MIB),
-    "list": ("Listed: s for 10,000", 10_000),
+    "write": ("Write: seconds per GiB", 1024 * MIB),
+    "read": ("Read: seconds per GiB", 1024 * MIB),
+    "list": ("List: seconds per 10,000 objects", 10_000),
 }
 
 
 def picture(results: Results) -> str:
-    """The same as bars."""
+    """Draw the results as bars."""
     panels = []
-    for act, (title, many) in PANELS.items():
-        cases = [(case, middle(turns)) for case, turns in results.cases.items() if case.act == act]
-        panels.append(Panel(title, "", [Bar(f"{c.backend}: {c.name}", many / seen.rate, HUES[c.who]) for c, seen in cases]))
-    note = f"Over loopback, logarithmic scale, shorter is better. {machine()}"
-    return card("What storage costs: Redrive beside the bare clients", "What storage costs", note, panels)
+    for operation, (title, amount) in PANELS.items():
+        cases = [(case, median_sample(samples)) for case, samples in results.cases.items() if case.operation == operation]
+        panels.append(
+            Panel(title, "", [Bar(f"{c.backend}, {c.name}", amount / sample.rate, HUES[c.role]) for c, sample in cases])
+        )
+    note = f"Over loopback, logarithmic scale. Shorter is better. {machine()}"
+    return card("Storage: Redrive, the bare clients and remote-store", "Storage: time of an operation", note, panels)

@@ -1,4 +1,4 @@
-"""Course: every act on a backend by everybody, round by round."""
+"""Measure each operation on a backend with all libraries, in interleaved rounds."""
 
 import json
 import time
@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.storage_suite.filled import filled
-from benchmarks.storage_suite.hand import Hand
-from benchmarks.storage_suite.report import MIB, Case, Seen
+from benchmarks.storage_suite.fill import fill
+from benchmarks.storage_suite.process import SubjectProcess
+from benchmarks.storage_suite.report import MIB, Case, Sample
 from benchmarks.storage_suite.subjects import HOME
 from tests.servers.azurite import azure_server
 from tests.servers.buckets import client
@@ -18,94 +18,100 @@ from tests.servers.seaweed import s3_server
 from tests.servers.sftp import openssh_server
 
 ALL = ("local", "sftp", "s3", "s3-pyarrow", "azure")
-ACTS = ("write", "read", "list")
-LAGS = 2.0
-"""Whoever took so many times as long as the quickest is not asked again: the answer is known, and would take minutes."""
+OPERATIONS = ("write", "read", "list")
+SLOW_FACTOR = 2.0
+"""A library that takes this many times as long as the fastest one is not measured again."""
 
 
 @dataclass(frozen=True)
 class Effort:
+    """Size of a run."""
+
     size: int
     """Bytes of the large object."""
     small: int
-    """Bytes of the one with which everybody begins; all but ours stay with it if the large one would take too long."""
+    """Bytes of the first object. Other libraries keep it if the large object would take too long."""
     count: int
-    """Objects that are listed."""
+    """Number of listed objects."""
     rounds: int
-    patience: float
-    """Seconds for the rounds of a backend; the first one is always finished."""
+    time_limit: float
+    """Seconds for the rounds of a backend. The first round is always completed."""
 
 
 FULL = Effort(1024 * MIB, 16 * MIB, 10_000, 9, 90.0)
 QUICK = Effort(32 * MIB, MIB, 300, 1, 0.0)
 TOO_LONG = 120.0
-"""Seconds: paramiko without pipelining, say, stands still for 40 ms after each 32 KiB, and needs 24 minutes for a gigabyte."""
+"""Seconds. For example, paramiko without pipelining needs 24 minutes for 1 GiB."""
 
 
-def run(backend: str, effort: Effort, who: tuple[str, ...], say: Callable[[str], object]) -> dict[Case, list[Seen]]:
-    """Round by round. Everybody in turn, so that a busy moment hits all of them; each round begins with another one."""
-    seen: dict[Case, list[Seen]] = {Case(backend, act, each): [] for act in ACTS for each in who}
-    with served(backend) as address, ExitStack() as stack:
-        hands = {each: stack.enter_context(Hand(each, backend, address)) for each in who}
-        filled(backend, address, effort.count)
-        hands["ours"].do("write", "small", effort.small)
+def run(backend: str, effort: Effort, roles: tuple[str, ...], progress: Callable[[str], object]) -> dict[Case, list[Sample]]:
+    """Measure a backend. The libraries take turns, so that noise affects all of them, and their order rotates."""
+    samples: dict[Case, list[Sample]] = {Case(backend, operation, role): [] for operation in OPERATIONS for role in roles}
+    with start_server(backend) as address, ExitStack() as stack:
+        processes = {role: stack.enter_context(SubjectProcess(role, backend, address)) for role in roles}
+        fill(backend, address, effort.count)
+        processes["ours"].run("write", "small", effort.small)
         began = time.monotonic()
         for number in range(effort.rounds):
-            if number and time.monotonic() - began > effort.patience:
+            if number and time.monotonic() - began > effort.time_limit:
                 break
-            for act in ACTS:
-                turn = number % len(who)
-                cases = [Case(backend, act, each) for each in (*who[turn:], *who[:turn])]
+            for operation in OPERATIONS:
+                first = number % len(roles)
+                cases = [Case(backend, operation, role) for role in (*roles[first:], *roles[:first])]
                 for case in cases:
-                    if not lags(case, seen):
-                        seen[case].append(tried(hands[case.who], case, effort, address, seen[case]))
-                rates = ", ".join(f"{case.name} {seen[case][-1].said(act)}" for case in cases)
-                say(f"{backend}, round {number + 1}, {act}: {rates}")
-    return seen
+                    if not is_slow(case, samples):
+                        samples[case].append(measure_case(processes[case.role], case, effort, address, samples[case]))
+                rates = ", ".join(f"{case.name} {samples[case][-1].format_rate(operation)}" for case in cases)
+                progress(f"{backend}, round {number + 1}, {operation}: {rates}")
+    return samples
 
 
-def tried(hand: Hand, case: Case, effort: Effort, address: str, known: list[Seen]) -> Seen:
-    """One more turn; known: those before it."""
-    if case.act == "list":
-        return once(hand, case, "list", effort.count)
+def measure_case(process: SubjectProcess, case: Case, effort: Effort, address: str, known: list[Sample]) -> Sample:
+    """Measure a case. `known` has its earlier samples."""
+    if case.operation == "list":
+        return measure_once(process, case, "list", effort.count)
     size = known[0].done if known else effort.size
     if not known:
-        small = once(hand, case, placed(case, address, small=True), effort.small)
-        if case.who != "ours" and small.seconds / small.done * effort.size > TOO_LONG:
+        small = measure_once(process, case, prepare_path(case, address, small=True), effort.small)
+        if case.role != "ours" and small.seconds / small.done * effort.size > TOO_LONG:
             return small
-    return once(hand, case, placed(case, address, small=size == effort.small), size)
+    return measure_once(process, case, prepare_path(case, address, small=size == effort.small), size)
 
 
-def once(hand: Hand, case: Case, path: str, size: int) -> Seen:
-    seen = Seen(**hand.do(case.act, path, size))
-    if seen.done != size:
-        raise RuntimeError(f"{case}: {seen.done:,}, not {size:,}")
-    return seen
+def measure_once(process: SubjectProcess, case: Case, path: str, size: int) -> Sample:
+    sample = Sample(**process.run(case.operation, path, size))
+    if sample.done != size:
+        raise RuntimeError(f"{case}: {sample.done:,} instead of {size:,}")
+    return sample
 
 
-def placed(case: Case, address: str, *, small: bool) -> str:
-    """Where it is. What is read was written by ours, the same for all; what is written was not there before: to write over a file
-    in place is quicker, and leaves half of it after a crash."""
-    if case.act == "read":
+def prepare_path(case: Case, address: str, *, small: bool) -> str:
+    """Return the path for an operation.
+
+    All libraries read the same object. A write creates a new file, because overwriting in place is faster but not safe.
+    """
+    if case.operation == "read":
         return "small" if small else "ours-big"
-    path = f"{case.who}-big"
+    path = f"{case.role}-big"
     if case.backend in ("local", "sftp"):
         root = Path(address if case.backend == "local" else json.loads(address)["root"])
         (root / path).unlink(missing_ok=True)
     return path
 
 
-def lags(case: Case, seen: dict[Case, list[Seen]]) -> bool:
-    """Ours is asked in every round."""
-    if case.who == "ours" or not seen[case]:
+def is_slow(case: Case, all_samples: dict[Case, list[Sample]]) -> bool:
+    """Return whether to skip a slow library. Redrive is never skipped."""
+    if case.role == "ours" or not all_samples[case]:
         return False
-    quickest = max(turn.rate for other, turns in seen.items() if other.act == case.act for turn in turns)
-    return max(turn.rate for turn in seen[case]) * LAGS < quickest
+    fastest = max(
+        sample.rate for other, samples in all_samples.items() if other.operation == case.operation for sample in samples
+    )
+    return max(sample.rate for sample in all_samples[case]) * SLOW_FACTOR < fastest
 
 
 @contextmanager
-def served(backend: str) -> Iterator[str]:
-    """The address of a server of its own: what another backend has left would be cleared up in the middle."""
+def start_server(backend: str) -> Iterator[str]:
+    """Start a new server and yield its address. A shared server would clean up the data of other backends."""
     match backend:
         case "local":
             with short_folder() as folder:

@@ -1,17 +1,17 @@
-"""Subjects: three ways to the same server. Each reads, writes and lists; data comes and goes in pieces of 1 MiB."""
+"""Redrive, remote-store and the bare clients. Each one reads, writes and lists, in chunks of 1 MiB."""
 
 import json
 from importlib import import_module
 from urllib.parse import urlsplit
 
+from benchmarks.storage_suite.chunks import CHUNK, Source, chunks, read_all
 from benchmarks.storage_suite.folders import Folder, Ssh
-from benchmarks.storage_suite.pieces import PIECE, Source, drained, pieces
 
 HOME = "bench-storage"
 
 
 class Ours:
-    """redrive.storage, with a policy: that is how it is meant to be used."""
+    """redrive.storage with a retry policy, as recommended."""
 
     def __init__(self, backend: str, address: str) -> None:
         from redrive import RetryPolicy
@@ -19,14 +19,14 @@ class Ours:
         from redrive.storage.backend import backend_class
 
         policy = {} if backend == "local" else {"retry": RetryPolicy()}
-        self.store = Store(backend_class(backend)(backend, **_told(backend, address), **policy))
+        self.store = Store(backend_class(backend)(backend, **_options(backend, address), **policy))
 
     def write(self, path: str, size: int) -> None:
         self.store.write(path, Source(size))
 
     def read(self, path: str) -> int:
         with self.store.read(path) as file:
-            return drained(file)
+            return read_all(file)
 
     def list(self, folder: str) -> int:
         return sum(1 for _ in self.store.files(folder))
@@ -42,95 +42,95 @@ PEERS = {
 
 
 class Peer:
-    """remote-store, from PyPI."""
+    """remote-store from PyPI."""
 
     def __init__(self, backend: str, address: str) -> None:
-        module, kind = PEERS[backend]
-        made = getattr(import_module(f"remote_store.backends.{module}"), kind)
+        module, name = PEERS[backend]
+        backend_class = getattr(import_module(f"remote_store.backends.{module}"), name)
         match backend:
             case "local":
-                its = made(address)
+                store_backend = backend_class(address)
             case "sftp":
-                its = made(**_paramiko(address))
+                store_backend = backend_class(**_paramiko(address))
             case "azure":
-                its = made(HOME, connection_string=address, hns=False)
+                store_backend = backend_class(HOME, connection_string=address, hns=False)
             case _:
                 parts = urlsplit(address)
-                told = {"endpoint_url": f"http://127.0.0.1:{parts.port}", "key": parts.username, "secret": parts.password}
-                its = made(HOME, region_name="us-east-1", **told)
-        self.store = import_module("remote_store").Store(its)
+                options = {"endpoint_url": f"http://127.0.0.1:{parts.port}", "key": parts.username, "secret": parts.password}
+                store_backend = backend_class(HOME, region_name="us-east-1", **options)
+        self.store = import_module("remote_store").Store(store_backend)
 
     def write(self, path: str, size: int) -> None:
         self.store.write(path, Source(size), overwrite=True)
 
     def read(self, path: str) -> int:
         with self.store.read(path) as file:
-            return drained(file)
+            return read_all(file)
 
     def list(self, folder: str) -> int:
         return sum(1 for _ in self.store.list_files(folder, recursive=True))
 
 
 class S3fs:
-    """s3fs, as its users use it."""
+    """s3fs with typical code."""
 
     def __init__(self, _backend: str, address: str) -> None:
         import s3fs
 
-        told = _s3(address)
+        options = _s3(address)
         self.files = s3fs.S3FileSystem(
-            key=told["key"],
-            secret=told["secret"],
-            endpoint_url=told["endpoint_url"],
-            client_kwargs={"region_name": told["region"]},
+            key=options["key"],
+            secret=options["secret"],
+            endpoint_url=options["endpoint_url"],
+            client_kwargs={"region_name": options["region"]},
             use_listings_cache=False,
         )
 
     def write(self, path: str, size: int) -> None:
         with self.files.open(f"{HOME}/{path}", "wb") as file:
-            for piece in pieces(size):
-                file.write(piece)
+            for chunk in chunks(size):
+                file.write(chunk)
 
     def read(self, path: str) -> int:
         with self.files.open(f"{HOME}/{path}", "rb") as file:
-            return drained(file)
+            return read_all(file)
 
     def list(self, folder: str) -> int:
         return len(self.files.find(f"{HOME}/{folder}", detail=True))
 
 
 class PyArrow(S3fs):
-    """PyArrow, as its users use it; it lists by itself."""
+    """PyArrow with typical code."""
 
     def __init__(self, _backend: str, address: str) -> None:
         from pyarrow import fs
 
-        told = _s3(address)
+        options = _s3(address)
         self.fs = fs
         self.files = fs.S3FileSystem(
-            access_key=told["key"],
-            secret_key=told["secret"],
-            region=told["region"],
+            access_key=options["key"],
+            secret_key=options["secret"],
+            region=options["region"],
             scheme="http",
-            endpoint_override=told["endpoint_url"].removeprefix("http://"),
+            endpoint_override=options["endpoint_url"].removeprefix("http://"),
         )
 
     def write(self, path: str, size: int) -> None:
         with self.files.open_output_stream(f"{HOME}/{path}") as file:
-            for piece in pieces(size):
-                file.write(piece)
+            for chunk in chunks(size):
+                file.write(chunk)
 
     def read(self, path: str) -> int:
-        with self.files.open_input_stream(f"{HOME}/{path}", buffer_size=4 * PIECE) as file:
-            return drained(file)
+        with self.files.open_input_stream(f"{HOME}/{path}", buffer_size=4 * CHUNK) as file:
+            return read_all(file)
 
     def list(self, folder: str) -> int:
-        found = self.files.get_file_info(self.fs.FileSelector(f"{HOME}/{folder}", recursive=True, allow_not_found=True))
-        return sum(1 for each in found if each.type == self.fs.FileType.File)
+        entries = self.files.get_file_info(self.fs.FileSelector(f"{HOME}/{folder}", recursive=True, allow_not_found=True))
+        return sum(1 for each in entries if each.type == self.fs.FileType.File)
 
 
 class AzureBlob:
-    """azure-storage-blob, as its users use it."""
+    """azure-storage-blob with typical code."""
 
     def __init__(self, _backend: str, address: str) -> None:
         from azure.storage.blob import ContainerClient
@@ -138,7 +138,7 @@ class AzureBlob:
         self.container = ContainerClient.from_connection_string(address, HOME)
 
     def write(self, path: str, size: int) -> None:
-        self.container.upload_blob(path, pieces(size), overwrite=True)
+        self.container.upload_blob(path, chunks(size), overwrite=True)
 
     def read(self, path: str) -> int:
         return sum(len(chunk) for chunk in self.container.download_blob(path).chunks())
@@ -150,13 +150,13 @@ class AzureBlob:
 NATIVE = {"s3": S3fs, "s3-pyarrow": PyArrow, "azure": AzureBlob, "local": Folder, "sftp": Ssh}
 
 
-def subject(who: str, backend: str, address: str) -> Ours:
-    """One of ours, native, peer."""
-    made = {"ours": Ours, "peer": Peer}.get(who) or NATIVE[backend]
-    return made(backend, address)  # type: ignore[return-value]
+def create_subject(role: str, backend: str, address: str) -> Ours:
+    """Create a client by its role: `ours`, `native` or `peer`."""
+    subject_class = {"ours": Ours, "peer": Peer}.get(role) or NATIVE[backend]
+    return subject_class(backend, address)  # type: ignore[return-value]
 
 
-def _told(backend: str, address: str) -> dict[str, object]:
+def _options(backend: str, address: str) -> dict[str, object]:
     match backend:
         case "azure":
             return {"container": HOME, "connection_string": address}
@@ -171,13 +171,17 @@ def _told(backend: str, address: str) -> dict[str, object]:
 def _paramiko(address: str) -> dict[str, object]:
     import paramiko
 
-    told = json.loads(address)
-    key = {"pkey": paramiko.Ed25519Key(filename=told["private_key"])} if "private_key" in told else {"password": told["password"]}
+    options = json.loads(address)
+    key = (
+        {"pkey": paramiko.Ed25519Key(filename=options["private_key"])}
+        if "private_key" in options
+        else {"password": options["password"]}
+    )
     return {
-        "host": told["host"],
-        "port": told["port"],
-        "username": told["username"],
-        "base_path": told["root"],
+        "host": options["host"],
+        "port": options["port"],
+        "username": options["username"],
+        "base_path": options["root"],
         "host_key_policy": "auto",
         **key,
     }

@@ -3,84 +3,88 @@
 from pathlib import Path
 from typing import Any
 
-from benchmarks.storage_suite.hand import Hand
-from benchmarks.storage_suite.report import MIB, Case, Results, Seen, judged, markdown, middle
-from benchmarks.storage_suite.runner import ACTS, FULL, lags, tried
+from benchmarks.storage_suite.process import SubjectProcess
+from benchmarks.storage_suite.report import MIB, Case, Results, Sample, markdown, median_sample, targets
+from benchmarks.storage_suite.runner import FULL, OPERATIONS, is_slow, measure_case
 from benchmarks.target import summary_line
 from tests.acceptance.bench import quick
 
 SIZE = {"write": 1024 * MIB, "read": 1024 * MIB, "list": 10_000}
 
 
-def results(share: float, grew: float) -> Results:
-    took = {"ours": 1.0, "native": share, "peer": 3.0}
-    cases = {Case("s3", act, who): [Seen(SIZE[act], seconds, 0.5, grew)] * 3 for act in ACTS for who, seconds in took.items()}
+def results(share: float, growth: float) -> Results:
+    seconds = {"ours": 1.0, "native": share, "peer": 3.0}
+    cases = {
+        Case("s3", operation, role): [Sample(SIZE[operation], taken, 0.5, growth)] * 3
+        for operation in OPERATIONS
+        for role, taken in seconds.items()
+    }
     return Results(1024 * MIB, 10_000, 3, True, cases)
 
 
 def test_targets_are_met_or_missed() -> None:
-    assert summary_line(judged(results(0.95, 20 * MIB))) == "all 7 targets met"
-    missed = summary_line(judged(results(0.8, 100 * MIB)))
-    assert missed.startswith("4 of 7 targets missed: s3: write, to s3fs (missed); ")
-    assert missed.endswith("; s3: memory (missed)")
+    assert summary_line(targets(results(0.95, 20 * MIB))) == "all 7 targets met"
+    missed = summary_line(targets(results(0.8, 100 * MIB)))
+    assert missed.startswith("4 of 7 targets missed: s3 write, vs s3fs (missed); ")
+    assert missed.endswith("; s3 memory (missed)")
 
 
 def test_the_page_is_written() -> None:
-    found = results(0.95, 20 * MIB)
-    page = markdown(found, judged(found))
-    assert "| s3: read | s3fs | 1,078 MiB/s | 0.95× | 0.50 s | 20 MiB |" in page
+    run = results(0.95, 20 * MIB)
+    page = markdown(run, targets(run))
+    assert "| s3 read | s3fs | 1,078 MiB/s | 0.95× | 0.50 s | 20 MiB |" in page
     assert "All 7 targets met." in page
 
 
 def test_ratios_compare_runs_of_the_same_round() -> None:
-    """A busy moment that hits both is nobody's fault; the table has the turn in the middle, with the most memory of all."""
+    """Noise affects both libraries of a round. The table has the median sample, with the maximum memory."""
     ours, native = Case("s3", "read", "ours"), Case("s3", "read", "native")
-    slow, usual, quick = Seen(MIB, 4.0, 2.0, 7 * MIB), Seen(MIB, 2.0, 1.0, 5 * MIB), Seen(MIB, 1.0, 0.5, 3 * MIB)
-    found = Results(MIB, 1, 3, False, {ours: [slow, usual, quick], native: [slow, slow, usual]})
-    assert str(found.slower(native)) == "2 (1–2)"
-    assert middle([slow, quick, usual]) is usual
-    assert "| s3: read | Redrive | 0.5 MiB/s |  | 1.00 s | 7 MiB |" in markdown(found, judged(found))
+    slow, usual, quick = Sample(MIB, 4.0, 2.0, 7 * MIB), Sample(MIB, 2.0, 1.0, 5 * MIB), Sample(MIB, 1.0, 0.5, 3 * MIB)
+    run = Results(MIB, 1, 3, False, {ours: [slow, usual, quick], native: [slow, slow, usual]})
+    assert str(run.speed_up(native)) == "2 (1–2)"
+    assert median_sample([slow, quick, usual]) is usual
+    assert "| s3 read | Redrive | 0.5 MiB/s |  | 1.00 s | 7 MiB |" in markdown(run, targets(run))
 
 
 def test_a_case_twice_as_slow_is_not_measured_again() -> None:
-    ours, native, peer = (Case("s3", "read", who) for who in ("ours", "native", "peer"))
-    seen = {ours: [Seen(10, 1.0, 0, 0)], native: [Seen(10, 1.9, 0, 0)], peer: [Seen(10, 2.1, 0, 0)]}
-    assert [lags(case, seen) for case in seen] == [False, False, True]
+    ours, native, peer = (Case("s3", "read", role) for role in ("ours", "native", "peer"))
+    samples = {ours: [Sample(10, 1.0, 0, 0)], native: [Sample(10, 1.9, 0, 0)], peer: [Sample(10, 2.1, 0, 0)]}
+    assert [is_slow(case, samples) for case in samples] == [False, False, True]
     writes = Case("s3", "write", "peer")
-    assert not lags(writes, {**seen, writes: []})
+    assert not is_slow(writes, {**samples, writes: []})
 
 
-class Paced(Hand):
-    """Moves so many bytes a second, says what it was asked for, and does nothing."""
+class PacedProcess(SubjectProcess):
+    """Simulates a rate and records the requests."""
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
-        self.asked: list[tuple[str, int]] = []
+        self.requests: list[tuple[str, int]] = []
 
-    def do(self, act: str, path: str, size: int) -> dict[str, Any]:
-        self.asked.append((path, size))
-        return {"done": size, "seconds": size / self.rate, "cpu": 0.0, "grew": 0.0}
+    def run(self, operation: str, path: str, size: int) -> dict[str, Any]:
+        self.requests.append((path, size))
+        return {"done": size, "seconds": size / self.rate, "cpu": 0.0, "growth": 0.0}
 
 
 def test_a_slow_peer_gets_a_smaller_file() -> None:
-    quick, slow, ours = Paced(100 * MIB), Paced(0.8 * MIB), Paced(0.8 * MIB)
+    quick, slow, ours = PacedProcess(100 * MIB), PacedProcess(0.8 * MIB), PacedProcess(0.8 * MIB)
     read = Case("s3", "read", "peer")
-    seen = tried(quick, read, FULL, "", [])
-    assert tried(quick, read, FULL, "", [seen]).done == FULL.size
-    assert quick.asked == [("small", FULL.small), ("ours-big", FULL.size), ("ours-big", FULL.size)]
-    seen = tried(slow, read, FULL, "", [])
-    assert seen.said("read") == "0.8 MiB/s"
-    assert tried(slow, read, FULL, "", [seen]).done == FULL.small
-    assert slow.asked == [("small", FULL.small)] * 2
-    assert tried(ours, Case("s3", "write", "ours"), FULL, "", []).done == FULL.size  # whatever it takes
-    cases = {**results(0.95, 0).cases, read: [seen]}
-    found = Results(FULL.size, FULL.count, FULL.rounds, True, cases)
-    assert "| s3: read | remote-store (16 MiB) | 0.8 MiB/s | 1280× |" in markdown(found, judged(found))
+    sample = measure_case(quick, read, FULL, "", [])
+    assert measure_case(quick, read, FULL, "", [sample]).done == FULL.size
+    assert quick.requests == [("small", FULL.small), ("ours-big", FULL.size), ("ours-big", FULL.size)]
+    sample = measure_case(slow, read, FULL, "", [])
+    assert sample.format_rate("read") == "0.8 MiB/s"
+    assert measure_case(slow, read, FULL, "", [sample]).done == FULL.small
+    assert slow.requests == [("small", FULL.small)] * 2
+    assert measure_case(ours, Case("s3", "write", "ours"), FULL, "", []).done == FULL.size  # regardless of the time
+    cases = {**results(0.95, 0).cases, read: [sample]}
+    run = Results(FULL.size, FULL.count, FULL.rounds, True, cases)
+    assert "| s3 read | remote-store (16 MiB) | 0.8 MiB/s | 1280× |" in markdown(run, targets(run))
 
 
 def test_a_quick_run_of_the_storage_benchmark_succeeds(tmp_path: Path) -> None:
-    """On a folder: servers are the other tests' matter."""
+    """Measure a local folder. Other tests cover the servers."""
     printed = quick("storage.py", tmp_path, "--only", "local")
     assert "local, round 1, list: " in printed
     assert "open()" in (tmp_path / "storage.md").read_text(encoding="utf-8")
-    assert "local: open()" in (tmp_path / "storage.svg").read_text(encoding="utf-8")
+    assert "local, open()" in (tmp_path / "storage.svg").read_text(encoding="utf-8")

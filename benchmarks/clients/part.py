@@ -1,4 +1,4 @@
-"""Half: what one part of the run found. A part is a module of this folder with `half(quick, show) -> Half`; see `__main__`."""
+"""Results of one part of the run. A part is a module of this folder with `measure(quick, progress) -> Part`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,17 +7,17 @@ from benchmarks.plot import Panel
 from benchmarks.table import Table
 from benchmarks.target import Outcome
 
-Show = Callable[[str], None]
-"""Says how far it has come."""
+Progress = Callable[[str], None]
+"""Shows the progress of a run."""
 
 
 @dataclass
-class Half:
-    """Judgements, tables and bars of one part."""
+class Part:
+    """Targets, tables and bars of one part."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     panels: list[Panel] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """How it was measured, a paragraph each."""
+    """Paragraphs that describe the measurement."""
     absent: dict[str, str] = field(default_factory=dict)
