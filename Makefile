@@ -44,7 +44,7 @@ walk: environment ## Count the files that one job and one partition pass through
 	@$(RUN) -m tests.architecture.walk $(if $(FILES),--files)
 
 requirements: install ## Run the tests that show requirements, and print a line for each number
-	@$(RUN) scripts/suites.py shown requirements
+	@$(RUN) scripts/suites.py requirement_tests requirements
 
 docs: environment ## Build the documentation into site/, strictly
 	@$(RUN) scripts/suites.py docs

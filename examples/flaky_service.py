@@ -14,10 +14,10 @@ crm = retry(max_attempts=4, backoff_base=0.05, jitter=0.02, attempt_timeout=1, b
 
 @crm
 def customer(base: str, number: int) -> dict[str, Any]:
-    """One customer; 503s and broken connections are tried again, a 404 is not."""
-    with urllib.request.urlopen(f"{base}/customers/{number}", timeout=current().remaining) as reply:
-        found: dict[str, Any] = json.load(reply)
-    return found
+    """Read a customer. 503 and broken connections are retried, 404 is not."""
+    with urllib.request.urlopen(f"{base}/customers/{number}", timeout=current().remaining) as response:
+        data: dict[str, Any] = json.load(response)
+    return data
 
 
 def main() -> None:

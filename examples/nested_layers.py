@@ -10,21 +10,21 @@ calls = 0
 
 @three
 def query() -> None:
-    """The bottom: always refused."""
+    """The innermost layer, which always fails."""
     global calls
     calls += 1
-    raise ConnectionRefusedError("nobody there")
+    raise ConnectionRefusedError("connection refused")
 
 
 @three
 def repository() -> None:
-    """The middle."""
+    """The middle layer."""
     query()
 
 
 @three
 def handler() -> None:
-    """The top."""
+    """The outermost layer."""
     repository()
 
 
@@ -33,7 +33,7 @@ def main() -> None:
         handler()
     except ConnectionRefusedError as error:
         ended = outcome(error)
-        print(f"{calls} calls; {ended and ended.layer} spent them")
+        print(f"{calls} calls, made by {ended and ended.layer}")
         print(*error.__notes__, sep="\n")
 
 

@@ -1,8 +1,8 @@
-"""Draw the pictures of docs/concepts and docs/architecture.md: life cycles, layers and a turn of a worker.
+"""Draw life cycles, layers and a turn of a worker for docs/concepts and docs/architecture.md.
 
     python scripts/concept_pictures.py
 
-A test holds that the files are as this program draws them, and that the states are those of the code.
+A test compares the files with the output of this program, and the states with the code.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Arrow:
-    """A transition along these points. The label stands at a place of its own."""
+    """A transition along points, with a label at a separate position."""
 
     points: Sequence[Point]
     label: str = ""
@@ -51,7 +51,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Picture:
-    """One file."""
+    """One picture, written to one file."""
 
     name: str
     title: str
@@ -274,7 +274,7 @@ PICTURES = (JOB, MESSAGE, PARTITION, ITEM, ARCHITECTURE, ESCALATION, TURN, LAYER
 
 
 def draw(picture: Picture) -> str:
-    """The picture, as SVG."""
+    """Draw a picture as SVG."""
     size = f'viewBox="0 0 {picture.width} {picture.height}"'
     text = f'font-family="sans-serif" font-size="12" role="img" aria-label="{escape(picture.title)}"'
     tip = f'<path d="M0 0L10 5L0 10z" fill="{LINE}"/>'
@@ -310,8 +310,8 @@ def _box(box: Box) -> list[str]:
 
 def _label(arrow: Arrow) -> str:
     x, y = arrow.at
-    place = f'x="{x:g}" y="{y:g}" text-anchor="{arrow.anchor}"'
-    return f'<text {place} fill="{INK}" stroke="#ffffff" stroke-width="3" paint-order="stroke">{escape(arrow.label)}</text>'
+    position = f'x="{x:g}" y="{y:g}" text-anchor="{arrow.anchor}"'
+    return f'<text {position} fill="{INK}" stroke="#ffffff" stroke-width="3" paint-order="stroke">{escape(arrow.label)}</text>'
 
 
 def main() -> int:

@@ -1,8 +1,12 @@
-"""Writes constraints.txt, every version that all extras and tools resolve to, for every interpreter from 3.11 up; the same
-with the hashes of its files to hashes.txt; and what the image needs to deploy/docker/requirements.txt, with hashes too.
+"""Pin the versions of all extras and tools, for all interpreters from 3.11.
 
-The resolver is uv, from PyPI, in an environment that is thrown away: it resolves for all interpreters at once and
-marks the pins that differ. What comes out names no registry and no path.
+It writes three files:
+
+- `constraints.txt` has the versions.
+- `hashes.txt` has the versions with the hashes of their files.
+- `deploy/docker/requirements.txt` has the packages of the image, with hashes.
+
+uv resolves the versions in a temporary environment, for all interpreters at once. The files contain no registry and no path.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ def main() -> int:
 
 
 def resolve(python: str, options: str) -> str:
-    """What uv resolves to, as lines of a requirements file."""
+    """Resolve versions with uv, and return the lines of a requirements file."""
     command = [python, "-m", "uv", *RESOLVE.split(), *options.split(), "pyproject.toml"]
     return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
 

@@ -1,4 +1,4 @@
-"""MkDocs hooks: the version in the footer of every page, and a search without the contributors' papers."""
+"""MkDocs hooks that add the version to the footer, and exclude contributor pages from the search."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def version() -> str:
     """Return the version of the package."""
-    found: str = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    return found
+    value: str = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    return value
 
 
 def on_config(config: Any) -> Any:

@@ -1,13 +1,13 @@
-"""Makes a virtual environment with the pinned versions, or leaves it alone when it already is what was asked for.
+"""Create a virtual environment with the pinned versions, unless it is up to date.
 
     python scripts/environment.py .venv --extras all --group dev
     python scripts/environment.py .venv-bench --requirements benchmarks/requirements.txt
     python scripts/environment.py .venv-demo --extras cli,console,ledger
 
-Standard library only: it runs before anything is installed. The stamp in the environment is a digest of all that
-decides its content; the folder's own place is part of it, since an environment doesn't survive a move.
+It uses only the standard library, because it runs before packages are installed. The stamp in the environment is a digest of
+all inputs. The path of the environment is one of them, because an environment cannot be moved.
 
-Third-party packages are installed by their hashes (hashes.txt), each by itself; then the project, without its dependencies.
+Third-party packages are installed by their hashes (hashes.txt). Then the project is installed without its dependencies.
 A requirements file pins its own versions and has no hashes.
 """
 
@@ -30,60 +30,60 @@ ROOT = Path(__file__).resolve().parent.parent
 PINS = ("--constraint", "constraints.txt")
 
 
-def digest(environment: Path, extras: str, wanted: tuple[str, ...]) -> str:
-    seen = hashlib.sha256()
-    for part in (sys.version, str(environment.absolute()), extras, *wanted):
-        seen.update(part.encode() + b"\0")
-    for name in ("pyproject.toml", "constraints.txt", "hashes.txt", *wanted):
+def digest(environment: Path, extras: str, requested: tuple[str, ...]) -> str:
+    state = hashlib.sha256()
+    for part in (sys.version, str(environment.absolute()), extras, *requested):
+        state.update(part.encode() + b"\0")
+    for name in ("pyproject.toml", "constraints.txt", "hashes.txt", *requested):
         if (ROOT / name).is_file():
-            seen.update((ROOT / name).read_bytes() + b"\0")
-    return seen.hexdigest()
+            state.update((ROOT / name).read_bytes() + b"\0")
+    return state.hexdigest()
 
 
 def pip(python: Path, *arguments: str) -> None:
-    # Twice quiet: pip warns of every package that a machine's own extra index does not have.
+    # -qq, because pip warns about every package that an extra index does not have.
     command = [str(python), "-m", "pip", "install", "-qq", "--disable-pip-version-check", *arguments]
     clean = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
     subprocess.run(command, cwd=ROOT, env=clean, check=True)
 
 
-def locked() -> dict[str, str]:
-    """The lines of hashes.txt by name: each version with the hashes of its files."""
-    found: dict[str, str] = {}
+def read_hashes() -> dict[str, str]:
+    """Return the entries of hashes.txt by package name."""
+    entries: dict[str, str] = {}
     for entry in re.split(r"\n(?=[^\s#])", (ROOT / "hashes.txt").read_text()):
         name = re.match(r"[\w.-]+", entry)
         if name is not None:
-            found[normal(name[0])] = f"{found.get(normal(name[0]), '')}{entry.rstrip()}\n"
-    return found
+            entries[normalize(name[0])] = f"{entries.get(normalize(name[0]), '')}{entry.rstrip()}\n"
+    return entries
 
 
-def normal(name: str) -> str:
+def normalize(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def resolve(python: Path, *arguments: str) -> list[str]:
-    """The names of all packages that these arguments of pip bring, at the pinned versions. Installs nothing."""
+    """Return the names of all packages that pip would install for these arguments."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         pip(python, "--dry-run", "--ignore-installed", "--report", str(report), *PINS, *arguments)
-        brought = json.loads(report.read_text())["install"]
-    names = {normal(each["metadata"]["name"]) for each in brought}
+        packages = json.loads(report.read_text())["install"]
+    names = {normalize(each["metadata"]["name"]) for each in packages}
     return sorted(names - {"redrive"})
 
 
-def pip_locked(python: Path, names: Iterable[str]) -> None:
-    """Install these packages, each only if its file has one of the known hashes."""
-    lines = locked()
-    missing = sorted(set(names) - lines.keys())
+def install_by_hash(python: Path, names: Iterable[str]) -> None:
+    """Install packages, and check their files against the known hashes."""
+    entries = read_hashes()
+    missing = sorted(set(names) - entries.keys())
     if missing:
         raise SystemExit(f"hashes.txt: no hash for {', '.join(missing)}; run make constraints")
     with tempfile.TemporaryDirectory() as folder:
-        chosen = Path(folder) / "chosen.txt"
-        chosen.write_text("".join(lines[name] for name in names))
-        pip(python, "--require-hashes", "--no-deps", "--requirement", str(chosen))
+        requirements = Path(folder) / "requirements.txt"
+        requirements.write_text("".join(entries[name] for name in names))
+        pip(python, "--require-hashes", "--no-deps", "--requirement", str(requirements))
 
 
-def version_of(python: Path) -> str | None:
+def interpreter_version(python: Path) -> str | None:
     try:
         command = [str(python), "-c", "import sys; print(sys.version)"]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.rstrip("\n")
@@ -92,47 +92,47 @@ def version_of(python: Path) -> str | None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Make or refresh a virtual environment.")
+    parser = argparse.ArgumentParser(description="Create or update a virtual environment.")
     parser.add_argument("environment", type=Path)
-    parser.add_argument("--extras", default="", help="extras of redrive, with commas")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--group", help="a dependency group of pyproject.toml, at the versions of constraints.txt")
-    what.add_argument("--requirements", help="a requirements file that pins its own versions")
-    asked = parser.parse_args()
+    parser.add_argument("--extras", default="", help="extras of redrive (comma-separated)")
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--group", help="a dependency group of pyproject.toml, at the versions of constraints.txt")
+    source.add_argument("--requirements", help="a requirements file that pins its own versions")
+    options = parser.parse_args()
 
-    wanted = (
-        ("--requirement", asked.requirements)
-        if asked.requirements
-        else (*(("--group", asked.group) if asked.group else ()), *PINS)
+    requested = (
+        ("--requirement", options.requirements)
+        if options.requirements
+        else (*(("--group", options.group) if options.group else ()), *PINS)
     )
-    stamp = asked.environment / "redrive-stamp"
-    fresh = digest(asked.environment, asked.extras, wanted)
-    if stamp.is_file() and stamp.read_text() == fresh:
+    stamp = options.environment / "redrive-stamp"
+    current = digest(options.environment, options.extras, requested)
+    if stamp.is_file() and stamp.read_text() == current:
         return 0
 
     started = time.monotonic()
-    print(f"Setting up {asked.environment} with Python {sys.version.split()[0]}: once, a minute or two", flush=True)
+    print(f"Setting up {options.environment} with Python {sys.version.split()[0]} (takes a minute or two)", flush=True)
     stamp.unlink(missing_ok=True)
-    python = asked.environment / "bin" / "python"
-    # Kept where it can be: other shells may be at work in it, and an upgrade in place is quicker.
-    venv.create(asked.environment, with_pip=True, symlinks=True, clear=version_of(python) != sys.version)
-    project = f".[{asked.extras}]" if asked.extras else "."
+    python = options.environment / "bin" / "python"
+    # Keep the environment if possible: other shells may use it, and an update in place is faster.
+    venv.create(options.environment, with_pip=True, symlinks=True, clear=interpreter_version(python) != sys.version)
+    project = f".[{options.extras}]" if options.extras else "."
     try:
-        # pip is pinned too (an old one knows no groups); the build back end comes from the pins, not from isolation.
-        pip_locked(python, resolve(python, "pip", "hatchling", "editables"))
-        if asked.requirements:
-            pip(python, "--no-build-isolation", *wanted, "--editable", project)
+        # pip is pinned too, because old versions do not support groups. The build backend is pinned as well.
+        install_by_hash(python, resolve(python, "pip", "hatchling", "editables"))
+        if options.requirements:
+            pip(python, "--no-build-isolation", *requested, "--editable", project)
         else:
-            everything = asked.extras == "all" and asked.group == "dev"
-            group = ("--group", asked.group) if asked.group else ()
+            everything = options.extras == "all" and options.group == "dev"
+            group = ("--group", options.group) if options.group else ()
             build = ("--no-build-isolation", *group, "--editable", project)
-            pip_locked(python, locked() if everything else resolve(python, *build))
+            install_by_hash(python, read_hashes() if everything else resolve(python, *build))
             pip(python, "--no-build-isolation", "--no-deps", "--editable", project)
     except subprocess.CalledProcessError as failed:
-        print(f"Setting up {asked.environment} failed: pip ended with {failed.returncode}", file=sys.stderr)
+        print(f"Setting up {options.environment} failed: pip exited with {failed.returncode}", file=sys.stderr)
         return 1
-    stamp.write_text(fresh)
-    print(f"{asked.environment} is ready after {time.monotonic() - started:.0f} s", flush=True)
+    stamp.write_text(current)
+    print(f"{options.environment} is ready after {time.monotonic() - started:.0f} s", flush=True)
     return 0
 
 

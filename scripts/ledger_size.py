@@ -1,9 +1,9 @@
 """Measure the bytes that a ledger stores for each job, dead letter, idempotency record and event.
 
-    python scripts/ledger_size.py            # SQLite and the Postgres of the tests; prints a table
+    python scripts/ledger_size.py            # prints a table for SQLite and Postgres
 
-The figures are in docs/concepts/database.md. Sizes include indexes and no free space: each
-measurement is of a vacuumed database.
+The figures are in docs/concepts/database.md. Sizes include indexes. Each database is vacuumed before its size is
+measured, so free space does not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.servers.postgres import postgres_server  # noqa: E402
 
 COUNT = 3_000
 TEXT = "x" * 200
-"""The payload: a typical call with an id and a short text."""
+"""Text in the payload of a typical call."""
 
 
 def main() -> int:
@@ -61,7 +61,7 @@ def measure(url: str, size: Callable[[], int]) -> list[tuple[str, float]]:
     def handle(event: Event[dict[str, str]]) -> None: ...
 
     app.migrate()
-    rows = [("empty ledger, bytes in all", float(size()))]
+    rows = [("empty ledger, total bytes", float(size()))]
     before = size()
 
     def add(what: str) -> None:
@@ -116,9 +116,9 @@ def postgres_size(url: str) -> int:
         for name in names:
             connection.exec_driver_sql(f"VACUUM FULL {name}")
         sizes = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relname LIKE 'redrive_%%'"
-        found = connection.exec_driver_sql(sizes).scalar_one()
+        size = connection.exec_driver_sql(sizes).scalar_one()
     engine.dispose()
-    return int(found)
+    return int(size)
 
 
 if __name__ == "__main__":

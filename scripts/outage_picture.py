@@ -1,7 +1,7 @@
-"""Draw docs/pictures/outage.svg: a job type in an outage of an hour, simulated with the rule itself.
+"""Draw docs/pictures/outage.svg, a simulation of a job type in an outage of an hour.
 
-A job is submitted every 4 seconds. The service they call is down from minute 5 to minute 65. Nothing is
-measured: `redrive.core.outage` decides, on a clock of the simulation.
+A job is submitted every 4 seconds. The service that the jobs call is down from minute 5 to minute 65. The simulation uses
+the rules of `redrive.core.outage` with a simulated clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from redrive.core.outage import End, Parking, Recent, is_charged
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "outage.svg"
 DOWN, UP, END = 300, 3900, 4500
-"""Seconds: the outage begins, the service is back, the picture ends."""
+"""Seconds to the start of the outage, to its end, and to the end of the picture."""
 EVERY = 4
 BACKOFF = (5, 30, 120, 600)
 CUSTOMERS = ("ann", "bob", "cid")
@@ -34,19 +34,19 @@ class Job:
 
 
 @dataclass
-class Story:
-    """What happened."""
+class Timeline:
+    """Events of the simulation."""
 
     dots: list[tuple[float, str]] = field(default_factory=list)
-    """Time and kind of each attempt."""
+    """Time and result of each attempt."""
     queued: list[tuple[float, int]] = field(default_factory=list)
     parked: list[tuple[float, float]] = field(default_factory=list)
     done: list[Job] = field(default_factory=list)
 
 
-def simulate(parking: Parking) -> Story:
-    """Run the job type for the time of the picture, second by second."""
-    story, recent = Story(), Recent(parking)
+def simulate(parking: Parking) -> Timeline:
+    """Simulate the job type in steps of a second."""
+    timeline, recent = Timeline(), Recent(parking)
     jobs: dict[int, Job] = {}
     since: float | None = None
     probes, probe_at = 0, 0.0
@@ -63,10 +63,10 @@ def simulate(parking: Parking) -> Story:
             job.attempts += 1
             if not DOWN <= now < UP:
                 recent.add(_end(job, "success", now))
-                story.dots.append((now, "success"))
-                story.done.append(jobs.pop(job.number))
+                timeline.dots.append((now, "success"))
+                timeline.done.append(jobs.pop(job.number))
                 if since is not None:
-                    story.parked.append((since, now))
+                    timeline.parked.append((since, now))
                     since = None
                 continue
             if is_probe:
@@ -75,15 +75,15 @@ def simulate(parking: Parking) -> Story:
             charged = is_charged("evidence", parking, outage=since is not None, uncharged=job.uncharged)
             job.charged, job.uncharged = job.charged + charged, job.uncharged + (not charged)
             job.due = now + BACKOFF[min(max(job.charged, 1), len(BACKOFF)) - 1]
-            story.dots.append((now, "probe" if is_probe else "failed"))
+            timeline.dots.append((now, "probe" if is_probe else "failed"))
             if recent.add(_end(job, "evidence", now)) is not None and since is None:
                 since, probes, probe_at = now, 0, now + parking.wait(0)
                 for end in recent.take_failures(now):
                     returned = jobs[int(str(end.key))]
                     count = min(len(end.attempts), returned.charged, parking.uncharged - returned.uncharged)
                     returned.charged, returned.uncharged = returned.charged - count, returned.uncharged + count
-        story.queued.append((now, len(jobs)))
-    return story
+        timeline.queued.append((now, len(jobs)))
+    return timeline
 
 
 def _end(job: Job, verdict: str, now: float) -> End:
@@ -95,26 +95,26 @@ LEFT, RIGHT, TOP, ROW = 185, 780, 46, 34
 ROWS = (("success", "succeeded", "#2e7d32"), ("failed", "failed, given back", "#c62828"), ("probe", "probe failed", "#ef6c00"))
 
 
-def draw(story: Story) -> str:
-    """The picture, as SVG."""
+def draw(timeline: Timeline) -> str:
+    """Draw the timeline as SVG."""
     parts = [
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 820 330" font-family="sans-serif" font-size="13">',
         '<rect width="820" height="330" fill="#ffffff"/>',
         f'<rect x="{_x(DOWN):.1f}" y="22" width="{_x(UP) - _x(DOWN):.1f}" height="248" fill="#fbe9e7"/>',
         f'<text x="{_x(DOWN) + 4:.1f}" y="17" fill="#b23c17">service down for 60 min</text>',
     ]
-    for begin, end in story.parked:
+    for begin, end in timeline.parked:
         parts.append(f'<rect x="{_x(begin):.1f}" y="26" width="{_x(end) - _x(begin):.1f}" height="8" fill="#90a4ae"/>')
     parts.append('<text x="12" y="35" fill="#455a64">job type parked</text>')
-    counts = Counter(kind for _, kind in story.dots)
+    counts = Counter(kind for _, kind in timeline.dots)
     for row, (kind, label, colour) in enumerate(ROWS):
         y = TOP + ROW * row + 14
         parts.append(f'<text x="12" y="{y + 4}" fill="{colour}">{label} ({counts[kind]})</text>')
-        seen = dict.fromkeys(round(_x(at), 1) for at, each in story.dots if each == kind)
-        parts += [f'<circle cx="{x}" cy="{y}" r="2.6" fill="{colour}"/>' for x in seen]
-    most = max(count for _, count in story.queued)
+        positions = dict.fromkeys(round(_x(at), 1) for at, each in timeline.dots if each == kind)
+        parts += [f'<circle cx="{x}" cy="{y}" r="2.6" fill="{colour}"/>' for x in positions]
+    most = max(count for _, count in timeline.queued)
     base, height = 270, 105
-    points = [(_x(at), base - height * count / most) for at, count in _thinned(story.queued)]
+    points = [(_x(at), base - height * count / most) for at, count in _thin_out(timeline.queued)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     parts += [
         f'<text x="12" y="{base - height / 2:.0f}" fill="#1565c0">queued jobs</text>',
@@ -133,7 +133,7 @@ def _x(at: float) -> float:
     return LEFT + (RIGHT - LEFT) * at / END
 
 
-def _thinned(points: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
+def _thin_out(points: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
     return [(at, count) for at, count in points if at % 30 == 0 or UP - 5 <= at <= UP + 330]
 
 

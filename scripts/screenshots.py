@@ -1,7 +1,7 @@
-"""Takes the screenshots of the console for README and docs, into docs/pictures. `make screenshots`.
+"""Take the screenshots of the console for README and docs, with `make screenshots`.
 
-Needs Chromium on PATH or in REDRIVE_TEST_CHROMIUM, with fonts: `apt-get install chromium fonts-dejavu fonts-liberation`.
-With a folder as its argument, it takes every page at 390 and 1280 pixels, dark and light, for a review.
+It needs Chromium on PATH or in REDRIVE_TEST_CHROMIUM, and fonts. On Debian, install `chromium fonts-dejavu fonts-liberation`.
+With a folder as its argument, it takes every page at 390 and 1280 pixels, in dark and light, for a review.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.servers.chromium import options  # noqa: E402
 
 DAYS = 45
 RANGE = f"since={DAY}&until={DAY + timedelta(days=DAYS - 1)}"
-PICKED = f"of_source=crm&of_query=orders&from={DAY + timedelta(days=18)}&to={DAY + timedelta(days=24)}"
+SELECTION = f"of_source=crm&of_query=orders&from={DAY + timedelta(days=18)}&to={DAY + timedelta(days=24)}"
 PICTURES = {
     "overview": "/",
     "activity": "/activity",
@@ -35,9 +35,9 @@ PICTURES = {
     "plan": "/dead/plan?act=replay&kind=crm.sync",
     "sweep": "/sweeps/2",
     "dead": "/dead?by=cause",
-    "partitions": f"/partitions?{RANGE}&{PICKED}",
+    "partitions": f"/partitions?{RANGE}&{SELECTION}",
 }
-EVERY = {
+ALL_PAGES = {
     **{page.path.strip("/") or "overview": page.path for _, pages in NAVIGATION for page in pages}, **PICTURES,
     "letter": "/dead/18", "job": "/jobs/2", "retrying": "/jobs/21", "event": "/events/show?id=ev-0",
     "key": "/keys/show?key=billing:ann:o-1:charge:v1", "verified": "/audit?verify=1", "missing": "/jobs/999",
@@ -52,35 +52,35 @@ EVERY = {
 
 
 def main() -> int:
-    everywhere = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    review_folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), shop("sqlite:///redrive.db") as app:
         add_problems(app, "the total is -3")
-        letters = [one.id for one in app.ledger.dead_letters(status="pending", error="CrmRejected", limit=9)]
-        begun = app.ledger.sweeps.begin("replay", letters, actor="ann", because="INC-42: addresses are there now", canary=1)
-        app.ledger.sweeps.step(begun.id)
+        dead_letters = [each.id for each in app.ledger.dead_letters(status="pending", error="CrmRejected", limit=9)]
+        sweep = app.ledger.sweeps.begin("replay", dead_letters, actor="ann", because="INC-42: addresses are there now", canary=1)
+        app.ledger.sweeps.step(sweep.id)
         items = app.items("tiles")
         items.increment_many([f"t-{number}" for number in range(5)])
         items.give_up_many({f"t-{number}": "corrupt blob" for number in range(3)})
-        lake(World(app.ledger))
+        add_dataset(World(app.ledger))
         write_history(app.ledger)
         with serve_console(app) as url, sync_playwright() as playwright:
-            told: dict[str, Any] = options()
-            context = playwright.chromium.launch(**told).new_context()
+            launch_options: dict[str, Any] = options()
+            context = playwright.chromium.launch(**launch_options).new_context()
             let_in(context, url)
-            if everywhere is None:
+            if review_folder is None:
                 for name, path in PICTURES.items():
                     app.ledger.maintenance.heartbeat("web-1:41")  # keep the worker online
-                    picture(context, url + path, ROOT / "docs" / "pictures" / f"{name}.png", 1280, "light")
+                    take_screenshot(context, url + path, ROOT / "docs" / "pictures" / f"{name}.png", 1280, "light")
             else:
-                for name, path in EVERY.items():
+                for name, path in ALL_PAGES.items():
                     app.ledger.maintenance.heartbeat("web-1:41")
                     for width, scheme in ((390, "light"), (1280, "dark"), (390, "dark"), (1280, "light")):
-                        picture(context, url + path, everywhere / f"{name}-{width}-{scheme}.png", width, scheme)
+                        take_screenshot(context, url + path, review_folder / f"{name}-{width}-{scheme}.png", width, scheme)
             context.close()
     return 0
 
 
-def lake(world: World) -> None:
+def add_dataset(world: World) -> None:
     """Make a dataset of twelve customers, with some failed days."""
     world.backfill(12, DAYS)
     leases = world.claim(10_000)
@@ -93,7 +93,7 @@ def lake(world: World) -> None:
     world.accept(*rest)
 
 
-def picture(context: BrowserContext, url: str, to: Path, width: int, scheme: Any) -> None:
+def take_screenshot(context: BrowserContext, url: str, to: Path, width: int, scheme: Any) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     page = context.new_page()
     page.set_viewport_size({"width": width, "height": 800})

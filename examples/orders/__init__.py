@@ -1,1 +1,1 @@
-"""Orders: charge, ship, wait for a signal, notify. Each effect happens once, whatever is killed."""
+"""An order is charged and shipped. Each effect happens once, even if the worker is killed."""

@@ -1,4 +1,7 @@
-"""Run the example: `python -m examples.orders`, or `place o-1 ann 1999`, `work`, `deliver o-1 ann door`."""
+"""Run the example with `python -m examples.orders`.
+
+Optional arguments are `place o-1 ann 1999`, `work` or `deliver o-1 ann door`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def show() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Submit an order, run a worker until SIGTERM, or send the signal of a delivery. Without arguments: all three."""
+    """Submit an order, run a worker until SIGTERM, or send the signal of a delivery. Without arguments, do all three."""
     match arguments:
         case []:
             show()

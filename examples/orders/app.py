@@ -1,4 +1,4 @@
-"""The app: one command of three steps and a wait."""
+"""The app, with one command of three steps and a wait."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The services that the example calls. Each is a folder with a file for each request.
 
-Like a real service, they take an idempotency key: a request with a known key has no second effect.
+Like a real service, they accept an idempotency key. A request with a known key has no second effect.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ def call_service(name: str, content: str) -> None:
         with request.open("x", encoding="utf-8") as file:
             file.write(content)
     except FileExistsError:
-        pass  # the service knows this key, and has done it
+        pass  # the service has already processed this key
 
 
 def effects(folder: Path) -> dict[str, list[str]]:
-    """Return what the services have done."""
+    """Return the effects of all services."""
     return {
         service.name: sorted(request.read_text(encoding="utf-8") for request in service.glob("*.request"))
         for service in sorted(folder.iterdir())

@@ -1,4 +1,7 @@
-"""`python -m examples.tiles [FILE]`: upload tiles to a provider that rejects some of them, with a progress bar."""
+"""Upload tiles to a provider that rejects some of them, with a progress bar.
+
+Run it with `python -m examples.tiles [FILE]`.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +51,13 @@ def main(path: str | None = None) -> None:
             print(f"call {call}: {report.outcome} after {report.retry_count} retries: {counts}")
             if report.next_retry_at is not None:
                 print(f"        call again at {report.next_retry_at:%H:%M:%S} UTC")
-        gone = {tile: attempts for tile, (status, attempts) in store.statuses().items() if status == VotingStatus.UPLOAD_GIVEUP}
-        print(f"given up: {gone}")
-        print(f"arrived: {len(provider.accepted)} of {TILES}; sent in all: {provider.received.total()}")
+        given_up = {
+            tile: attempts for tile, (status, attempts) in store.statuses().items() if status == VotingStatus.UPLOAD_GIVEUP
+        }
+        print(f"given up: {given_up}")
+        print(f"arrived: {len(provider.accepted)} of {TILES}; sent in total: {provider.received.total()}")
         engine.dispose()
-        if len(provider.accepted) != TILES - 1 or set(gone) != {"t017"}:
+        if len(provider.accepted) != TILES - 1 or set(given_up) != {"t017"}:
             sys.exit("unexpected result: all tiles but t017 should have arrived")
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.servers.buckets import options
 
 PROGRAM = Path(__file__).parents[3] / "examples" / "storage.py"
-PRINTED = """2026-01-31: somebody else was first
+PRINTED = """2026-01-31: the manifest already exists
 orders/2026-01-30/data.csv 19792
 orders/2026-01-30/manifest 15
 orders/2026-01-31/data.csv 19792
