@@ -39,8 +39,8 @@ def measure(options: argparse.Namespace, only: list[str]) -> Output:
     show_progress("fault scenario")
     tallies = compare(2 if options.quick else 200, 1 if options.quick else 10, 7) if not only or "faults" in only else {}
     outcomes = check(figures, small, big)
-    made = tables(figures, outcomes, tallies)
-    return Output(machine(), made, outcomes, lambda: markdown(made, outcomes), lambda: picture(figures))
+    all_tables = tables(figures, outcomes, tallies)
+    return Output(machine(), all_tables, outcomes, lambda: markdown(all_tables, outcomes), lambda: picture(figures))
 
 
 if __name__ == "__main__":

@@ -27,14 +27,14 @@ def machine() -> str:
 
 
 def tables(results: Results, outcomes: Sequence[Outcome]) -> list[Table]:
-    made = [_targets(outcomes), _overview(results)]
-    made += [_timings(results.success[kind]) for kind in KINDS if kind in results.success]
-    made += [_timings(results.retry[kind]) for kind in KINDS if kind in results.retry]
-    made += [_imports(results), _failures(results), _memory(results)]
+    all_tables = [_targets(outcomes), _overview(results)]
+    all_tables += [_timings(results.success[kind]) for kind in KINDS if kind in results.success]
+    all_tables += [_timings(results.retry[kind]) for kind in KINDS if kind in results.retry]
+    all_tables += [_imports(results), _failures(results), _memory(results)]
     if results.absent:
         rows = [(name, reason) for name, reason in results.absent.items()]
-        made.append(Table("Not measured", ("case", "reason"), rows))
-    return made
+        all_tables.append(Table("Not measured", ("case", "reason"), rows))
+    return all_tables
 
 
 def markdown(results: Results, outcomes: Sequence[Outcome], effort: Effort) -> str:

@@ -14,11 +14,11 @@ def outcomes(parts: Sequence[Part]) -> list[Outcome]:
 
 
 def tables(parts: Sequence[Part]) -> list[Table]:
-    made = [table(outcomes(parts)), *(each for part in parts for each in part.tables)]
+    all_tables = [table(outcomes(parts)), *(each for part in parts for each in part.tables)]
     absent = {name: reason for part in parts for name, reason in part.absent.items()}
     if absent:
-        made.append(Table("Not measured", ("case", "reason"), list(absent.items())))
-    return made
+        all_tables.append(Table("Not measured", ("case", "reason"), list(absent.items())))
+    return all_tables
 
 
 def markdown(parts: Sequence[Part]) -> str:

@@ -1,4 +1,7 @@
-"""Median milliseconds from submit to start on an idle worker: python -m benchmarks.commands_suite.latency LIBRARY URL TIMES"""
+"""Median milliseconds from submit to start on an idle worker.
+
+Run it with `python -m benchmarks.commands_suite.latency LIBRARY URL TIMES`.
+"""
 
 import asyncio
 import logging

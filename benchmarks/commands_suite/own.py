@@ -1,4 +1,6 @@
-"""Commands per second with the whole worker: python -m benchmarks.commands_suite.own URL COMMAND JOBS
+"""Commands per second with the whole worker.
+
+Run it with `python -m benchmarks.commands_suite.own URL COMMAND JOBS`.
 
 COMMAND is `sync` or `async` (empty), or `sync-20ms` or `async-20ms` (sleeps for 20 ms).
 """

@@ -18,33 +18,33 @@ def describe_machine(results: Results) -> str:
 
 
 def tables(results: Results, outcomes: list[Outcome]) -> list[Table]:
-    made = [table(outcomes)]
+    all_tables = [table(outcomes)]
     for database in ("postgres", "sqlite"):
-        made.append(_rates(results.rates, database, "empty commands"))
+        all_tables.append(_rates(results.rates, database, "empty commands"))
         if _select(results.of_20_ms, database):
-            made.append(_rates(results.of_20_ms, database, "commands of 20 ms"))
-        made.append(_latencies(results, database))
+            all_tables.append(_rates(results.of_20_ms, database, "commands of 20 ms"))
+        all_tables.append(_latencies(results, database))
     if results.absent:
-        made.append(Table("Not measured", ("case", "reason"), list(results.absent.items())))
-    return made
+        all_tables.append(Table("Not measured", ("case", "reason"), list(results.absent.items())))
+    return all_tables
 
 
 def _select(figures: dict[Case, list[float]], database: str) -> list[tuple[str, list[float]]]:
-    return [(case.name, taken) for case, taken in figures.items() if case.database == database and taken]
+    return [(case.name, samples) for case, samples in figures.items() if case.database == database and samples]
 
 
 def _rates(figures: dict[Case, list[float]], database: str, commands: str) -> Table:
     rows = []
-    for name, taken in sorted(_select(figures, database), key=lambda case: -median(case[1])):
-        rate = Interval.of(taken)
+    for name, samples in sorted(_select(figures, database), key=lambda case: -median(case[1])):
+        rate = Interval.of(samples)
         rows.append((_add_version(name), f"{rate.median:,.0f} ({rate.low:,.0f}–{rate.high:,.0f})"))
     return Table(f"{NAMES[database]}, {commands}, whole worker", ("case", "commands/s"), rows)
 
 
 def _latencies(results: Results, database: str) -> Table:
     rows = [
-        (_add_version(name), str(Interval.of(taken)))
-        for name, taken in sorted(_select(results.latencies, database), key=lambda case: median(case[1]))
+        (_add_version(name), str(Interval.of(samples)))
+        for name, samples in sorted(_select(results.latencies, database), key=lambda case: median(case[1]))
     ]
     return Table(f"{NAMES[database]}, from submit to start on an idle worker", ("case", "p50, ms"), rows)
 
@@ -86,14 +86,14 @@ def picture(results: Results) -> str:
     panels = []
     for database in ("postgres", "sqlite"):
         bars = [
-            Bar(name.removesuffix(", batches of 100").removesuffix(", 10 at once"), median(taken), _hue(name))
-            for name, taken in _select(results.rates, database)
+            Bar(name.removesuffix(", batches of 100").removesuffix(", 10 at once"), median(samples), _hue(name))
+            for name, samples in _select(results.rates, database)
         ]
         panels.append(Panel(f"{NAMES[database]}: commands/s", "", sorted(bars, key=lambda bar: -bar.value), None))
     for database in ("postgres", "sqlite"):
         bars = [
-            Bar(name.partition(",")[0], round(median(taken), 1), _hue(name))
-            for name, taken in _select(results.latencies, database)
+            Bar(name.partition(",")[0], round(median(samples), 1), _hue(name))
+            for name, samples in _select(results.latencies, database)
         ]
         limit = 10 if database == "postgres" else 50
         panels.append(Panel(f"{NAMES[database]}: ms to start", "ms", sorted(bars, key=lambda bar: bar.value), limit))

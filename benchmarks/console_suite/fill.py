@@ -113,12 +113,12 @@ SMALL = 1000
 def fill_activity(ledger: Ledger, days: int) -> None:
     """Insert activity of every job type: minutes per worker, then slots of ten minutes and of an hour."""
     now = activity.minute_of(ledger.now())
-    kept = int(activity.TEN_MINUTES_KEPT.total_seconds()) // 60
+    minutes_kept = int(activity.TEN_MINUTES_KEPT.total_seconds()) // 60
     counts = {bucket: 1 + bucket % 7 for bucket in range(20, 70)}
     slots = [(now - minute, 1, f"web-{worker}") for minute in range(15) for worker in range(5)]
     slots += [(now - minute, 1, "") for minute in range(15, 180)]
-    slots += [(now // 10 * 10 - minute, 10, "") for minute in range(190, min(days * 1440, kept), 10)]
-    slots += [(now // 60 * 60 - minute, 60, "") for minute in range(kept, days * 1440, 60)]
+    slots += [(now // 10 * 10 - minute, 10, "") for minute in range(190, min(days * 1440, minutes_kept), 10)]
+    slots += [(now // 60 * 60 - minute, 60, "") for minute in range(minutes_kept, days * 1440, 60)]
     with ledger.connections.write.use() as session:
         for slot, span, worker in slots:
             rows = [

@@ -41,7 +41,7 @@ def targets(results: Results) -> list[Outcome]:
 
 
 def tables(results: Results, outcomes: list[Outcome]) -> list[Table]:
-    made = [table(outcomes)]
+    all_tables = [table(outcomes)]
     for database in DATABASES:
         rows = [
             (
@@ -52,8 +52,8 @@ def tables(results: Results, outcomes: list[Outcome]) -> list[Table]:
             if where == database
         ]  # fmt: skip
         columns = ("page", "ms at 1,000, p95", f"ms at {results.large:,}, p95", "ratio", "KB", "queries")
-        made.append(Table(f"Pages on {NAMES[database]}", columns, rows))
-    return made
+        all_tables.append(Table(f"Pages on {NAMES[database]}", columns, rows))
+    return all_tables
 
 
 def markdown(results: Results, outcomes: list[Outcome], rounds: int) -> str:

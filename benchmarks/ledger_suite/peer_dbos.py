@@ -1,4 +1,7 @@
-"""DBOS queue: python -m benchmarks.ledger_suite.peer_dbos URL BATCH JOBS"""
+"""DBOS queue.
+
+Run it with `python -m benchmarks.ledger_suite.peer_dbos URL BATCH JOBS`.
+"""
 
 import time
 

@@ -1,4 +1,7 @@
-"""huey with fsync: python -m benchmarks.ledger_suite.peer_huey URL BATCH JOBS"""
+"""huey with fsync.
+
+Run it with `python -m benchmarks.ledger_suite.peer_huey URL BATCH JOBS`.
+"""
 
 import logging
 import threading

@@ -1,4 +1,7 @@
-"""pgqueuer: python -m benchmarks.ledger_suite.peer_pgqueuer URL BATCH JOBS"""
+"""pgqueuer.
+
+Run it with `python -m benchmarks.ledger_suite.peer_pgqueuer URL BATCH JOBS`.
+"""
 
 import asyncio
 import logging

@@ -1,4 +1,7 @@
-"""procrastinate: python -m benchmarks.ledger_suite.peer_procrastinate URL CONCURRENCY JOBS"""
+"""procrastinate.
+
+Run it with `python -m benchmarks.ledger_suite.peer_procrastinate URL CONCURRENCY JOBS`.
+"""
 
 import asyncio
 import logging

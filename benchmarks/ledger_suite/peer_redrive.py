@@ -1,4 +1,7 @@
-"""The ledger, with the settings of another library: python -m benchmarks.ledger_suite.peer_redrive URL BATCH JOBS"""
+"""The ledger, with the settings of another library.
+
+Run it with `python -m benchmarks.ledger_suite.peer_redrive URL BATCH JOBS`.
+"""
 
 from contextlib import closing
 

@@ -1,4 +1,7 @@
-"""The whole worker with short jobs: python -m benchmarks.ledger_suite.peer_worker URL BATCH JOBS"""
+"""The whole worker with short jobs.
+
+Run it with `python -m benchmarks.ledger_suite.peer_worker URL BATCH JOBS`.
+"""
 
 import time
 

@@ -19,13 +19,13 @@ FLOORS = {"postgres": "raw SKIP LOCKED loop, psycopg", "sqlite": "raw loop, sqli
 
 
 def tables(results: Results, outcomes: list[Outcome]) -> list[Table]:
-    made = [table(outcomes), *(_drain(results, database, batch) for database, batch in sorted(results.drains))]
-    made += [_pairs(*head, pairs) for head, pairs in _series(results) if pairs]
-    made += [_idle(results)] if results.idle else []
-    made += [_far(results)] if results.distance else []
+    all_tables = [table(outcomes), *(_drain(results, database, batch) for database, batch in sorted(results.drains))]
+    all_tables += [_pairs(*head, pairs) for head, pairs in _series(results) if pairs]
+    all_tables += [_idle(results)] if results.idle else []
+    all_tables += [_far(results)] if results.distance else []
     if results.absent:
-        made.append(Table("Not measured", ("case", "reason"), list(results.absent.items())))
-    return made
+        all_tables.append(Table("Not measured", ("case", "reason"), list(results.absent.items())))
+    return all_tables
 
 
 def describe_machine(results: Results) -> str:

@@ -281,14 +281,14 @@ def _tenants(databases: Databases, effort: Effort, results: Results, progress: P
     for database in ("postgres", "sqlite"):
         with (
             open_ledger(databases.new(database), migrate=True) as single,
-            open_ledger(databases.new(database), migrate=True) as many,
+            open_ledger(databases.new(database), migrate=True) as shared,
         ):
             progress(f"{effort.big:,} jobs of {tenants.TENANTS:,} tenants, {database}")
             tenants.insert_jobs(single, 1, effort.big)
-            tenants.insert_jobs(many, tenants.TENANTS, effort.big)
+            tenants.insert_jobs(shared, tenants.TENANTS, effort.big)
             pair = results.tenants.setdefault(database, Pair())
             base = partial(tenants.measure_claims, single, 1, effort.claims)
-            own = partial(tenants.measure_claims, many, tenants.TENANTS, effort.claims)
+            own = partial(tenants.measure_claims, shared, tenants.TENANTS, effort.claims)
             base(), own()  # warm the cache
             for _ in range(effort.measurements):
                 _measure_pair(pair, base, own)

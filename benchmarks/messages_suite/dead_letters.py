@@ -1,4 +1,7 @@
-"""Milliseconds to list and to group dead letters: python -m benchmarks.messages_suite.dead_letters URL DEAD_LETTERS"""
+"""Milliseconds to list and to group dead letters.
+
+Run it with `python -m benchmarks.messages_suite.dead_letters URL DEAD_LETTERS`.
+"""
 
 import sys
 import time

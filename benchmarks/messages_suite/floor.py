@@ -1,4 +1,6 @@
-"""Minimal consumer: python -m benchmarks.messages_suite.floor URL REDIS_URL BATCH MESSAGES
+"""Minimal consumer.
+
+Run it with `python -m benchmarks.messages_suite.floor URL REDIS_URL BATCH MESSAGES`.
 
 URL is the address of a database. One transaction per batch stores a row for each message and a row for its handler, as done.
 Then the batch is acknowledged. It has no attempts, leases or retries. If URL is `none`, nothing is stored.

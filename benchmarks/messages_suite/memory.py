@@ -1,4 +1,6 @@
-"""Memory growth of a worker in MiB: python -m benchmarks.messages_suite.memory URL REDIS_URL MESSAGES
+"""Memory growth of a worker in MiB.
+
+Run it with `python -m benchmarks.messages_suite.memory URL REDIS_URL MESSAGES`.
 
 The measurement starts after a tenth of the messages, so that start-up does not count. The stream is filled while it is read.
 """

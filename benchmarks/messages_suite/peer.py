@@ -1,4 +1,6 @@
-"""Other libraries with empty handlers: python -m benchmarks.messages_suite.peer NAME REDIS_URL BATCH MESSAGES
+"""Other libraries with empty handlers.
+
+Run it with `python -m benchmarks.messages_suite.peer NAME REDIS_URL BATCH MESSAGES`.
 
 The messages are in Redis when a worker starts. They are acknowledged after the handler, and stored nowhere else.
 """

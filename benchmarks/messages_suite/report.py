@@ -22,13 +22,13 @@ def describe_machine(results: Results) -> str:
 
 
 def tables(results: Results, outcomes: list[Outcome]) -> list[Table]:
-    made = [table(outcomes)]
-    made += [_rates(results, batch) for batch in BATCHES]
+    all_tables = [table(outcomes)]
+    all_tables += [_rates(results, batch) for batch in BATCHES]
     if results.growth or results.dead_letters:
-        made.append(_scale(results))
+        all_tables.append(_scale(results))
     if results.absent:
-        made.append(Table("Not measured", ("case", "reason"), list(results.absent.items())))
-    return made
+        all_tables.append(Table("Not measured", ("case", "reason"), list(results.absent.items())))
+    return all_tables
 
 
 def _rows(results: Results, batch: int) -> list[tuple[str, list[float], Interval | None]]:
@@ -47,13 +47,13 @@ def _rows(results: Results, batch: int) -> list[tuple[str, list[float], Interval
 
 
 def _rates(results: Results, batch: int) -> Table:
-    rows = [(name, _rate(taken), "" if ratio is None else f"{ratio}×") for name, taken, ratio in _rows(results, batch)]
+    rows = [(name, _rate(samples), "" if ratio is None else f"{ratio}×") for name, samples, ratio in _rows(results, batch)]
     mode = "One message at a time" if batch == 1 else f"Batches of {batch}"
     return Table(f"{mode}, empty handler", ("case", "messages/s", "vs its floor"), rows)
 
 
-def _rate(taken: Sequence[float]) -> str:
-    interval = Interval.of(taken)
+def _rate(samples: Sequence[float]) -> str:
+    interval = Interval.of(samples)
     return f"{interval.median:,.0f} ({interval.low:,.0f}–{interval.high:,.0f})"
 
 
@@ -100,7 +100,7 @@ def picture(results: Results) -> str:
     """Draw the results as bars."""
     panels = []
     for batch in BATCHES:
-        bars = [Bar(_bar_label(name), median(taken), HUES.get(name[:5], "peer")) for name, taken, _ in _rows(results, batch)]
+        bars = [Bar(_bar_label(name), median(samples), HUES.get(name[:5], "peer")) for name, samples, _ in _rows(results, batch)]
         if bars:
             mode = "one at a time" if batch == 1 else f"batches of {batch}"
             panels.append(Panel(f"Messages/s, {mode}", "", bars, None))

@@ -1,4 +1,7 @@
-"""Peak memory in MB of a process that plans to reprocess all partitions: python -m benchmarks.partitions_suite.memory URL"""
+"""Peak memory in MB of a process that plans to reprocess all partitions.
+
+Run it with `python -m benchmarks.partitions_suite.memory URL`.
+"""
 
 import resource
 import sys

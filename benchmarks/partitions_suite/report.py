@@ -44,12 +44,12 @@ def check(all_figures: Figures, small: int, big: int) -> list[Outcome]:
 
 def tables(all_figures: Figures, outcomes: list[Outcome], tallies: dict[str, Tally]) -> list[Table]:
     """Build the tables."""
-    made = [table(outcomes)]
+    all_tables = [table(outcomes)]
     for (database, count), samples in sorted(all_figures.items()):
         rows = [(name, str(samples.get(name))) for name in samples.values]
-        made.append(Table(f"{NAMES[database]}, {count:,} partitions", ("case", "ms, verdicts/s or MB"), rows))
+        all_tables.append(Table(f"{NAMES[database]}, {count:,} partitions", ("case", "ms, verdicts/s or MB"), rows))
     if tallies:
-        made.append(
+        all_tables.append(
             Table(
                 "The same faults for all",
                 (
@@ -71,12 +71,12 @@ def tables(all_figures: Figures, outcomes: list[Outcome], tallies: dict[str, Tal
                 "the old data. *Clear and rerun* has in addition a row lock and one run at a time.",
             )
         )
-    return made
+    return all_tables
 
 
-def markdown(made: list[Table], outcomes: list[Outcome]) -> str:
+def markdown(all_tables: list[Table], outcomes: list[Outcome]) -> str:
     """Build the page."""
-    body = "\n\n".join(each.markdown() for each in made)
+    body = "\n\n".join(each.markdown() for each in all_tables)
     image = "![Bars on a logarithmic scale: milliseconds with few and with many partitions](partitions.svg)"
     head = f"Written by `make bench-partitions`: {machine()}.\n{HOW_TO_READ} {summary_line(outcomes).capitalize()}."
     return f"# Benchmark: partitions\n\n{head}\n\n{image}\n\n{body}\n"

@@ -1,4 +1,6 @@
-"""Jobs of ten steps with the whole worker: python -m benchmarks.steps_suite.own URL COMMAND JOBS [THREADS]
+"""Jobs of ten steps with the whole worker.
+
+Run it with `python -m benchmarks.steps_suite.own URL COMMAND JOBS [THREADS]`.
 
 COMMAND is `sync`, `async` or `transaction` (all steps in the transaction of the job).
 """

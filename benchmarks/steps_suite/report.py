@@ -20,15 +20,15 @@ def describe_machine(results: Results) -> str:
 
 def tables(results: Results, outcomes: list[Outcome]) -> list[Table]:
     rows = []
-    for name, taken in sorted(results.rates.items(), key=lambda rate: -median(rate[1])):
-        figure = Interval.of(taken)
+    for name, samples in sorted(results.rates.items(), key=lambda rate: -median(rate[1])):
+        figure = Interval.of(samples)
         rows.append(
             (_add_version(name), f"{figure.median:,.0f} ({figure.low:,.0f}–{figure.high:,.0f})", f"{1000 / figure.median:.2f}")
         )
-    made = [table(outcomes), Table("Jobs of ten steps, one worker", ("case", "jobs/s", "ms per job"), rows)]
+    all_tables = [table(outcomes), Table("Jobs of ten steps, one worker", ("case", "jobs/s", "ms per job"), rows)]
     if results.absent:
-        made.append(Table("Not measured", ("case", "reason"), list(results.absent.items())))
-    return made
+        all_tables.append(Table("Not measured", ("case", "reason"), list(results.absent.items())))
+    return all_tables
 
 
 def _add_version(name: str) -> str:
@@ -63,7 +63,7 @@ measurement has its own process, its own database and one worker. Ratios are com
 
 def picture(results: Results) -> str:
     """Draw the results as bars."""
-    bars = [Bar(name, median(taken), _hue(name)) for name, taken in results.rates.items()]
+    bars = [Bar(name, median(samples), _hue(name)) for name, samples in results.rates.items()]
     panel = Panel("Jobs of ten steps: jobs/s", "", sorted(bars, key=lambda bar: -bar.value), None)
     note = f"Medians, logarithmic scale. Longer is better. {machine()}"
     return card("Steps: Redrive and other libraries", "Jobs of ten steps per second", note, [panel])

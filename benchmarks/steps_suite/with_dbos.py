@@ -1,4 +1,6 @@
-"""Workflows of ten steps with DBOS: python -m benchmarks.steps_suite.with_dbos URL JOBS [THREADS]
+"""Workflows of ten steps with DBOS.
+
+Run it with `python -m benchmarks.steps_suite.with_dbos URL JOBS [THREADS]`.
 
 The workflows are started without a queue, because a queue polls. DBOS runs them in its threads.
 """

@@ -1,4 +1,6 @@
-"""Workflows of ten activities with the dev server of Temporal: python -m benchmarks.steps_suite.with_temporal JOBS
+"""Workflows of ten activities with the dev server of Temporal.
+
+Run it with `python -m benchmarks.steps_suite.with_temporal JOBS`.
 
 The database of the server is in memory, which is the default. A file is eight times slower. The workflows are queued before
 the worker starts.
