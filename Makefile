@@ -1,7 +1,7 @@
-# `make` alone lists what there is. Every target sets up what it needs; a second run finds it there.
-# Plain enough for GNU make 3.81. Tools are run as `python -m tool`: their own start lines break in long paths.
+# `make` lists the targets. Each target sets up what it needs, and a second run reuses it.
+# Compatible with GNU make 3.81. Tools are run as `python -m tool`, because their shebangs break in long paths.
 
-# The interpreter to build on; empty means that scripts/find-python looks for one.
+# The interpreter to use. If it is empty, scripts/find-python finds one.
 PYTHON =
 
 RUN = .venv/bin/python
@@ -17,10 +17,10 @@ help: ## List the targets
 environment:
 	@$(FIND); "$$found" scripts/environment.py .venv --extras all --group dev
 
-install: environment ## Make .venv: every extra and every tool, at the pinned versions; and bring what tests need from npm
+install: environment ## Create .venv with all extras and tools at the pinned versions, and install the npm packages of the tests
 	@$(RUN) -m tests.servers.bring
 
-demo: ## See Redrive at work: a shop with flaky services, a worker, and the console in your browser (in .venv-demo)
+demo: ## Run the demo: a shop with flaky services, a worker, and the console in your browser (in .venv-demo)
 	@$(FIND); "$$found" scripts/environment.py .venv-demo --extras cli,console,ledger
 	@.venv-demo/bin/python -m redrive.demo
 
@@ -30,45 +30,45 @@ test: install ## Run everything: check, all tests, the other interpreters, requi
 test-quick: environment ## Run the unit and property tests on this interpreter only
 	@$(RUN) scripts/suites.py quick
 
-check: environment ## Read the code: ruff, mypy --strict, the layers
+check: environment ## Run the static checks: ruff, mypy --strict, the layers
 	@$(RUN) scripts/suites.py check
 
-format: environment ## Lay the code out as `make check` wants it
+format: environment ## Format the code for `make check`
 	@$(RUN) -m ruff check --fix-only --quiet .
 	@$(RUN) -m ruff format --quiet .
 
-house: environment ## Print the figures of the code with their limits and goals (LIST=<figure> lists its places, TIGHTEN=1 lowers the limits)
+house: environment ## Print the figures of the code with their limits and goals (LIST=<figure> lists its locations, TIGHTEN=1 lowers the limits)
 	@$(RUN) -m tests.architecture.house $(if $(LIST),--list $(LIST)) $(if $(TIGHTEN),--tighten)
 
 walk: environment ## Count the files that one job and one partition pass through (FILES=1 lists them)
 	@$(RUN) -m tests.architecture.walk $(if $(FILES),--files)
 
-requirements: install ## Run the tests that show requirements, and print a line for each number
+requirements: install ## Run the tests of requirements, and print a line for each requirement
 	@$(RUN) scripts/suites.py requirement_tests requirements
 
 docs: environment ## Build the documentation into site/, strictly
 	@$(RUN) scripts/suites.py docs
 
-screenshots: install ## Take the pictures of the console into docs/pictures
+screenshots: install ## Take the screenshots of the console into docs/pictures
 	@$(RUN) scripts/screenshots.py
 
-crash-matrix: environment ## Die at every crash point, on both databases, in every way; print what was lost or doubled
+crash-matrix: environment ## Crash at every crash point, on both databases, in every way, and print lost and duplicated jobs
 	@$(RUN) -m tests.acceptance.crash.matrix
 	@$(RUN) -m tests.acceptance.partitions.matrix
 
-kill-table: environment ## Kill, poison, stop and drain workers, on both databases; print what became of their jobs
+kill-table: environment ## Kill, poison, stop and drain workers on both databases, and print the results of their jobs
 	@$(RUN) -m tests.acceptance.worker.kill_table
 
-engine-drills: install ## Kill servers of the engines under load; print what was lost or doubled (ENGINE=nats runs one engine)
+engine-drills: install ## Kill servers of the engines under load, and print lost and duplicated messages (ENGINE=nats runs one engine)
 	@$(RUN) -m tests.acceptance.engines.drills $(ENGINE)
 
-ha-drill: environment ## Kill the primary of a Patroni cluster five times under load; print what was lost, and how long it took (KILLS=5)
+ha-drill: environment ## Kill the primary of a Patroni cluster five times under load, and print lost jobs and downtimes (KILLS=5)
 	@$(RUN) -m tests.acceptance.ha.drill $(KILLS)
 
-plans: environment ## Look at the plans of the hot statements beside a million jobs, on both databases
+plans: environment ## Check the plans of frequent statements with a million jobs, on both databases
 	@REDRIVE_FULL=1 $(RUN) -m pytest -q tests/conformance/ledger/test_plans.py tests/conformance/partitions/test_plans.py
 
-wire-table: install ## Count what each storage backend sends when things go wrong, into docs/reference/wire.md
+wire-table: install ## Count the requests of each storage backend after failures, into docs/reference/wire.md
 	@$(RUN) -m tests.acceptance.wire.table --write
 
 bench: bench-call bench-ledger bench-commands bench-steps bench-batch bench-clients bench-storage bench-messages bench-partitions bench-console ## Run every benchmark
@@ -92,13 +92,13 @@ bench-steps: ## Measure jobs of ten steps against DBOS and Temporal (in .venv-be
 bench-batch: environment ## Measure the batch layer against its bare sender, on a local Postgres
 	@$(RUN) benchmarks/batch.py
 
-bench-partitions: environment ## Measure partitions at a million, and faults beside others' algorithms (REDRIVE_BENCH_PARTITIONS=10000000)
+bench-partitions: environment ## Measure a million partitions, and compare the handling of faults (REDRIVE_BENCH_PARTITIONS=10000000)
 	@$(RUN) benchmarks/partitions.py
 
-bench-console: environment ## Measure every page of the console beside a thousand and a million jobs, dead letters and partitions
+bench-console: environment ## Measure every console page with a thousand and a million jobs, dead letters and partitions
 	@$(RUN) benchmarks/console.py
 
-bench-clients: ## Measure the clients against bare libraries: HTTP, and the send buffer (in .venv-bench-clients)
+bench-clients: ## Measure the HTTP clients and the send buffer against bare libraries (in .venv-bench-clients)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-clients --extras http,grpc --requirements benchmarks/requirements-clients.txt
 	@.venv-bench-clients/bin/python benchmarks/clients
 
@@ -115,8 +115,8 @@ bench-engines: ## Measure the engines with 1 to 8 worker processes, against thei
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-engines --extras postgres,redis,nats,kafka --requirements benchmarks/requirements-engines.txt
 	@.venv-bench-engines/bin/python benchmarks/engines.py
 
-constraints: environment ## Pin what pyproject.toml needs in constraints.txt and hashes.txt, for 3.11 and up (UPGRADE=1: newest versions)
+constraints: environment ## Pin the dependencies in constraints.txt and hashes.txt, for 3.11 and newer (UPGRADE=1: newest versions)
 	@$(RUN) scripts/constraints.py $(if $(UPGRADE),--upgrade)
 
-clean: ## Remove what the other targets made
+clean: ## Remove the files of the other targets
 	rm -rf .venv .venv-* .cache .hypothesis .pytest_cache .ruff_cache .mypy_cache site build dist
