@@ -37,7 +37,7 @@ class Ssh:
         self.loop = asyncio.new_event_loop()
         self.session = self.loop.run_until_complete(self._connect())
 
-    async def _connected(self) -> Any:
+    async def _connect(self) -> Any:
         import asyncssh
 
         from redrive.storage.sftp.connection import CIPHERS
