@@ -56,7 +56,7 @@ def sqlite_ledger(folder: Path) -> str:
     return f"sqlite:///{file}"
 
 
-def emptied(url: str) -> None:
+def empty_ledger(url: str) -> None:
     """Delete all rows of the ledger at this URL on Postgres, and restart its sequences at 1."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET lock_timeout = '20s'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 
-def named(value: object) -> str:
+def case_name(value: object) -> str:
     """Return the beginning of the value as text."""
     text = str(sorted(map(str, value))) if isinstance(value, (set, frozenset)) else str(value)
     return re.sub(r" at 0x[0-9a-f]+", "", text)[:60]

@@ -27,19 +27,19 @@ def test_numbers_are_read_from_the_text() -> None:
     assert len(requirements(NUMBERS.read_text(encoding="utf-8"))) == 145
 
 
-def shown(outcome: str, *numbers: str) -> Shown:
+def shown_by(outcome: str, *numbers: str) -> Shown:
     return Shown(numbers, outcome)
 
 
 def test_the_table_has_a_line_for_each_requirement() -> None:
     records = {
         "python3.11": {
-            "a[1]": shown("passed", "R-1"),
-            "a[2]": shown("passed", "R-1"),
-            "b": shown("passed", "R-1"),
-            "c": shown("skipped", "R-2"),
+            "a[1]": shown_by("passed", "R-1"),
+            "a[2]": shown_by("passed", "R-1"),
+            "b": shown_by("passed", "R-1"),
+            "c": shown_by("skipped", "R-2"),
         },
-        "python3.12": {"a[1]": shown("passed", "R-1")},
+        "python3.12": {"a[1]": shown_by("passed", "R-1")},
     }
     lines, wrong = table({"R-1": False, "R-2": False, "R-3": False, "C-1": False, "C-13": True}, records, {"C-1"})
     assert lines == [
@@ -55,14 +55,14 @@ def test_the_table_has_a_line_for_each_requirement() -> None:
 
 
 def test_a_failure_on_any_interpreter_counts() -> None:
-    records = {"python3.11": {"a": shown("passed", "R-1")}, "python3.13": {"a": shown("failed", "R-1")}}
+    records = {"python3.11": {"a": shown_by("passed", "R-1")}, "python3.13": {"a": shown_by("failed", "R-1")}}
     lines, wrong = table({"R-1": False}, records, set())
     assert lines == ["R-1   FAILED   a (python3.13)"]
     assert wrong == ["R-1 FAILED: a (python3.13)"]
 
 
 def test_the_list_of_missing_requirements_only_shrinks() -> None:
-    _, wrong = table({"R-1": False}, {"python3.11": {"a": shown("passed", "R-1")}}, {"R-1", "X-9"})
+    _, wrong = table({"R-1": False}, {"python3.11": {"a": shown_by("passed", "R-1")}}, {"R-1", "X-9"})
     assert wrong == [
         "X-9 stands in not_yet.txt but is no requirement",
         f"R-1 is shown by a: take it out of {NOT_YET.name}",

@@ -14,7 +14,7 @@ def private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in OF_TUPLES
 
 
-def defined(tree: ast.AST) -> set[str]:
+def defined_names(tree: ast.AST) -> set[str]:
     """Return the underscore names that a file defines, in its classes and at its top."""
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -29,17 +29,17 @@ def defined(tree: ast.AST) -> set[str]:
     return {name for name in names if private(name)}
 
 
-def reached(source: str, nouns: Collection[str] = ()) -> Iterator[tuple[str, int]]:
+def foreign_private_names(source: str, nouns: Collection[str] = ()) -> Iterator[tuple[str, int]]:
     """Yield (name, line) of underscore names of another object or module that this file does not define.
 
     nouns: the names of other files. An object named like a file belongs to that file (`ledger._write`).
     """
     tree = ast.parse(source)
-    own = defined(tree)
+    own = defined_names(tree)
     foreign = {alias.asname or alias.name.partition(".")[0] for alias in _foreign(tree)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and private(node.attr) and not _own(node):
-            if node.attr in own and _called(node.value) not in nouns:
+            if node.attr in own and _name_of(node.value) not in nouns:
                 continue
             if not (isinstance(node.value, ast.Name) and node.value.id in foreign):
                 yield node.attr, node.lineno
@@ -51,7 +51,7 @@ def _own(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id in OWN
 
 
-def _called(node: ast.expr) -> str:
+def _name_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr.lstrip("_") if isinstance(node, ast.Attribute) else ""
 
 

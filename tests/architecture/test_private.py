@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.architecture.imports import SRC, modules, unit
-from tests.architecture.private import reached
+from tests.architecture.private import foreign_private_names
 
 MODULES = modules()
 ALLOWED = {
@@ -29,14 +29,16 @@ def test_no_package_uses_private_names_of_another() -> None:
     wrong = [
         f"{MODULES[module].relative_to(SRC.parent)}:{line}: {name} is another file's: give it a public name there"
         for module, path in MODULES.items()
-        for name, line in reached(path.read_text(encoding="utf-8"), nouns(module))
+        for name, line in foreign_private_names(path.read_text(encoding="utf-8"), nouns(module))
         if (module, name) not in ALLOWED
     ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_no_exception_outlives_its_use() -> None:
-    used = {(module, name) for module, path in MODULES.items() for name, _ in reached(path.read_text(encoding="utf-8"))}
+    used = {
+        (module, name) for module, path in MODULES.items() for name, _ in foreign_private_names(path.read_text(encoding="utf-8"))
+    }
     assert not ALLOWED.keys() - used
 
 
@@ -56,4 +58,4 @@ def test_no_exception_outlives_its_use() -> None:
     ],
 )
 def test_uses_of_private_names_are_detected(source: str, found: list[str]) -> None:
-    assert [name for name, _ in reached(source, {"ledger"})] == found
+    assert [name for name, _ in foreign_private_names(source, {"ledger"})] == found

@@ -17,7 +17,7 @@ PAST = frozenset(("connections", "reading", "settle", "claim", "submit_many"))
 ALLOWED = {("redrive.cli.commands.partitions.plan", "ledger"): "of a plan that was kept: the address, as text"}
 
 
-def reached(source: str) -> Iterator[tuple[str, int]]:
+def bypasses(source: str) -> Iterator[tuple[str, int]]:
     """Yield (name, line) of uses that bypass `ops`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and node.attr in (*PAST, "ledger"):
@@ -31,7 +31,7 @@ def test_cli_and_console_use_only_the_operator() -> None:
     wrong = [
         f"{path.relative_to(SRC.parent)}:{line}: {name} is not for {unit(module)}: let `ops` do it"
         for module, path in MODULES.items()
-        for name, line in reached(path.read_text(encoding="utf-8"))
+        for name, line in bypasses(path.read_text(encoding="utf-8"))
         if (module, name) not in ALLOWED
     ]
     assert not wrong, "\n".join(wrong)
@@ -39,4 +39,4 @@ def test_cli_and_console_use_only_the_operator() -> None:
 
 @pytest.mark.parametrize("source", ["ops.ledger.now()", "view.app.ledger", "from ..ops.source import ledger_of", "x.reading()"])
 def test_imports_past_the_operator_are_detected(source: str) -> None:
-    assert list(reached(source))
+    assert list(bypasses(source))

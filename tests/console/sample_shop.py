@@ -60,7 +60,7 @@ def add_problems(app: App, odd: str = NASTY) -> None:
         "ValueError: nasty",
         payload={"note": odd, "password": SECRET},
     )
-    _blocked(ledger)
+    _block_job(ledger)
     _waiting(ledger)
     _done(ledger)
     for number in range(3):
@@ -95,7 +95,7 @@ def _claim(ledger: Ledger, kind: str) -> Lease:
     return lease
 
 
-def _blocked(ledger: Ledger) -> None:
+def _block_job(ledger: Ledger) -> None:
     ledger.submit(NewJob("crm.sync", "shop:ben:c-99:crm.sync:v1", b"{}"))
     until = datetime.now(timezone.utc) + timedelta(hours=3)
     ledger.settle(_claim(ledger, "crm.sync").blocked("quota", until=until, error="QuotaExceeded: 1,000 calls a day"))

@@ -98,16 +98,16 @@ def section(path: str, command: CliCommand, /) -> str:
     rows = [(_name(param, context), param_help(param)) for param in command.params if _is_shown(param)]
     if rows:
         lines += ["| option | meaning | default |", "| --- | --- | --- |"]
-        lines += [f"| `{_escaped(name)}` | {' | '.join(_with_default(said))} |" for name, said in rows]
+        lines += [f"| `{_escape(name)}` | {' | '.join(_with_default(said))} |" for name, said in rows]
         lines.append("")
     lines += ["```console", *(f"$ {example}" for example in command.examples), "```", "", "Exit codes:", ""]
-    lines += [f"- {code}: {_quoted(means)}" for code, means in command.exit_codes.items()]
+    lines += [f"- {code}: {_quote_options(means)}" for code, means in command.exit_codes.items()]
     return "\n".join(lines) + "\n"
 
 
 def _paragraphs(text: str) -> Iterator[str]:
     for block in text.split("\n\n"):
-        yield _quoted(" ".join(block.split()))
+        yield _quote_options(" ".join(block.split()))
         yield ""
 
 
@@ -123,17 +123,17 @@ def _with_default(said: str) -> tuple[str, str]:
     """The meaning, and the default in a column of its own."""
     found = re.search(r" \((?:(.*), )?(?:default: (.*)|(required.*))\)$", said)
     if found is None:
-        return _quoted(said), ""
+        return _quote_options(said), ""
     more = f" ({found[1]})" if found[1] else ""
-    return _quoted(said[: found.start()] + more), _quoted(found[2] or found[3])
+    return _quote_options(said[: found.start()] + more), _quote_options(found[2] or found[3])
 
 
-def _quoted(text: str) -> str:
+def _quote_options(text: str) -> str:
     """Options as code."""
-    return _escaped(re.sub(r"(?<![`\w-])(--[a-z][a-z-]*)", r"`\1`", text))
+    return _escape(re.sub(r"(?<![`\w-])(--[a-z][a-z-]*)", r"`\1`", text))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*")
 
 

@@ -37,12 +37,12 @@ def entries() -> Iterator[tuple[str, list[str] | None]]:
 ENTRIES = dict(entries())
 
 
-def found(path: str) -> Any:
+def import_path(path: str) -> Any:
     package, _, name = path.rpartition(".")
     return getattr(import_module(package), name)
 
 
-def described(*texts: str | None) -> set[str]:
+def described_names(*texts: str | None) -> set[str]:
     sections = [section["lines"] for text in texts if text for section in SECTION.finditer(inspect.cleandoc(text) + "\n")]
     return {item["name"] for lines in sections for item in ITEM.finditer(lines)}
 
@@ -59,46 +59,48 @@ def constructor(public: type) -> set[str]:
     return parameters(public.__init__) - {"message"} if "__init__" in vars(public) else set()
 
 
-def undescribed(path: str, members: list[str] | None) -> Iterator[str]:
-    public = found(path)
+def undescribed_names(path: str, members: list[str] | None) -> Iterator[str]:
+    public = import_path(path)
     if not callable(public) or not hasattr(public, "__module__"):
         return  # a type alias
     if not inspect.isclass(public):
         if inspect.isfunction(public):
-            yield from sorted(parameters(public) - described(public.__doc__))
+            yield from sorted(parameters(public) - described_names(public.__doc__))
         return
     name = path.rpartition(".")[2]
     is_protocol = getattr(public, "_is_protocol", False)
     if name not in NOT_CONSTRUCTED and not is_protocol and not path.startswith("redrive.testing.Items"):
-        yield from sorted(constructor(public) - described(public.__doc__, public.__init__.__doc__))
+        yield from sorted(constructor(public) - described_names(public.__doc__, public.__init__.__doc__))
     for member in [each for each in dir(public) if not each.startswith("_")] if members is None else members:
         function = inspect.getattr_static(public, member)
         function = getattr(function, "__func__", function)
         if inspect.isfunction(function):
-            yield from (f"{member}: {each}" for each in sorted(parameters(function) - described(function.__doc__)))
+            yield from (f"{member}: {each}" for each in sorted(parameters(function) - described_names(function.__doc__)))
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_in_the_api_reference(package: str) -> None:
     module = import_module(package)
-    documented = {id(found(path)) for path in ENTRIES}
+    documented = {id(import_path(path)) for path in ENTRIES}
     names = {name for name in module.__all__ if not name.startswith("__") and not inspect.ismodule(getattr(module, name))}
     assert {name for name in names if id(getattr(module, name)) not in documented} == set()
 
 
 def test_every_exception_is_in_the_api_reference() -> None:
     ours = {each for each in vars(errors).values() if inspect.isclass(each) and each.__module__ == errors.__name__}
-    assert {each.__name__ for each in ours - {found(path) for path in ENTRIES if inspect.isclass(found(path))}} == {"Final"}
+    assert {each.__name__ for each in ours - {import_path(path) for path in ENTRIES if inspect.isclass(import_path(path))}} == {
+        "Final"
+    }
 
 
 @pytest.mark.parametrize("path", ENTRIES)
 def test_every_parameter_has_a_description(path: str) -> None:
-    assert list(undescribed(path, ENTRIES[path])) == []
+    assert list(undescribed_names(path, ENTRIES[path])) == []
 
 
 def summaries(path: str, members: list[str] | None) -> Iterator[tuple[str, str]]:
     """Each documented object of a path, with its docstring."""
-    public = found(path)
+    public = import_path(path)
     if inspect.isfunction(public):
         yield path, inspect.getdoc(public) or ""
     if inspect.isclass(public):

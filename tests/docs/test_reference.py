@@ -22,7 +22,7 @@ PACKAGES = [
 ]  # fmt: skip
 
 
-def named(page: str) -> set[str]:
+def names_on(page: str) -> set[str]:
     code = " ".join(re.findall(r"`([^`]+)`", (REFERENCE / page).read_text()))
     return set(re.findall(r"\w+", code))
 
@@ -30,7 +30,7 @@ def named(page: str) -> set[str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_in_the_reference(package: str) -> None:
     names = {name for name in import_module(package).__all__ if not name.startswith("__")}
-    assert names - named("index.md") == set()
+    assert names - names_on("index.md") == set()
 
 
 def test_every_exception_is_in_its_table() -> None:
@@ -38,13 +38,13 @@ def test_every_exception_is_in_its_table() -> None:
         name for name, found in vars(errors).items()
         if inspect.isclass(found) and issubclass(found, Exception) and found.__module__ == errors.__name__
     }  # fmt: skip
-    assert ours - named("errors.md") == {"Final"}  # the common base of four of them, which is not raised
+    assert ours - names_on("errors.md") == {"Final"}  # the common base of four of them, which is not raised
 
 
 def test_every_method_of_an_app_is_in_the_reference() -> None:
     # For workers and operators:
     inner = {"commands", "datasets", "kinds", "url"}
-    assert {name for name in dir(redrive.App) if not name.startswith("_")} - inner - named("index.md") == set()
+    assert {name for name in dir(redrive.App) if not name.startswith("_")} - inner - names_on("index.md") == set()
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_report_and_store_agree_on_every_item(
     settings = Settings(retries, attempts, max_uncharged_passes=uncharged)
     for _ in range(calls):
         with instant(), contextlib.suppress(Crash):
-            _balanced(world, retrying(Sender(world, answers), items=world, settings=settings).send_pending(), settings)
+            _check_balance(world, retrying(Sender(world, answers), items=world, settings=settings).send_pending(), settings)
         _sound(world, attempts)
     # When all items are accepted, every item that was not given up is acknowledged.
     world.crashes.clear()
@@ -117,7 +117,7 @@ def test_report_and_store_agree_on_every_item(
     assert not world.marked & world.gone
 
 
-def _balanced(world: World, report: Report, settings: Settings) -> None:
+def _check_balance(world: World, report: Report, settings: Settings) -> None:
     """acknowledged + given up + pending = sent, each item once, and the store agrees."""
     by: dict[str, set[str]] = {status: {item.id for item in report.items if item.status == status} for status in STATUSES}
     assert sum(map(len, by.values())) == len(report.items) == len({item.id for item in report.items})

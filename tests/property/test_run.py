@@ -22,7 +22,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-def played(steps: list[str], options: dict[str, Any], use: str, attempts: int, tokens: int) -> tuple[Any, ...]:
+def run_script(steps: list[str], options: dict[str, Any], use: str, attempts: int, tokens: int) -> tuple[Any, ...]:
     """Return the outcome of a call with these attempts: (result or error, calls, reason, tokens left)."""
     budget = Budget(capacity=100, cost=10, refill=1, floor=0)
     budget._tokens = float(tokens)
@@ -99,9 +99,9 @@ def test_every_way_of_calling_agrees_with_the_model(
     chosen = {name: value for name, value in WAYS[options].items() if name != "reject" or "block" not in use}
     if staged:
         with instant():
-            assert played(steps, chosen, use, attempts, tokens) == model(steps, attempts, tokens)
+            assert run_script(steps, chosen, use, attempts, tokens) == model(steps, attempts, tokens)
     else:
-        assert played(steps, chosen, use, attempts, tokens) == model(steps, attempts, tokens)
+        assert run_script(steps, chosen, use, attempts, tokens) == model(steps, attempts, tokens)
 
 
 @pytest.mark.req("C-1")
@@ -110,7 +110,7 @@ def test_each_attempt_has_one_record(steps: list[str], attempts: int, options: i
     ring = journal.ring()
     unsubscribe = journal.subscribe(ring, inline=True, every=True)
     try:
-        _, calls, reason, _ = played(steps, WAYS[options], "call", attempts, 100)
+        _, calls, reason, _ = run_script(steps, WAYS[options], "call", attempts, 100)
     finally:
         unsubscribe()
     kinds = [record.kind for record in ring.records]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.servers.npm import brought, node
+from tests.servers.npm import install_package, node
 from tests.servers.process import ServerMissing, running, short_folder
 
 VARIABLE = "REDRIVE_TEST_AZURE"
@@ -21,7 +21,7 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 
 def bring() -> Path:
     """Return the folder with Azurite."""
-    return brought(f"azurite-{VERSION}", f"azurite@{VERSION}", HOW)
+    return install_package(f"azurite-{VERSION}", f"azurite@{VERSION}", HOW)
 
 
 @contextmanager

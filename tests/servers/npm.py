@@ -29,7 +29,7 @@ def node() -> tuple[Path, Path] | None:
     return (Path(found), Path(npm).resolve()) if found and npm else None
 
 
-def brought(name: str, package: str, how: str, finish: Callable[[Path, Path], None] = lambda _node, _made: None) -> Path:
+def install_package(name: str, package: str, how: str, finish: Callable[[Path, Path], None] = lambda _node, _made: None) -> Path:
     """Return the folder `.cache/NAME` with the package. Install it if it is missing.
 
     how: text of ServerMissing after a failure. finish: called once with Node and the new folder.

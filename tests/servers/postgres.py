@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.servers.process import ServerMissing, running, short_folder, unprivileged
+from tests.servers.process import ServerMissing, running, short_folder, unprivileged_account
 
 VARIABLE = "REDRIVE_TEST_POSTGRES"
 HOME = "REDRIVE_TEST_POSTGRES_HOME"
@@ -106,7 +106,7 @@ def postgres_cluster(primary: str | None = None) -> Iterator[Cluster]:
     installed = installation()
     if installed is None:
         raise ServerMissing(HOW)
-    owner = unprivileged()
+    owner = unprivileged_account()
     with short_folder(owner) as folder:
         yield Cluster(_reachable(installed, folder, owner) / "bin", folder, owner, primary)
 

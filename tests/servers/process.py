@@ -32,7 +32,7 @@ def free_port() -> int:
         return port
 
 
-def unprivileged() -> pwd.struct_passwd | None:
+def unprivileged_account() -> pwd.struct_passwd | None:
     """Return the account for programs that do not run as root. None if this process is not root."""
     if os.geteuid() != 0:
         return None

@@ -20,7 +20,7 @@ import redis
 from azure.storage.blob import BlobClient
 
 from tests.servers.buckets import client
-from tests.servers.keeper import Kept, told
+from tests.servers.keeper import Kept, reply_with
 from tests.servers.process import ServerMissing
 from tests.servers.starters import STARTERS
 
@@ -122,7 +122,7 @@ def test_the_server_process_reports_addresses_and_errors(
     monkeypatch.setitem(STARTERS, "It", start)
     end = threading.Event()
     kept = Kept("It", end)
-    assert json.loads(told(kept.address)) == said
+    assert json.loads(reply_with(kept.address)) == said
     end.set()
     kept.thread.join()
 

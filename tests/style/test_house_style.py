@@ -13,7 +13,7 @@ import pytest
 import typer
 
 from redrive.cli.root import app
-from tests.docs.test_api import ENTRIES, found
+from tests.docs.test_api import ENTRIES, import_path
 from tests.style.prose import IDIOM, JOINED, MAX_IDIOM, MAX_JOINED, MAX_WORDS, SENTENCE, WORD, better, blocks_of, markdown
 from tests.style.strings import literals_of
 
@@ -67,7 +67,7 @@ def public_docstrings() -> Blocks:
 
 def _documented() -> Iterator[tuple[str, str]]:
     for path, members in ENTRIES.items():
-        public = found(path)
+        public = import_path(path)
         if isinstance(public.__doc__, str):
             yield path, public.__doc__
         if not inspect.isclass(public):

@@ -61,7 +61,7 @@ CHECKERS: dict[str, Callable[[list[Path]], Said]] = {"mypy": mypy, "pyright": py
 
 
 @pytest.fixture(scope="module", params=CHECKERS)
-def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Path], Said]:
+def checker_output(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Path], Said]:
     """A checker's name, the files of the lines, and its output for these and for all programs."""
     folder = tmp_path_factory.mktemp("lines").resolve()
     lines = {line: folder / f"line_{number}.py" for number, line in enumerate(LINES)}
@@ -70,14 +70,14 @@ def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return request.param, lines, CHECKERS[request.param]([*PROGRAMS, *lines.values()])
 
 
-def test_valid_programs_pass_the_type_checkers(checked: tuple[str, dict[str, Path], Said]) -> None:
-    _, lines, said = checked
+def test_valid_programs_pass_the_type_checkers(checker_output: tuple[str, dict[str, Path], Said]) -> None:
+    _, lines, said = checker_output
     assert PROGRAMS
     assert {path: wrong for path, wrong in said.items() if path not in lines.values()} == {}
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_type_checkers_reject_misuse(checked: tuple[str, dict[str, Path], Said], line: str) -> None:
-    name, lines, said = checked
+def test_type_checkers_reject_misuse(checker_output: tuple[str, dict[str, Path], Said], line: str) -> None:
+    name, lines, said = checker_output
     if name in LINES[line]:
         assert (lines[line] not in said) is LINES[line][name]

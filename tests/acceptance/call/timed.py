@@ -17,7 +17,7 @@ Body: TypeAlias = Callable[[], Awaitable[Any]]
 Use: TypeAlias = Callable[[Retry, Body], Coroutine[Any, Any, Any]]
 
 
-async def decorated(layer: Retry, body: Body) -> Any:
+async def call_decorated(layer: Retry, body: Body) -> Any:
     """The fast path, with a queue of timers."""
     return await layer.acall(body)
 
@@ -34,7 +34,7 @@ async def block(layer: Retry, body: Body) -> Any:
     return None
 
 
-every_use = pytest.mark.parametrize("use", [decorated, whole, block], ids=lambda use: use.__name__)
+every_use = pytest.mark.parametrize("use", [call_decorated, whole, block], ids=lambda use: use.__name__)
 
 
 async def hang() -> None:

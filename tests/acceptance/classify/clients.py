@@ -22,7 +22,7 @@ from redrive.core.fault import Fault
 Get: TypeAlias = Callable[[str], object]
 
 
-def raised(work: Callable[[], object]) -> tuple[Exception, Fault]:
+def catch_fault(work: Callable[[], object]) -> tuple[Exception, Fault]:
     """Return the raised error and its classification, made while the error is handled as in the engine."""
     try:
         work()

@@ -16,7 +16,7 @@ from botocore.config import Config
 
 from redrive.core.fault import Fault
 from redrive.testing.http_server import Answer, FaultServer, Step, refused, unreachable
-from tests.acceptance.classify.clients import Limit, google_api, hasty, raised
+from tests.acceptance.classify.clients import Limit, catch_fault, google_api, hasty
 
 pytestmark = pytest.mark.req("C-3")
 KEYS = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
@@ -47,14 +47,14 @@ def s3_failure(status: int, code: str, **headers: str) -> Answer:
 )
 def test_s3_errors_are_classified(answer: Answer, fault: Fault) -> None:
     with FaultServer(answer) as server:
-        assert raised(lambda: aws(server.url).get_object(Bucket="b", Key="k"))[1] == fault
+        assert catch_fault(lambda: aws(server.url).get_object(Bucket="b", Key="k"))[1] == fault
 
 
 def test_dynamodb_throttles_with_a_400() -> None:
     body = b'{"__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", "message": "slow"}'
     with FaultServer(Answer(400, {"content-type": "application/x-amz-json-1.0"}, body)) as server:
         call = aws(server.url, "dynamodb").get_item
-        assert raised(lambda: call(TableName="t", Key={"k": {"S": "1"}}))[1] == Fault("throttled", status=400)
+        assert catch_fault(lambda: call(TableName="t", Key={"k": {"S": "1"}}))[1] == Fault("throttled", status=400)
 
 
 @pytest.mark.req("C-10")
@@ -63,7 +63,7 @@ def test_connection_errors_of_botocore_are_transient() -> None:
         def read() -> object:
             return aws(url).get_object(Bucket="b", Key="k")["Body"].read()
 
-        return raised(read)[1]
+        return catch_fault(read)[1]
 
     with FaultServer("reset", "hang", Answer(body=b"half", trouble="cut")) as server:
         assert get(server.url) == Fault("transient")
@@ -77,13 +77,13 @@ def test_connection_errors_of_botocore_are_transient() -> None:
 
 
 def test_parameters_rejected_by_botocore_are_permanent() -> None:
-    assert raised(lambda: aws("http://127.0.0.1:1").get_object(Bucket="b"))[1] == Fault("permanent")
+    assert catch_fault(lambda: aws("http://127.0.0.1:1").get_object(Bucket="b"))[1] == Fault("permanent")
 
 
 def test_a_failed_upload_is_classified_by_its_cause(tmp_path: Any) -> None:
     (tmp_path / "file").write_bytes(b"content")
     with FaultServer(s3_failure(503, "SlowDown")) as server:
-        fault = raised(lambda: aws(server.url).upload_file(str(tmp_path / "file"), "b", "k"))[1]
+        fault = catch_fault(lambda: aws(server.url).upload_file(str(tmp_path / "file"), "b", "k"))[1]
         assert fault == Fault("throttled", status=503)
 
 
@@ -104,7 +104,7 @@ def test_s3fs_errors_are_classified_by_the_botocore_error_behind_them(answer: An
             skip_instance_cache=True,
         )
         files.retries = 1
-        error, fault = raised(lambda: files.ls("bucket"))
+        error, fault = catch_fault(lambda: files.ls("bucket"))
         assert isinstance(error, OSError)
         assert fault.kind == kind
 
@@ -132,7 +132,7 @@ def test_pyarrow_errors_are_classified_by_their_message(step: Step, fault: Fault
             endpoint_override=f"127.0.0.1:{server.port}",
             retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=1),
         )
-        error, found = raised(lambda: files.get_file_info(fs.FileSelector("bucket")))
+        error, found = catch_fault(lambda: files.get_file_info(fs.FileSelector("bucket")))
         assert type(error) is OSError
         assert found == fault
 
@@ -162,16 +162,16 @@ def azure(url: str) -> object:
 )
 def test_azure_core_errors_are_classified(answer: Answer, fault: Fault) -> None:
     with FaultServer(answer) as server, hasty(fault.kind == "timeout"):
-        assert raised(lambda: azure(server.url))[1] == fault
+        assert catch_fault(lambda: azure(server.url))[1] == fault
 
 
 @pytest.mark.req("C-10")
 def test_azure_connection_errors_mean_that_nothing_was_sent() -> None:
     with refused() as url:
-        assert raised(lambda: azure(url))[1] == Fault("transient", sent=False)
+        assert catch_fault(lambda: azure(url))[1] == Fault("transient", sent=False)
     with unreachable() as url, hasty():
-        assert raised(lambda: azure(url))[1] == Fault("timeout", sent=False)
-    assert raised(lambda: azure("http://no-such-host.invalid"))[1] == Fault("transient", sent=False)
+        assert catch_fault(lambda: azure(url))[1] == Fault("timeout", sent=False)
+    assert catch_fault(lambda: azure("http://no-such-host.invalid"))[1] == Fault("transient", sent=False)
 
 
 def test_server_busy_of_azure_storage_is_throttling() -> None:
@@ -180,7 +180,7 @@ def test_server_busy_of_azure_storage_is_throttling() -> None:
         FaultServer(Answer(503, {"x-ms-error-code": "ServerBusy"})) as server,
         blob(f"{server.url}/account", container_name="some", blob_name="b", retry_total=0) as client,
     ):
-        assert raised(client.get_blob_properties)[1] == Fault("throttled", status=503)
+        assert catch_fault(client.get_blob_properties)[1] == Fault("throttled", status=503)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_google_rest_errors_are_classified(answer: Answer, fault: Fault) -> None
         raise exceptions.from_http_response(requests.get(server.url))
 
     with FaultServer(answer) as server:
-        assert raised(call)[1] == fault
+        assert catch_fault(call)[1] == fault
 
 
 @pytest.mark.req("R-6")
@@ -213,4 +213,4 @@ def test_retry_info_in_google_details_sets_the_wait() -> None:
     def call() -> None:
         raise exceptions.ResourceExhausted("slow down", details=[info])
 
-    assert raised(call)[1] == Fault("throttled", 2.5, status=429)
+    assert catch_fault(call)[1] == Fault("throttled", 2.5, status=429)

@@ -13,7 +13,7 @@ import requests
 
 from redrive.core.fault import Fault
 from redrive.testing.http_server import Answer, FaultServer, refused
-from tests.acceptance.classify.clients import raised
+from tests.acceptance.classify.clients import catch_fault
 
 pytestmark = pytest.mark.req("C-3")
 
@@ -23,13 +23,13 @@ class Order(pydantic.BaseModel):
 
 
 def test_pydantic_errors_are_permanent() -> None:
-    assert raised(lambda: Order.model_validate({"number": "many"}))[1] == Fault("permanent")
-    assert raised(lambda: pydantic.TypeAdapter(list[int]).validate_json("{"))[1] == Fault("permanent")
+    assert catch_fault(lambda: Order.model_validate({"number": "many"}))[1] == Fault("permanent")
+    assert catch_fault(lambda: pydantic.TypeAdapter(list[int]).validate_json("{"))[1] == Fault("permanent")
 
 
 def test_a_response_that_is_not_json_is_permanent() -> None:
     with FaultServer(Answer(body=b"<html>")) as server, requests.get(server.url) as response:
-        assert raised(response.json)[1] == Fault("permanent")
+        assert catch_fault(response.json)[1] == Fault("permanent")
 
 
 def connect(port: int, **settings: Any) -> None:
@@ -41,12 +41,12 @@ def connect(port: int, **settings: Any) -> None:
 @pytest.mark.req("C-10")
 def test_an_unreachable_ssh_server_is_transient() -> None:
     with refused() as url:
-        assert raised(lambda: connect(int(url.rpartition(":")[2])))[1] == Fault("transient", sent=False)
+        assert catch_fault(lambda: connect(int(url.rpartition(":")[2])))[1] == Fault("transient", sent=False)
 
 
 def test_a_silent_ssh_server_is_transient() -> None:
     with FaultServer("hang") as server:
-        assert raised(lambda: connect(server.port, banner_timeout=0.2))[1] == Fault("transient")
+        assert catch_fault(lambda: connect(server.port, banner_timeout=0.2))[1] == Fault("transient")
 
 
 class Refusing(paramiko.ServerInterface):
@@ -66,6 +66,6 @@ def test_a_wrong_ssh_password_is_permanent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = threading.Thread(target=serve)
         server.start()
-        fault = raised(lambda: connect(listener.getsockname()[1]))[1]
+        fault = catch_fault(lambda: connect(listener.getsockname()[1]))[1]
         server.join()
     assert fault == Fault("permanent", sent=False)

@@ -19,7 +19,7 @@ from redis.retry import Retry
 
 from redrive.core.fault import Fault
 from redrive.testing.http_server import refused, unreachable
-from tests.acceptance.classify.clients import raised
+from tests.acceptance.classify.clients import catch_fault
 
 pytestmark = pytest.mark.req("C-3")
 ONCE = Retry(NoBackoff(), 0)
@@ -53,10 +53,10 @@ def table(postgres_db: str) -> str:
 )
 def test_statement_errors_are_classified(table: str, statement: str, fault: Fault) -> None:
     with psycopg.connect(table, autocommit=True) as connection:
-        assert raised(lambda: connection.execute(statement.encode()))[1] == fault
+        assert catch_fault(lambda: connection.execute(statement.encode()))[1] == fault
     engine = sa.create_engine(table.replace("postgresql:", "postgresql+psycopg:"), isolation_level="AUTOCOMMIT")
     with engine.connect() as wrapped:
-        error, through = raised(lambda: wrapped.exec_driver_sql(statement))
+        error, through = catch_fault(lambda: wrapped.exec_driver_sql(statement))
         assert isinstance(error, sa.exc.DBAPIError)
         assert through == fault
     engine.dispose()
@@ -70,13 +70,13 @@ def test_a_serialization_failure_is_transient(table: str) -> None:
         one.execute("INSERT INTO t VALUES (10)")
         other.execute("INSERT INTO t VALUES (11)")
         one.commit()
-        assert raised(other.commit)[1] == Fault("transient")
+        assert catch_fault(other.commit)[1] == Fault("transient")
 
 
 def test_a_table_lock_held_by_another_is_transient(table: str) -> None:
     with psycopg.connect(table) as holder, psycopg.connect(table) as waiter:
         holder.execute("LOCK TABLE t")
-        assert raised(lambda: waiter.execute("LOCK TABLE t NOWAIT"))[1] == Fault("transient")
+        assert catch_fault(lambda: waiter.execute("LOCK TABLE t NOWAIT"))[1] == Fault("transient")
 
 
 def test_a_connection_closed_by_the_administrator_is_transient(table: str) -> None:
@@ -84,8 +84,8 @@ def test_a_connection_closed_by_the_administrator_is_transient(table: str) -> No
         victim = psycopg.connect(table)
         admin.execute("SELECT pg_terminate_backend(%s)", [victim.info.backend_pid])
         time.sleep(0.1)
-        assert raised(lambda: victim.execute("SELECT 1"))[1] == Fault("transient")
-        assert raised(lambda: victim.execute("SELECT 1"))[1] == Fault("transient")
+        assert catch_fault(lambda: victim.execute("SELECT 1"))[1] == Fault("transient")
+        assert catch_fault(lambda: victim.execute("SELECT 1"))[1] == Fault("transient")
         victim.close()
 
 
@@ -93,29 +93,29 @@ def test_a_connection_closed_by_the_administrator_is_transient(table: str) -> No
 def test_an_unreachable_postgres_is_transient() -> None:
     with refused() as url:
         port = url.rpartition(":")[2]
-        assert raised(lambda: psycopg.connect(f"host=127.0.0.1 port={port}"))[1] == Fault("transient", sent=False)
+        assert catch_fault(lambda: psycopg.connect(f"host=127.0.0.1 port={port}"))[1] == Fault("transient", sent=False)
         engine = sa.create_engine(f"postgresql+psycopg://nobody@127.0.0.1:{port}/x")
-        assert raised(engine.connect)[1] == Fault("transient", sent=False)
-    assert raised(lambda: psycopg.connect("host=no-such-host.invalid"))[1] == Fault("transient", sent=False)
+        assert catch_fault(engine.connect)[1] == Fault("transient", sent=False)
+    assert catch_fault(lambda: psycopg.connect("host=no-such-host.invalid"))[1] == Fault("transient", sent=False)
 
 
 @pytest.mark.req("C-10")
 def test_a_silent_postgres_is_a_timeout() -> None:
     with unreachable() as url:
         info = f"host=127.0.0.1 port={url.rpartition(':')[2]} connect_timeout=1"
-        assert raised(lambda: psycopg.connect(info))[1] == Fault("timeout", sent=False)
+        assert catch_fault(lambda: psycopg.connect(info))[1] == Fault("timeout", sent=False)
 
 
 def test_a_missing_postgres_database_is_permanent(postgres: str) -> None:
     nowhere = urlsplit(postgres)._replace(path="/nowhere").geturl()
-    assert raised(lambda: psycopg.connect(nowhere))[1] == Fault("permanent", sent=False)
+    assert catch_fault(lambda: psycopg.connect(nowhere))[1] == Fault("permanent", sent=False)
 
 
 def test_an_exhausted_connection_pool_is_a_timeout(table: str) -> None:
     url = table.replace("postgresql:", "postgresql+psycopg:")
     engine = sa.create_engine(url, pool_size=1, max_overflow=0, pool_timeout=0.1)
     with engine.connect():
-        assert raised(engine.connect)[1] == Fault("timeout", sent=False)
+        assert catch_fault(engine.connect)[1] == Fault("timeout", sent=False)
     engine.dispose()
 
 
@@ -124,13 +124,13 @@ def test_a_locked_sqlite_file_is_transient(tmp_path: Path) -> None:
     holder, waiter = sqlite3.connect(file, isolation_level=None), sqlite3.connect(file, timeout=0)
     holder.execute("CREATE TABLE t (i PRIMARY KEY)")
     holder.execute("BEGIN IMMEDIATE")
-    assert raised(lambda: waiter.execute("INSERT INTO t VALUES (1)"))[1] == Fault("transient")
+    assert catch_fault(lambda: waiter.execute("INSERT INTO t VALUES (1)"))[1] == Fault("transient")
     engine = sa.create_engine(f"sqlite:///{file}", connect_args={"timeout": 0})
     with engine.connect() as connection:
-        assert raised(lambda: connection.exec_driver_sql("INSERT INTO t VALUES (1)"))[1] == Fault("transient")
+        assert catch_fault(lambda: connection.exec_driver_sql("INSERT INTO t VALUES (1)"))[1] == Fault("transient")
     holder.execute("INSERT INTO t VALUES (1)")
-    assert raised(lambda: holder.execute("INSERT INTO t VALUES (1)"))[1] == Fault("permanent")
-    assert raised(lambda: holder.execute("SELECT * FROM nowhere"))[1].kind == "unknown"
+    assert catch_fault(lambda: holder.execute("INSERT INTO t VALUES (1)"))[1] == Fault("permanent")
+    assert catch_fault(lambda: holder.execute("SELECT * FROM nowhere"))[1].kind == "unknown"
     holder.close()
     waiter.close()
     engine.dispose()
@@ -144,31 +144,31 @@ def test_redis_errors_are_classified(redis_url: str) -> None:
     key = f"classify:{uuid.uuid4()}"
     with client(redis_url) as connection:
         connection.set(key, "text", ex=60)
-        assert raised(lambda: connection.lpush(key, 1))[1] == Fault("permanent")
-        assert raised(lambda: connection.evalsha("0" * 40, 0))[1] == Fault("permanent")
+        assert catch_fault(lambda: connection.lpush(key, 1))[1] == Fault("permanent")
+        assert catch_fault(lambda: connection.evalsha("0" * 40, 0))[1] == Fault("permanent")
         with client(redis_url) as other, connection.pipeline() as pipe:
             pipe.watch(key)
             other.set(key, "changed", ex=60)
             pipe.multi()
             pipe.set(key, "lost")
-            assert raised(pipe.execute)[1] == Fault("transient")
+            assert catch_fault(pipe.execute)[1] == Fault("transient")
     with client(redis_url, username="nobody", password="wrong") as stranger:
-        assert raised(stranger.ping)[1] == Fault("permanent")
+        assert catch_fault(stranger.ping)[1] == Fault("permanent")
 
 
 def test_a_late_redis_response_is_a_timeout(redis_url: str) -> None:
     with client(redis_url, socket_timeout=0.2) as connection:
-        assert raised(lambda: connection.blpop(["classify:never"], timeout=30))[1] == Fault("timeout")
+        assert catch_fault(lambda: connection.blpop(["classify:never"], timeout=30))[1] == Fault("timeout")
 
 
 @pytest.mark.req("C-10")
 def test_an_unreachable_redis_means_that_nothing_was_sent() -> None:
     with refused() as url, client(url.replace("http", "redis")) as connection:
-        assert raised(connection.ping)[1] == Fault("transient", sent=False)
+        assert catch_fault(connection.ping)[1] == Fault("transient", sent=False)
     with unreachable() as url, client(url.replace("http", "redis"), socket_connect_timeout=0.2) as connection:
-        assert raised(connection.ping)[1] == Fault("timeout", sent=False)
+        assert catch_fault(connection.ping)[1] == Fault("timeout", sent=False)
     with client("redis://no-such-host.invalid") as connection:
-        assert raised(connection.ping)[1] == Fault("transient", sent=False)
+        assert catch_fault(connection.ping)[1] == Fault("transient", sent=False)
 
 
 def test_a_connection_cut_by_redis_is_transient(redis_url: str) -> None:
@@ -176,5 +176,5 @@ def test_a_connection_cut_by_redis_is_transient(redis_url: str) -> None:
         number = str(victim.client_id())
         cut = threading.Timer(0.2, lambda: admin.client_kill_filter(_id=number))
         cut.start()
-        assert raised(lambda: victim.blpop(["classify:never"], timeout=30))[1] == Fault("transient")
+        assert catch_fault(lambda: victim.blpop(["classify:never"], timeout=30))[1] == Fault("transient")
         cut.join()

@@ -14,7 +14,7 @@ import pytest
 
 from redrive.core.fault import Fault
 from redrive.testing.http_server import refused
-from tests.acceptance.classify.clients import google_api, raised
+from tests.acceptance.classify.clients import catch_fault, google_api
 
 pytestmark = pytest.mark.req("C-3")
 PUSHBACK = "grpc-retry-pushback-ms"
@@ -90,7 +90,7 @@ by_colour = pytest.mark.parametrize("call", [plain, aio])
     ],
 )
 def test_grpc_codes_are_classified(call: Call, address: str, code: str, kind: str) -> None:
-    assert raised(lambda: call(address, code))[1] == Fault(kind)  # type: ignore[arg-type]  # the table above has valid kinds
+    assert catch_fault(lambda: call(address, code))[1] == Fault(kind)  # type: ignore[arg-type]  # the table above has valid kinds
 
 
 @by_colour
@@ -105,18 +105,18 @@ def test_grpc_codes_are_classified(call: Call, address: str, code: str, kind: st
     ],
 )
 def test_pushback_sets_the_wait(call: Call, address: str, said: str, fault: Fault) -> None:
-    assert raised(lambda: call(address, f"RESOURCE_EXHAUSTED.{said}"))[1] == fault
+    assert catch_fault(lambda: call(address, f"RESOURCE_EXHAUSTED.{said}"))[1] == fault
 
 
 @by_colour
 def test_pushback_does_not_make_a_permanent_error_retryable(call: Call, address: str) -> None:
-    assert raised(lambda: call(address, "NOT_FOUND.250"))[1] == Fault("permanent")
+    assert catch_fault(lambda: call(address, "NOT_FOUND.250"))[1] == Fault("permanent")
 
 
 @by_colour
 def test_a_refused_grpc_connection_is_transient_and_counts_as_sent(call: Call) -> None:
     with refused() as url:
-        assert raised(lambda: call(url.removeprefix("http://"), "UNAVAILABLE"))[1] == Fault("transient")
+        assert catch_fault(lambda: call(url.removeprefix("http://"), "UNAVAILABLE"))[1] == Fault("transient")
 
 
 @pytest.mark.parametrize(
@@ -138,4 +138,4 @@ def test_google_grpc_errors_are_classified(address: str, method: str, fault: Fau
         except grpc.RpcError as error:
             raise exceptions.from_grpc_error(error) from error
 
-    assert raised(call)[1] == fault
+    assert catch_fault(call)[1] == fault

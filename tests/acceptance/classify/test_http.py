@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from redrive.core.fault import Fault
 from redrive.testing.http_server import Answer, FaultServer, Step, refused, unreachable
-from tests.acceptance.classify.clients import CLIENTS, EVERY_CLIENT, Get, hasty, raised, with_urllib
+from tests.acceptance.classify.clients import CLIENTS, EVERY_CLIENT, Get, catch_fault, hasty, with_urllib
 
 by_client = pytest.mark.parametrize("get", CLIENTS)
 by_every_client = pytest.mark.parametrize("get", EVERY_CLIENT)
@@ -33,7 +33,7 @@ by_every_client = pytest.mark.parametrize("get", EVERY_CLIENT)
 )
 def test_http_statuses_are_classified(get: Get, status: int, kind: str) -> None:
     with FaultServer(status) as server:
-        _, fault = raised(lambda: get(server.url))
+        _, fault = catch_fault(lambda: get(server.url))
         assert fault == Fault(kind, status=status)  # type: ignore[arg-type]  # the table above has valid kinds
         assert server.count == 1
 
@@ -43,7 +43,7 @@ def test_http_statuses_are_classified(get: Get, status: int, kind: str) -> None:
 @pytest.mark.parametrize("status", [429, 503])
 def test_retry_after_in_seconds_sets_the_wait(get: Get, status: int) -> None:
     with FaultServer(Answer(status, {"Retry-After": "7"})) as server:
-        assert raised(lambda: get(server.url))[1] == Fault("throttled", 7.0, status=status)
+        assert catch_fault(lambda: get(server.url))[1] == Fault("throttled", 7.0, status=status)
 
 
 @pytest.mark.req("R-6")
@@ -53,7 +53,7 @@ def test_retry_after_as_a_date_uses_the_servers_clock(get: Get) -> None:
     headers = {"Date": format_datetime(then, usegmt=True)}
     headers["Retry-After"] = format_datetime(then + timedelta(seconds=90), usegmt=True)
     with FaultServer(Answer(503, headers)) as server:
-        assert raised(lambda: get(server.url))[1] == Fault("throttled", 90.0, status=503)
+        assert catch_fault(lambda: get(server.url))[1] == Fault("throttled", 90.0, status=503)
 
 
 @pytest.mark.req("C-3", "C-10")
@@ -72,7 +72,7 @@ def test_retry_after_as_a_date_uses_the_servers_clock(get: Get) -> None:
 )
 def test_an_error_after_sending_counts_as_sent(get: Get, step: Step, kind: str) -> None:
     with FaultServer(step) as server, hasty(kind == "timeout"):
-        assert raised(lambda: get(server.url))[1] == Fault(kind)  # type: ignore[arg-type]  # as above
+        assert catch_fault(lambda: get(server.url))[1] == Fault(kind)  # type: ignore[arg-type]  # as above
         assert server.count >= 1  # aiohttp resends after a reset without reporting it
 
 
@@ -80,20 +80,20 @@ def test_an_error_after_sending_counts_as_sent(get: Get, step: Step, kind: str) 
 @by_every_client
 def test_a_refused_connection_means_that_nothing_was_sent(get: Get) -> None:
     with refused() as url:
-        assert raised(lambda: get(url))[1] == Fault("transient", sent=False)
+        assert catch_fault(lambda: get(url))[1] == Fault("transient", sent=False)
 
 
 @pytest.mark.req("C-3", "C-10")
 @by_every_client
 def test_an_unknown_host_means_that_nothing_was_sent(get: Get) -> None:
-    assert raised(lambda: get("http://no-such-host.invalid/"))[1] == Fault("transient", sent=False)
+    assert catch_fault(lambda: get("http://no-such-host.invalid/"))[1] == Fault("transient", sent=False)
 
 
 @pytest.mark.req("C-3", "C-10")
 @by_every_client
 def test_a_connect_timeout_means_that_nothing_was_sent(get: Get) -> None:
     with unreachable() as url, hasty():
-        fault = raised(lambda: get(url))[1]
+        fault = catch_fault(lambda: get(url))[1]
     # urllib wraps connect and send timeouts alike, so whether the request was sent is unknown.
     assert fault == Fault("timeout", sent=get is with_urllib)
 
@@ -120,7 +120,7 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultServer]:
 @pytest.mark.req("C-3", "C-10")
 @by_every_client
 def test_an_untrusted_certificate_is_permanent(get: Get, stranger: FaultServer) -> None:
-    assert raised(lambda: get(stranger.url))[1] == Fault("permanent", sent=False)
+    assert catch_fault(lambda: get(stranger.url))[1] == Fault("permanent", sent=False)
     assert stranger.count == 0
 
 
@@ -128,7 +128,7 @@ def test_an_untrusted_certificate_is_permanent(get: Get, stranger: FaultServer) 
 @by_every_client
 def test_tls_to_a_plaintext_server_is_permanent(get: Get) -> None:
     with FaultServer() as server:
-        assert raised(lambda: get(server.url.replace("http", "https")))[1] == Fault("permanent", sent=False)
+        assert catch_fault(lambda: get(server.url.replace("http", "https")))[1] == Fault("permanent", sent=False)
 
 
 @pytest.mark.req("C-10")
@@ -138,7 +138,7 @@ def test_an_exhausted_pool_means_that_nothing_was_sent(library: str) -> None:
     with FaultServer(Answer(body=b"later", trouble="drip", pace=0.1)) as server:
         limits, timeout = client.Limits(max_connections=1), client.Timeout(60, pool=0.1)
         with client.Client(limits=limits, timeout=timeout) as session, session.stream("GET", server.url):
-            error, fault = raised(lambda: session.get(server.url))
+            error, fault = catch_fault(lambda: session.get(server.url))
         assert type(error).__name__ == "PoolTimeout"
         assert fault == Fault("timeout", sent=False)
         assert server.count == 1

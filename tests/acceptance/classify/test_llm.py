@@ -11,7 +11,7 @@ import pytest
 
 from redrive.core.fault import Fault
 from redrive.testing.http_server import Answer, FaultServer, refused
-from tests.acceptance.classify.clients import Limit, hasty, raised
+from tests.acceptance.classify.clients import Limit, catch_fault, hasty
 
 pytestmark = pytest.mark.req("C-5")
 JSON = {"content-type": "application/json"}
@@ -63,7 +63,7 @@ def failure(status: int, headers: Mapping[str, str] | None = None, **error: obje
 )
 def test_llm_statuses_are_classified(ask: Ask, status: int, kind: str) -> None:
     with FaultServer(failure(status, message="no")) as server:
-        assert raised(lambda: ask(server.url))[1] == Fault(kind, status=status)  # type: ignore[arg-type]  # valid kinds
+        assert catch_fault(lambda: ask(server.url))[1] == Fault(kind, status=status)  # type: ignore[arg-type]  # valid kinds
 
 
 @by_sdk
@@ -71,14 +71,14 @@ def test_llm_statuses_are_classified(ask: Ask, status: int, kind: str) -> None:
 @pytest.mark.parametrize(("name", "text", "seconds"), [("retry-after", "7", 7.0), ("retry-after-ms", "250", 0.25)])
 def test_retry_after_of_llm_responses_sets_the_wait(ask: Ask, name: str, text: str, seconds: float) -> None:
     with FaultServer(failure(429, {name: text}, message="slow down")) as server:
-        assert raised(lambda: ask(server.url))[1] == Fault("throttled", seconds, status=429)
+        assert catch_fault(lambda: ask(server.url))[1] == Fault("throttled", seconds, status=429)
 
 
 @by_sdk
 def test_the_should_retry_header_decides(ask: Ask) -> None:
     with FaultServer(failure(500, {"x-should-retry": "false"}), failure(409, {"x-should-retry": "true"})) as server:
-        assert raised(lambda: ask(server.url))[1].kind == "permanent"
-        assert raised(lambda: ask(server.url))[1].kind == "transient"
+        assert catch_fault(lambda: ask(server.url))[1].kind == "permanent"
+        assert catch_fault(lambda: ask(server.url))[1].kind == "transient"
 
 
 @pytest.mark.parametrize(
@@ -90,20 +90,20 @@ def test_the_should_retry_header_decides(ask: Ask) -> None:
 )
 def test_an_exhausted_quota_is_permanent_despite_its_429(ask: Ask, error: dict[str, Any]) -> None:
     with FaultServer(failure(429, **error, message="pay")) as server:
-        assert raised(lambda: ask(server.url))[1] == Fault("permanent", status=429)
+        assert catch_fault(lambda: ask(server.url))[1] == Fault("permanent", status=429)
 
 
 @by_sdk
 @pytest.mark.parametrize("code", ["content_policy_violation", "invalid_prompt", "context_length_exceeded"])
 def test_a_content_refusal_is_permanent(ask: Ask, code: str) -> None:
     with FaultServer(failure(400, code=code, type="invalid_request_error", message="no")) as server:
-        assert not raised(lambda: ask(server.url))[1].retryable
+        assert not catch_fault(lambda: ask(server.url))[1].retryable
 
 
 @by_sdk
 def test_an_llm_response_that_is_not_json_is_permanent(ask: Ask) -> None:
     with FaultServer(Answer(200, JSON, b"not json")) as server:
-        assert raised(lambda: ask(server.url))[1] == Fault("permanent")
+        assert catch_fault(lambda: ask(server.url))[1] == Fault("permanent")
 
 
 def test_a_response_that_does_not_match_its_schema_is_permanent() -> None:
@@ -111,18 +111,18 @@ def test_a_response_that_does_not_match_its_schema_is_permanent() -> None:
         price: float
 
     with FaultServer(Answer(200, JSON, b'{"price": "dear"}')):
-        assert raised(lambda: Reply.model_validate_json('{"price": "dear"}'))[1] == Fault("permanent")
+        assert catch_fault(lambda: Reply.model_validate_json('{"price": "dear"}'))[1] == Fault("permanent")
 
 
 @by_sdk
 def test_llm_connection_errors_are_classified(ask: Ask) -> None:
     with FaultServer("reset", "hang", Answer(200, JSON, b"{", trouble="cut")) as server:
-        assert raised(lambda: ask(server.url))[1] == Fault("transient")
+        assert catch_fault(lambda: ask(server.url))[1] == Fault("transient")
         with hasty():
-            assert raised(lambda: ask(server.url))[1] == Fault("timeout")
-        assert raised(lambda: ask(server.url))[1] == Fault("transient")
+            assert catch_fault(lambda: ask(server.url))[1] == Fault("timeout")
+        assert catch_fault(lambda: ask(server.url))[1] == Fault("transient")
     with refused() as url:
-        assert raised(lambda: ask(url))[1] == Fault("transient", sent=False)
+        assert catch_fault(lambda: ask(url))[1] == Fault("transient", sent=False)
 
 
 def stream_openai(url: str) -> object:
@@ -156,4 +156,4 @@ def test_an_error_in_a_stream_after_a_200_is_classified(stream: Ask, word: str, 
     error = json.dumps({"type": "error", "error": {"type": word, "message": "no"}})
     answer = Answer(200, {"content-type": "text/event-stream"}, f"event: error\ndata: {error}\n\n".encode())
     with FaultServer(answer) as server:
-        assert raised(lambda: stream(server.url))[1].kind == kind
+        assert catch_fault(lambda: stream(server.url))[1].kind == kind

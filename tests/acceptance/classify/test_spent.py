@@ -23,7 +23,7 @@ from redis.retry import Retry
 
 from redrive.core.fault import Fault
 from redrive.testing.http_server import Answer, FaultServer, Step, refused
-from tests.acceptance.classify.clients import Limit, google_api, hasty, raised
+from tests.acceptance.classify.clients import Limit, catch_fault, google_api, hasty
 
 pytestmark = pytest.mark.req("C-7")
 times = pytest.mark.parametrize("retries", [0, 2])
@@ -39,14 +39,14 @@ def session(**settings: Any) -> requests.Session:
 @pytest.mark.parametrize(("step", "kind"), [("reset", "transient"), ("hang", "timeout")])
 def test_retries_of_a_requests_adapter_are_detected(retries: int, step: Step, kind: str) -> None:
     with FaultServer(step) as server, session(total=retries) as client, hasty(kind == "timeout"):
-        fault = raised(lambda: client.get(server.url, timeout=Limit.seconds))[1]
+        fault = catch_fault(lambda: client.get(server.url, timeout=Limit.seconds))[1]
         assert (fault.kind, fault.spent) == (kind, "urllib3" if retries else None)
         assert server.count == 1 + retries
 
 
 def test_max_retries_exceeded_of_requests_without_retries_is_not_spent() -> None:
     with refused() as url:
-        error, fault = raised(lambda: requests.get(url, timeout=Limit.seconds))
+        error, fault = catch_fault(lambda: requests.get(url, timeout=Limit.seconds))
         assert "Max retries exceeded" in str(error)
         assert fault == Fault("transient", sent=False)
 
@@ -62,7 +62,7 @@ def test_an_error_after_client_retries_counts_as_sent() -> None:
                 server.close()
 
         client.mount("http://", requests.adapters.HTTPAdapter(max_retries=Stopping(total=1)))
-        fault = raised(lambda: client.get(server.url, timeout=Limit.seconds))[1]
+        fault = catch_fault(lambda: client.get(server.url, timeout=Limit.seconds))[1]
     assert server.count == 1
     assert fault == Fault("transient", spent="urllib3")
 
@@ -70,7 +70,7 @@ def test_an_error_after_client_retries_counts_as_sent() -> None:
 @times
 def test_status_retries_of_a_requests_adapter_are_detected(retries: int) -> None:
     with FaultServer(503) as server, session(total=retries, status_forcelist=[503]) as client:
-        error, fault = raised(lambda: client.get(server.url))
+        error, fault = catch_fault(lambda: client.get(server.url))
         assert isinstance(error, requests.exceptions.RetryError)
         assert fault == Fault("transient", spent="urllib3" if retries else None, status=503)
         assert server.count == 1 + retries
@@ -82,14 +82,14 @@ def test_status_retries_that_return_the_last_response_are_detected(retries: int)
         FaultServer(503) as server,
         session(total=retries, status_forcelist=[503], raise_on_status=False) as client,
     ):
-        fault = raised(lambda: client.get(server.url).raise_for_status())[1]
+        fault = catch_fault(lambda: client.get(server.url).raise_for_status())[1]
         assert fault == Fault("transient", spent="urllib3" if retries else None, status=503)
         assert server.count == 1 + retries
 
 
 def test_a_redirect_does_not_count_as_a_retry() -> None:
     with FaultServer(Answer(302, {"Location": "/there"}), 503) as server, session(total=5) as client:
-        fault = raised(lambda: client.get(server.url).raise_for_status())[1]
+        fault = catch_fault(lambda: client.get(server.url).raise_for_status())[1]
         assert fault == Fault("transient", status=503)
         assert server.count == 2
 
@@ -97,7 +97,7 @@ def test_a_redirect_does_not_count_as_a_retry() -> None:
 @times
 def test_retries_of_urllib3_are_detected(retries: int) -> None:
     with FaultServer("close") as server, urllib3.PoolManager(retries=retries) as pool:
-        error, fault = raised(lambda: pool.request("GET", server.url))
+        error, fault = catch_fault(lambda: pool.request("GET", server.url))
         assert isinstance(error, urllib3.exceptions.MaxRetryError)
         assert fault == Fault("transient", spent="urllib3" if retries else None)
         assert server.count == 1 + retries
@@ -107,7 +107,7 @@ def test_retries_of_urllib3_are_detected(retries: int) -> None:
 def test_retries_of_tenacity_are_detected(retries: int) -> None:
     with FaultServer(503) as server:
         layer: Any = tenacity.retry(stop=tenacity.stop_after_attempt(1 + retries))
-        error, fault = raised(layer(lambda: requests.get(server.url).raise_for_status()))
+        error, fault = catch_fault(layer(lambda: requests.get(server.url).raise_for_status()))
         assert isinstance(error, tenacity.RetryError)
         assert fault == Fault("transient", spent="tenacity" if retries else None, status=503)
         assert server.count == 1 + retries
@@ -115,13 +115,13 @@ def test_retries_of_tenacity_are_detected(retries: int) -> None:
 
 def test_a_retry_error_of_tenacity_for_a_result_is_detected() -> None:
     layer: Any = tenacity.retry(stop=tenacity.stop_after_attempt(2), retry=tenacity.retry_if_result(lambda _: True))
-    assert raised(layer(lambda: None))[1] == Fault("transient", spent="tenacity")
+    assert catch_fault(layer(lambda: None))[1] == Fault("transient", spent="tenacity")
 
 
 def test_retries_of_stamina_cannot_be_detected() -> None:
     with FaultServer(503) as server:
         layer = stamina.retry(on=requests.HTTPError, attempts=2, wait_initial=0, wait_jitter=0)
-        assert raised(layer(lambda: requests.get(server.url).raise_for_status()))[1].spent is None
+        assert catch_fault(layer(lambda: requests.get(server.url).raise_for_status()))[1].spent is None
         assert server.count == 2
 
 
@@ -141,7 +141,7 @@ def s3(url: str, retries: int, mode: str = "standard") -> Any:
 @pytest.mark.parametrize(("step", "kind"), [(500, "transient"), ("close", "transient"), ("hang", "timeout")])
 def test_retries_of_botocore_are_detected(retries: int, mode: str, step: Step, kind: str) -> None:
     with FaultServer(step) as server, hasty(kind == "timeout"):
-        fault = raised(lambda: s3(server.url, min(retries, 1), mode).get_object(Bucket="b", Key="k"))[1]
+        fault = catch_fault(lambda: s3(server.url, min(retries, 1), mode).get_object(Bucket="b", Key="k"))[1]
         assert (fault.kind, fault.spent) == (kind, "botocore" if retries else None)
         assert server.count == 1 + min(retries, 1)
 
@@ -149,7 +149,7 @@ def test_retries_of_botocore_are_detected(retries: int, mode: str, step: Step, k
 @times
 def test_a_refused_connection_counts_as_sent_after_botocore_retries(retries: int) -> None:
     with refused() as url:
-        fault = raised(lambda: s3(url, min(retries, 1)).get_object(Bucket="b", Key="k"))[1]
+        fault = catch_fault(lambda: s3(url, min(retries, 1)).get_object(Bucket="b", Key="k"))[1]
         assert fault == (Fault("transient", spent="botocore") if retries else Fault("transient", sent=False))
 
 
@@ -163,7 +163,7 @@ def pipeline(url: str, retries: int) -> PipelineClient[Any, Any]:
 @pytest.mark.parametrize(("step", "kind"), [("reset", "transient"), ("hang", "timeout")])
 def test_retries_of_azure_core_are_detected(retries: int, step: Step, kind: str) -> None:
     with FaultServer(step) as server, hasty(kind == "timeout"), pipeline(server.url, retries) as client:
-        fault = raised(lambda: client.send_request(HttpRequest("GET", server.url)))[1]
+        fault = catch_fault(lambda: client.send_request(HttpRequest("GET", server.url)))[1]
         assert fault == Fault(kind, spent="azure-core" if retries else None)  # type: ignore[arg-type]  # valid kinds, see above
         assert server.count == 1 + retries
 
@@ -178,7 +178,7 @@ def test_retries_of_azure_storage_are_detected(retries: int, step: Step) -> None
         FaultServer(step) as server,
         blob(f"{server.url}/account", container_name="some", blob_name="b", **waits, **limits) as client,
     ):
-        fault = raised(lambda: client.download_blob().readall())[1]
+        fault = catch_fault(lambda: client.download_blob().readall())[1]
         assert (fault.kind, fault.spent) == ("transient", "azure-core" if retries else None)
         assert server.count == 1 + retries
 
@@ -190,7 +190,7 @@ def test_retries_of_google_api_core_are_detected() -> None:
         raise exceptions.from_http_response(requests.get(server.url))
 
     with FaultServer(503) as server:
-        error, fault = raised(retry.Retry(initial=0.01, maximum=0.01, timeout=1)(call))
+        error, fault = catch_fault(retry.Retry(initial=0.01, maximum=0.01, timeout=1)(call))
         assert isinstance(error, exceptions.RetryError)
         assert fault == Fault("transient", spent="google-api-core", status=503)
         assert server.count > 1
@@ -216,7 +216,7 @@ def ask_anthropic(url: str, retries: int) -> object:
 @pytest.mark.parametrize("step", [Answer(500, {"retry-after-ms": "10"}), "reset"], ids=["500", "reset"])
 def test_retries_of_llm_clients_are_detected(retries: int, ask: Any, library: str, step: Step) -> None:
     with FaultServer(step) as server:
-        fault = raised(lambda: ask(server.url, min(retries, 1)))[1]
+        fault = catch_fault(lambda: ask(server.url, min(retries, 1)))[1]
         assert (fault.kind, fault.spent) == ("transient", library if retries else None)
         assert server.count == 1 + min(retries, 1)
 
@@ -225,7 +225,7 @@ def test_retries_of_llm_clients_are_detected(retries: int, ask: Any, library: st
 def test_automatic_retries_of_redis_6_are_detected(retries: int) -> None:
     with refused() as url:
         client = redis.Redis(port=int(url.rpartition(":")[2]), retry=Retry(NoBackoff(), retries))
-        fault = raised(client.ping)[1]
+        fault = catch_fault(client.ping)[1]
         assert fault == (Fault("transient", spent="redis") if retries else Fault("transient", sent=False))
         client.close()
 
@@ -233,4 +233,4 @@ def test_automatic_retries_of_redis_6_are_detected(retries: int) -> None:
 def test_retries_are_detected_without_a_json_body() -> None:
     """The retry count is in a request header, so an unreadable body does not hide it."""
     with FaultServer(Answer(500, {"retry-after-ms": "1"}, json.dumps([1]).encode())) as server:
-        assert raised(lambda: ask_openai(server.url, 1))[1].spent == "openai"
+        assert catch_fault(lambda: ask_openai(server.url, 1))[1].spent == "openai"

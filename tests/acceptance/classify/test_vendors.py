@@ -12,7 +12,7 @@ from redrive import RetryPolicy, retry
 from redrive.core.fault import Fault
 from redrive.testing import Answer, FaultServer
 from redrive.testing.http_server import refused
-from tests.acceptance.classify.clients import raised
+from tests.acceptance.classify.clients import catch_fault
 
 pytestmark = pytest.mark.req("C-3")
 ELASTIC = {"content-type": "application/json", "x-elastic-product": "Elasticsearch"}
@@ -49,28 +49,28 @@ def answer(status: int) -> Answer:
 )
 def test_vendor_statuses_are_classified(client: Callable[..., Any], trouble: int, kind: Any) -> None:
     with FaultServer(answer(trouble)) as server:
-        assert raised(client(server.url, 0))[1] == Fault(kind, status=trouble)
+        assert catch_fault(client(server.url, 0))[1] == Fault(kind, status=trouble)
 
 
 @pytest.mark.parametrize("client", [with_stripe, with_elasticsearch])
 @pytest.mark.parametrize("trouble", ["reset", "close"])
 def test_lost_vendor_connections_are_transient(client: Callable[..., Any], trouble: Any) -> None:
     with FaultServer(trouble) as server:
-        assert raised(client(server.url, 0))[1] == Fault("transient")
+        assert catch_fault(client(server.url, 0))[1] == Fault("transient")
 
 
 def test_the_should_retry_header_of_stripe_decides() -> None:
     for word, status, kind in (("false", 500, "permanent"), ("true", 400, "transient")):
         said = Answer(status, {"content-type": "application/json", "stripe-should-retry": word}, b'{"error": {}}')
         with FaultServer(said) as server:
-            assert raised(with_stripe(server.url, 0))[1].kind == kind
+            assert catch_fault(with_stripe(server.url, 0))[1].kind == kind
     with FaultServer(answer(409)) as server:
-        assert raised(with_stripe(server.url, 0))[1] == Fault("transient", status=409)
+        assert catch_fault(with_stripe(server.url, 0))[1] == Fault("transient", status=409)
 
 
 def test_a_refused_vendor_connection_means_that_nothing_was_sent() -> None:
     with refused() as url:
-        assert raised(with_stripe(url, 0))[1] == Fault("transient", sent=False)
+        assert catch_fault(with_stripe(url, 0))[1] == Fault("transient", sent=False)
 
 
 @pytest.mark.req("C-7")
@@ -78,7 +78,7 @@ def test_a_refused_vendor_connection_means_that_nothing_was_sent() -> None:
 @pytest.mark.parametrize("trouble", [503, "reset"])
 def test_retries_of_a_vendor_client_are_not_multiplied(client: Callable[..., Any], trouble: Any) -> None:
     with FaultServer(answer(trouble) if isinstance(trouble, int) else trouble) as server:
-        raised(THREE(client(server.url, 1)))
+        catch_fault(THREE(client(server.url, 1)))
         assert server.count == 2, "the client's two attempts, and not three times two"
 
 
@@ -102,10 +102,12 @@ def test_mysql_connection_errors_are_classified() -> None:
     pymysql: Any = pytest.importorskip("pymysql")
     with FaultServer() as server:
         port = server.port
-    assert raised(lambda: pymysql.connect(host="127.0.0.1", port=port, connect_timeout=5))[1] == Fault("transient", sent=False)
+    assert catch_fault(lambda: pymysql.connect(host="127.0.0.1", port=port, connect_timeout=5))[1] == Fault(
+        "transient", sent=False
+    )
     with FaultServer("close") as server:
         limits = {"connect_timeout": 1, "read_timeout": 1}
-        assert raised(lambda: pymysql.connect(host="127.0.0.1", port=server.port, **limits))[1].kind == "transient"
+        assert catch_fault(lambda: pymysql.connect(host="127.0.0.1", port=server.port, **limits))[1].kind == "transient"
 
 
 def test_mongo_without_a_server_is_a_timeout() -> None:
@@ -113,4 +115,4 @@ def test_mongo_without_a_server_is_a_timeout() -> None:
     with FaultServer() as server:
         port = server.port
     with pymongo.MongoClient("127.0.0.1", port, serverSelectionTimeoutMS=100) as client:
-        assert raised(client.db.things.find_one)[1] == Fault("timeout", sent=False)
+        assert catch_fault(client.db.things.find_one)[1] == Fault("timeout", sent=False)

@@ -10,7 +10,7 @@ from tests.zygote import Zygote
 
 from .diary import read
 from .oracle import DEAD, DONE, prepare, rows
-from .worker import submitted
+from .worker import submit_jobs
 
 PATIENCE = 120
 """Seconds, long enough for a very busy machine."""
@@ -29,7 +29,7 @@ class Crew:
     def submit(self, **counts: int) -> None:
         """An empty ledger with this number of jobs of each type."""
         prepare(self.url)
-        submitted(self.url, **counts).close()
+        submit_jobs(self.url, **counts).close()
 
     def hire(self) -> int:
         """Start another worker and return its process id."""

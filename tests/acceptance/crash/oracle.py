@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from redrive.ledger import open_ledger
-from tests.ledgers import emptied, sqlite_ledger
+from tests.ledgers import empty_ledger, sqlite_ledger
 
 from .diary import read
 from .story import EFFECTS, KEYS, TABLES
@@ -73,7 +73,7 @@ def fresh(url: str) -> None:
     if rows(url, "SELECT to_regclass('redrive_job')")[0][0] is None:
         prepare(url)
         open_ledger(url, migrate=True).close()
-    emptied(url)
+    empty_ledger(url)
     with connection(url) as opened:
         opened.execute("TRUNCATE effect, wish")
 

@@ -26,8 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     ledger = open_ledger(url, migrate=True)
     ledger.submit(NewJob("plain", "before"))  # the parent's connections are open, and one has prepared statements
     ledger.counts()
-    children = [forked(partial(use, ledger, diary, f"child{child}"), ledger.close) for child in range(CHILDREN)]
-    children.append(forked(ledger.close))  # a child that does not use the ledger
+    children = [fork_child(partial(use, ledger, diary, f"child{child}"), ledger.close) for child in range(CHILDREN)]
+    children.append(fork_child(ledger.close))  # a child that does not use the ledger
     threads = [threading.Thread(target=use, args=(ledger, diary, f"thread{n}")) for n in range(THREADS)]
     for thread in threads:
         thread.start()
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     return max(map(abs, statuses))
 
 
-def forked(*acts: Callable[[], object]) -> int:
+def fork_child(*acts: Callable[[], object]) -> int:
     """Fork a child that runs this function, and return its process id."""
     pid = os.fork()
     if pid == 0:

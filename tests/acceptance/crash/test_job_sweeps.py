@@ -25,7 +25,7 @@ def run(zygote: Zygote, url: str, folder: Path, *words: str, crash_at: str = "")
     return zygote.wait(zygote.fork(PROGRAM, [url, *words], output=output, crash_at=crash_at))
 
 
-def changed(ledger: Ledger, act: str) -> int:
+def count_changed(ledger: Ledger, act: str) -> int:
     """Return the number of jobs that have the change."""
     if act == "cancel":
         return ledger.counts()[KIND].cancelled
@@ -44,7 +44,7 @@ def test_a_worker_finishes_the_sweep_of_a_killed_operator(
         ids = [job.id for job in ledger.submit_many([NewJob(KIND, f"k{n}") for n in range(JOBS)])]
         other = ledger.submit(NewJob("other", "k")).id
         assert run(zygote, url, tmp_path, "begin", act, crash_at=f"{point}:kill") == -signal.SIGKILL
-        assert changed(ledger, act) == before * MAX_STEP_ITEMS
+        assert count_changed(ledger, act) == before * MAX_STEP_ITEMS
         assert ledger.imbalance() == []
         # Two of the remaining jobs end before the operation continues. They are not changed.
         leases = ledger.claim({KIND: 2}, worker="w")
@@ -58,7 +58,7 @@ def test_a_worker_finishes_the_sweep_of_a_killed_operator(
         assert Counter(item.job_id for item in items) == Counter(ids), "each job once"
         assert {item.job_id for item in items if item.outcome == "skipped"} == ended
         assert {item.note for item in items if item.job_id in ended} == {"done"}
-        assert changed(ledger, act) == JOBS - 2
+        assert count_changed(ledger, act) == JOBS - 2
         tally = ledger.counts()[KIND]
         assert (tally.done, tally.submitted) == (2, JOBS)
         untouched = ledger.get(other)

@@ -15,7 +15,7 @@ from .oracle import connection, judge, prepare
 
 
 @pytest.fixture
-def played(zygote: Zygote, tmp_path: Path) -> str:
+def finished_story(zygote: Zygote, tmp_path: Path) -> str:
     """A ledger after the story ran to its end without a crash."""
     prepare(url := f"sqlite:///{tmp_path}/ledger.db")
     output = tmp_path / "output"
@@ -23,32 +23,32 @@ def played(zygote: Zygote, tmp_path: Path) -> str:
     return url
 
 
-def test_a_run_without_a_crash_has_no_problems(played: str, tmp_path: Path) -> None:
-    assert judge(played, tmp_path / "diary", 0) == ([], [], [])
+def test_a_run_without_a_crash_has_no_problems(finished_story: str, tmp_path: Path) -> None:
+    assert judge(finished_story, tmp_path / "diary", 0) == ([], [], [])
 
 
-def test_a_missing_job_counts_as_lost(played: str, tmp_path: Path) -> None:
-    with connection(played) as opened:
+def test_a_missing_job_counts_as_lost(finished_story: str, tmp_path: Path) -> None:
+    with connection(finished_story) as opened:
         opened.execute("DELETE FROM redrive_job WHERE kind = 'own' AND key = 'first'")
-    verdict = judge(played, tmp_path / "diary", 0)
+    verdict = judge(finished_story, tmp_path / "diary", 0)
     assert verdict.lost == ["own/first is in []"]
     assert not verdict.ok
 
 
-def test_a_repeated_effect_counts_as_duplicated(played: str, tmp_path: Path) -> None:
-    with connection(played) as opened:
+def test_a_repeated_effect_counts_as_duplicated(finished_story: str, tmp_path: Path) -> None:
+    with connection(finished_story) as opened:
         opened.execute("INSERT INTO effect VALUES ('paid', 'second')")
     diary = Diary(tmp_path / "diary")
     diary.note("effect", "plain", "first")
     diary.close()
-    assert judge(played, tmp_path / "diary", 0).doubled == ["plain/first ran 2 times", "paid/second was paid 2 times"]
-    assert judge(played, tmp_path / "diary", 1).doubled == ["paid/second was paid 2 times"]  # a crash explains the first
+    assert judge(finished_story, tmp_path / "diary", 0).doubled == ["plain/first ran 2 times", "paid/second was paid 2 times"]
+    assert judge(finished_story, tmp_path / "diary", 1).doubled == ["paid/second was paid 2 times"]  # a crash explains the first
 
 
-def test_unbalanced_counts_are_reported(played: str, tmp_path: Path) -> None:
-    with connection(played) as opened:
+def test_unbalanced_counts_are_reported(finished_story: str, tmp_path: Path) -> None:
+    with connection(finished_story) as opened:
         opened.execute("UPDATE redrive_tally SET done = done + 1 WHERE kind = 'plain'")
-    assert len(judge(played, tmp_path / "diary", 0).wrong) == 2
+    assert len(judge(finished_story, tmp_path / "diary", 0).wrong) == 2
 
 
 def test_the_table_lists_the_problems() -> None:

@@ -114,7 +114,7 @@ def main(arguments: Sequence[str]) -> int:
             time.sleep(0.02)
 
 
-def submitted(url: str, **counts: int) -> Ledger:
+def submit_jobs(url: str, **counts: int) -> Ledger:
     """Submit this number of jobs of each type."""
     ledger = open_ledger(url, migrate=True)
     ledger.submit_many([NewJob(kind.replace("_", "-"), f"k{n:03}") for kind, count in counts.items() for n in range(count)])

@@ -38,7 +38,7 @@ def aio(server: GrpcFaultServer, rpc: Retry, options: Any = (), timeout: float |
     return asyncio.run(run())
 
 
-def intercepted(server: GrpcFaultServer, rpc: Retry, options: Any = (), timeout: float | None = 60) -> Any:
+def intercept_calls(server: GrpcFaultServer, rpc: Retry, options: Any = (), timeout: float | None = 60) -> Any:
     with plain_channel(server, options) as channel:
         method: Any = grpc.intercept_channel(channel, Interceptor(rpc)).unary_unary(SEND)
         return method(b"x", timeout=timeout)
@@ -53,8 +53,8 @@ def aio_intercepted(server: GrpcFaultServer, rpc: Retry, options: Any = (), time
     return asyncio.run(run())
 
 
-everywhere = pytest.mark.parametrize("call", [plain, aio, intercepted, aio_intercepted])
-interceptors = pytest.mark.parametrize("call", [intercepted, aio_intercepted])
+everywhere = pytest.mark.parametrize("call", [plain, aio, intercept_calls, aio_intercepted])
+interceptors = pytest.mark.parametrize("call", [intercept_calls, aio_intercepted])
 
 
 @everywhere

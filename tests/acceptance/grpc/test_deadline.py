@@ -23,7 +23,7 @@ RPC = retry(ONCE_MORE, attempt_timeout=0.2)
 pytestmark = pytest.mark.req("G-2")
 
 
-async def called(channel: Any) -> Any:
+async def call_method(channel: Any) -> Any:
     return await RPC.acall(channel.unary_unary(SEND), b"x")
 
 
@@ -33,7 +33,7 @@ async def in_a_block(channel: Any) -> Any:
             await channel.unary_unary(SEND)(b"x")
 
 
-async def decorated(channel: Any) -> Any:
+async def call_decorated(channel: Any) -> Any:
     @RPC
     async def send() -> Any:
         return await channel.unary_unary(SEND)(b"x")
@@ -41,7 +41,7 @@ async def decorated(channel: Any) -> Any:
     return await send()
 
 
-async def buffered(channel: Any) -> Any:
+async def send_buffered(channel: Any) -> Any:
     async def send(items: list[bytes]) -> None:
         await channel.unary_unary(SEND)(items[0])
 
@@ -55,7 +55,7 @@ async def too_late(channel: Any) -> Any:
         return await RPC.acall(channel.unary_unary(SEND), b"x")
 
 
-def caught(call: Callable[[Any], Awaitable[Any]], **options: Any) -> Any:
+def catch_error(call: Callable[[Any], Awaitable[Any]], **options: Any) -> Any:
     async def run(server: GrpcFaultServer) -> Any:
         async with aio_channel(server, **options) as channel:
             with pytest.raises(grpc.aio.AioRpcError) as error:
@@ -66,9 +66,9 @@ def caught(call: Callable[[Any], Awaitable[Any]], **options: Any) -> Any:
         return asyncio.run(run(server))
 
 
-@pytest.mark.parametrize("call", [called, in_a_block, decorated, buffered, too_late])
+@pytest.mark.parametrize("call", [call_method, in_a_block, call_decorated, send_buffered, too_late])
 def test_an_expired_attempt_is_also_deadline_exceeded(call: Callable[[Any], Awaitable[Any]]) -> None:
-    error = caught(call)
+    error = catch_error(call)
     assert issubclass(type(error), AttemptTimeout)
     assert issubclass(type(error), TimeoutError)
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
@@ -82,12 +82,12 @@ def test_an_expired_intercepted_call_is_deadline_exceeded() -> None:
     async def call(channel: Any) -> Any:
         return await channel.unary_unary(SEND)(b"x")
 
-    error = caught(call, interceptors=[AsyncInterceptor(RPC)])
+    error = catch_error(call, interceptors=[AsyncInterceptor(RPC)])
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def test_the_error_can_be_pickled_with_its_outcome() -> None:
-    error = caught(called)
+    error = catch_error(call_method)
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is type(error)
     assert (str(copy), copy.code(), copy.details()) == (str(error), error.code(), error.details())

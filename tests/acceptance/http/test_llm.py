@@ -29,7 +29,7 @@ def failure(status: int, **headers: str) -> Answer:
     return answer(status, {"type": "error", "error": {"type": "overloaded_error", "message": "no"}}, **headers)
 
 
-def said(text: str, reason: str = "stop") -> dict[str, Answer]:
+def responses_with(text: str, reason: str = "stop") -> dict[str, Answer]:
     """The same response in the format of each provider."""
     choice = {"index": 0, "finish_reason": reason, "message": {"role": "assistant", "content": text}}
     ended = {"stop": "end_turn", "content_filter": "refusal"}[reason]
@@ -80,14 +80,14 @@ def ask(provider: str) -> Ask:
 
 @pytest.mark.parametrize("trouble", [429, 529, 500, 503, "reset", "close"])
 def test_transient_errors_are_retried(provider: str, ask: Ask, server: FaultServer, trouble: Any) -> None:
-    server.script(*(failure(trouble) if isinstance(trouble, int) else trouble,) * 2, said("hi")[provider])
+    server.script(*(failure(trouble) if isinstance(trouble, int) else trouble,) * 2, responses_with("hi")[provider])
     with instant() as clock:
         assert retry(POLICY).call(ask, server.url) == "hi"
     assert (server.count, clock.slept) == (3, [0.5, 1.0])
 
 
 def test_retry_after_of_the_provider_is_honoured(provider: str, ask: Ask, server: FaultServer) -> None:
-    server.script(failure(429, **{"retry-after": "7"}), said("hi")[provider])
+    server.script(failure(429, **{"retry-after": "7"}), responses_with("hi")[provider])
     with instant() as clock:
         assert retry(POLICY).call(ask, server.url) == "hi"
     assert clock.slept == [7]
@@ -112,17 +112,17 @@ def test_an_invalid_response_is_not_retried(provider: str, ask: Ask, server: Fau
     def summarise() -> Summary:
         return Summary.model_validate_json(ask(server.url))
 
-    server.script(said('{"headline": "x"}')[provider])
+    server.script(responses_with('{"headline": "x"}')[provider])
     with pytest.raises(pydantic.ValidationError):
         summarise()
     assert server.count == 1
-    server.script(said('{"headline": "x"}')[provider], said('{"title": "x"}')[provider])
+    server.script(responses_with('{"headline": "x"}')[provider], responses_with('{"title": "x"}')[provider])
     with instant():
         assert retry(POLICY, on=pydantic.ValidationError).call(summarise).title == "x", "unless you say that it is worth it"
 
 
 def test_a_refusal_is_not_retried(provider: str, ask: Ask, server: FaultServer) -> None:
-    server.script(said("", "content_filter")[provider])
+    server.script(responses_with("", "content_filter")[provider])
     with pytest.raises(Refusal):
         retry(POLICY).call(ask, server.url)
     assert server.count == 1
@@ -164,7 +164,7 @@ def test_the_transport_can_be_the_only_retry_layer(provider: str, ask: Ask, serv
     import anthropic
     import openai
 
-    server.script(failure(529), said("hi")[provider])
+    server.script(failure(529), responses_with("hi")[provider])
     headers = {"idempotency-key": "k-1"}
     quick = retry(RetryPolicy(max_attempts=3, backoff_base=0.001, jitter=0))
     with httpx2.Client(transport=http.Transport(retry=quick), headers=headers) as inner:
@@ -192,7 +192,7 @@ def test_chat_calls_are_retried_by_exactly_one_layer(provider: str, ask: Ask, se
 
     failing = failure(trouble) if isinstance(trouble, int) else trouble
     quick = retry(RetryPolicy(max_attempts=3, backoff_base=0.001, jitter=0))
-    server.script(failing, failing, said("hi")[provider])
+    server.script(failing, failing, responses_with("hi")[provider])
     with httpx2.Client(transport=http.Transport(retry=quick, idempotent=True)) as inner:
         assert ask(server.url, http_client=inner) == "hi"
     assert server.count == 3

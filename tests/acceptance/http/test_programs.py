@@ -14,7 +14,7 @@ import pytest
 
 from redrive.testing import Answer, FaultServer, instant
 from tests.acceptance.idempotency.served import Answer as Answered
-from tests.acceptance.idempotency.served import served
+from tests.acceptance.idempotency.served import serve_app
 
 JSON = {"content-type": "application/json"}
 
@@ -28,7 +28,7 @@ def program(name: str, monkeypatch: pytest.MonkeyPatch, **environment: str) -> M
 
 
 def ask(asgi: Any) -> Answered:
-    with served(asgi, lifespan="on") as client:
+    with serve_app(asgi, lifespan="on") as client:
         return client.send("/sessions/s-1/configure", headers={"user-id": "ann"})
 
 
@@ -84,11 +84,11 @@ def test_the_llm_program_runs(server: FaultServer, monkeypatch: pytest.MonkeyPat
     assert server.count == 4
     server.script(500)
     with pytest.raises(openai.InternalServerError):
-        asyncio.run(_embedded(llm))
+        asyncio.run(_embed(llm))
     assert server.count == 4 + 3, "the SDK's own three, and no twelve"
     llm.client.close()
 
 
-async def _embedded(llm: ModuleType) -> None:
+async def _embed(llm: ModuleType) -> None:
     async with llm.forgetful:
         await llm.embed("x")

@@ -17,7 +17,7 @@ FAST = retry(QUICK)
 pytestmark = pytest.mark.req("H-3")
 
 
-def posted(mode: Mode, server: FaultServer, options: dict[str, Any], method: str = "POST", **request: Any) -> int:
+def count_requests(mode: Mode, server: FaultServer, options: dict[str, Any], method: str = "POST", **request: Any) -> int:
     """Return the number of requests that one call sends to a failing server."""
     before = server.count
     with client(mode, server.url, retry=FAST, **options) as api, pytest.raises(httpx2.HTTPStatusError):
@@ -27,21 +27,21 @@ def posted(mode: Mode, server: FaultServer, options: dict[str, Any], method: str
 
 def test_a_call_can_declare_that_it_is_idempotent(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    assert posted(mode, server, {}) == 1
-    assert posted(mode, server, {}, idempotent=True) == 3
-    assert posted(mode, server, {}, method="PATCH", idempotent=True) == 3
-    assert posted(mode, server, {}, method="PUT", idempotent=False) == 1
-    assert posted(mode, server, {}, idempotent=True, content=None) == 3
+    assert count_requests(mode, server, {}) == 1
+    assert count_requests(mode, server, {}, idempotent=True) == 3
+    assert count_requests(mode, server, {}, method="PATCH", idempotent=True) == 3
+    assert count_requests(mode, server, {}, method="PUT", idempotent=False) == 1
+    assert count_requests(mode, server, {}, idempotent=True, content=None) == 3
     with pytest.raises(TypeError, match="idempotent= must be True, False, or None"):
-        posted(mode, server, {}, idempotent="yes")
+        count_requests(mode, server, {}, idempotent="yes")
     assert not any("idempotency-key" in seen.headers for seen in server.requests)
 
 
 def test_a_client_can_declare_its_calls_idempotent(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    assert posted(mode, server, {"idempotent": True}) == 3
-    assert posted(mode, server, {"idempotent": True}, idempotent=False) == 1
-    assert posted(mode, server, {"idempotent": False}, method="PUT") == 1
+    assert count_requests(mode, server, {"idempotent": True}) == 3
+    assert count_requests(mode, server, {"idempotent": True}, idempotent=False) == 1
+    assert count_requests(mode, server, {"idempotent": False}, method="PUT") == 1
     with client(mode, server.url, retry=FAST) as api, pytest.raises(httpx2.HTTPStatusError) as caught:
         before = server.count
         api.using(idempotent=True).post("/")
@@ -53,7 +53,7 @@ def test_a_client_can_declare_its_calls_idempotent(mode: Mode, server: FaultServ
 
 def test_a_retry_can_declare_calls_idempotent(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    assert posted(mode, server, {}) == 1
+    assert count_requests(mode, server, {}) == 1
     with client(mode, server.url, retry=retry(QUICK, idempotent=True)) as api, pytest.raises(httpx2.HTTPStatusError):
         before = server.count
         api.post("/", json={})
@@ -74,14 +74,14 @@ class AsyncParts:
 
 def test_a_client_can_generate_keys(mode: Mode, server: FaultServer) -> None:
     server.script(503)
-    assert posted(mode, server, {"idempotency_key": True}) == 3
-    assert posted(mode, server, {"idempotency_key": True}) == 3
+    assert count_requests(mode, server, {"idempotency_key": True}) == 3
+    assert count_requests(mode, server, {"idempotency_key": True}) == 3
     keys = [seen.headers["idempotency-key"] for seen in server.requests]
     assert len(set(keys[:3])) == len(set(keys[3:])) == 1
     assert keys[0] != keys[3], "one key for each call"
-    assert posted(mode, server, {"idempotency_key": True}, idempotency_key="mine") == 3
+    assert count_requests(mode, server, {"idempotency_key": True}, idempotency_key="mine") == 3
     assert server.requests[-1].headers["idempotency-key"] == "mine"
-    assert posted(mode, server, {"idempotency_key": True}, method="PUT") == 3
+    assert count_requests(mode, server, {"idempotency_key": True}, method="PUT") == 3
     assert "idempotency-key" not in server.requests[-1].headers
     with pytest.raises(TypeError, match="idempotency_key= of a client must be True"):
         http.Client(server.url, idempotency_key="k")  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from redrive import App, Key
 from redrive.testing import Answer, FaultServer
 from tests.acceptance.http.both import Mode, client
-from tests.acceptance.idempotency.served import served
+from tests.acceptance.idempotency.served import serve_app
 
 
 class Order(BaseModel):
@@ -42,7 +42,7 @@ def test_a_keyed_request_with_a_lost_response_runs_once(mode: Mode, tmp_path: Pa
     api, charged, app = shop(tmp_path / "shop.db")
     cut = Answer(passed=True, trouble="cut")
     with (
-        served(api) as real,
+        serve_app(api) as real,
         FaultServer("lost", cut, "pass", upstream=f"http://127.0.0.1:{real.port}") as between,
         client(mode, between.url, alone=False) as shopping,
     ):
@@ -59,7 +59,7 @@ def test_a_keyed_request_with_a_lost_response_runs_once(mode: Mode, tmp_path: Pa
 def test_a_request_without_a_key_is_sent_once(mode: Mode, tmp_path: Path) -> None:
     api, charged, app = shop(tmp_path / "shop.db")
     with (
-        served(api) as real,
+        serve_app(api) as real,
         FaultServer("lost", "pass", upstream=f"http://127.0.0.1:{real.port}") as between,
         client(mode, between.url, alone=False) as shopping,
         pytest.raises(httpx2.ReadError),

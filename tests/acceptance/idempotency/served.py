@@ -54,7 +54,7 @@ class Client:
 
 
 @contextmanager
-def served(asgi: Any, lifespan: Literal["on", "off"] = "off") -> Iterator[Client]:
+def serve_app(asgi: Any, lifespan: Literal["on", "off"] = "off") -> Iterator[Client]:
     """Serve an application until the end of the block."""
     config = uvicorn.Config(asgi, host="127.0.0.1", port=0, log_level="critical", lifespan=lifespan, ws="none")
     server = uvicorn.Server(config)

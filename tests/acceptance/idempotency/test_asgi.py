@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from redrive import App
-from tests.acceptance.idempotency.served import served
+from tests.acceptance.idempotency.served import serve_app
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_starlette_with_a_middleware_that_streams_everything(app: App) -> None:
     for layers in (middleware, middleware[::-1]):
         calls.clear()
         key = f'"{len(layers)}-{layers is middleware}"'
-        with served(Starlette(routes=[Route("/", endpoint, methods=["POST"])], middleware=layers)) as client:
+        with serve_app(Starlette(routes=[Route("/", endpoint, methods=["POST"])], middleware=layers)) as client:
             assert [client.send("/", b"1", key).json for _ in range(2)] == [[1], [1]]
             assert client.send("/", b"1").status == 400
         assert calls == [1]

@@ -16,7 +16,7 @@ from fastapi.responses import StreamingResponse
 
 from redrive import App
 from redrive.idempotency import asgi
-from tests.acceptance.idempotency.served import Client, served
+from tests.acceptance.idempotency.served import Client, serve_app
 
 KEY = '"8e03978e"'
 
@@ -104,7 +104,7 @@ def leave_during_the_work(client: Client, endpoint: Endpoint) -> None:
 @pytest.mark.parametrize("framework", [fastapi_stream, django, quart])
 def test_work_runs_once_when_the_client_disconnects(app: App, framework: Callable[[Endpoint], Any]) -> None:
     endpoint = Endpoint()
-    with served(app.idempotency(framework(endpoint))) as client:
+    with serve_app(app.idempotency(framework(endpoint))) as client:
         leave_during_the_work(client, endpoint)
         # The server reports the disconnect at once. A cancelled view would free its key now.
         end = time.monotonic() + 1
@@ -132,7 +132,7 @@ async def whole_body() -> dict[str, Any]:
     return {"type": "http.request", "body": b"", "more_body": False}
 
 
-async def ignored(message: Any) -> None:
+async def ignore(message: Any) -> None:
     pass
 
 
@@ -154,7 +154,7 @@ def test_work_survives_a_server_that_cancels_the_request(app: App) -> None:
             await respond(send)
             ended.set()
 
-        request = asyncio.create_task(serve(app, work, whole_body, ignored))
+        request = asyncio.create_task(serve(app, work, whole_body, ignore))
         await begun.wait()
         request.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -195,7 +195,7 @@ def test_disconnect_is_delivered_after_the_response(app: App) -> None:
     async def receive() -> Any:
         return next(messages)
 
-    asyncio.run(serve(app, work, receive, ignored))
+    asyncio.run(serve(app, work, receive, ignore))
     assert seen == [{"type": "http.disconnect"}]
 
 
@@ -217,7 +217,7 @@ def test_an_endless_response_ends_after_the_disconnect(app: App, monkeypatch: py
     async def receive() -> Any:
         return next(messages)
 
-    asyncio.run(serve(app, endless, receive, ignored))
+    asyncio.run(serve(app, endless, receive, ignore))
     assert told == [{"type": "http.disconnect"}]
     assert app.keys().page() == []
 
@@ -250,5 +250,5 @@ def test_the_disconnect_is_withheld_until_the_response_is_stored(app: App, monke
     async def receive() -> Any:
         return next(messages)
 
-    asyncio.run(serve(app, work, receive, ignored))
+    asyncio.run(serve(app, work, receive, ignore))
     assert seen == ["stored", "disconnected"]

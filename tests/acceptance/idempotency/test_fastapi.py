@@ -15,7 +15,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 
 from redrive import App, current
-from tests.acceptance.idempotency.served import Client, served
+from tests.acceptance.idempotency.served import Client, serve_app
 
 UUID = '"8e03978e-40d5-43e8-bc93-6894a57f9324"'
 PROBLEM = "application/problem+json"
@@ -98,7 +98,7 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 @pytest.fixture
 def client(app: App, world: World) -> Iterator[Client]:
-    with served(api_of(app, world)) as opened:
+    with serve_app(api_of(app, world)) as opened:
         yield opened
 
 
@@ -124,7 +124,7 @@ def test_a_retry_gets_the_stored_response(client: Client, world: World, app: App
 def test_a_request_without_a_key_runs_each_time(client: Client, app: App, world: World) -> None:
     assert [client.send("/charge").json["number"] for _ in range(2)] == [1, 2]
     assert client.send("/charge", key=UUID, method="GET", body=b"").json == 3  # safe methods need none
-    with served(api_of(app, world, required=True)) as strict:
+    with serve_app(api_of(app, world, required=True)) as strict:
         refused = strict.send("/charge")
         assert (refused.status, refused.headers["content-type"]) == (400, PROBLEM)
         assert refused.json["title"] == "Idempotency-Key is missing"
@@ -218,7 +218,7 @@ def test_a_stream_is_passed_on_in_pieces(client: Client, world: World) -> None:
 
 
 def test_a_response_that_is_too_large_is_sent_and_not_repeated(app: App, world: World) -> None:
-    with served(api_of(app, world, max_body=2500)) as client:
+    with serve_app(api_of(app, world, max_body=2500)) as client:
         assert client.send("/stream/3", key='"a"').body == b"x" * 3000
         again = client.send("/stream/3", key='"a"')
         assert (again.status, again.replayed, again.json["title"]) == (409, True, "The response was not stored")
@@ -257,20 +257,20 @@ def test_a_key_belongs_to_its_user(app: App, world: World) -> None:
     def user(scope: Any) -> str:
         return next((value.decode() for name, value in scope["headers"] if name == b"x-user"), "")
 
-    with served(api_of(app, world, user=user, domain="shop")) as client:
+    with serve_app(api_of(app, world, user=user, domain="shop")) as client:
         numbers = [client.send("/charge", key=UUID, headers={"x-user": name}).json["number"] for name in ("ann", "bob", "ann")]
     assert numbers == [1, 2, 1]
     assert [(record.domain, record.user_id) for record in app.keys().page()] == [("shop", "ann"), ("shop", "bob")]
 
 
 def test_keys_are_required_only_for_the_configured_paths_and_methods(app: App, world: World) -> None:
-    with served(api_of(app, world, required=True, paths="/char*", methods=("post",))) as client:
+    with serve_app(api_of(app, world, required=True, paths="/char*", methods=("post",))) as client:
         assert client.send("/charge").status == 400
         assert client.send("/status").status == 200
 
 
 def test_the_middleware_works_on_postgres(postgres_db: str, world: World) -> None:
-    with App(postgres_db, migrate=True) as app, served(api_of(app, world)) as client:
+    with App(postgres_db, migrate=True) as app, serve_app(api_of(app, world)) as client:
         first, again = (client.send("/charge", key=UUID) for _ in range(2))
         assert first.body == again.body
         assert again.replayed

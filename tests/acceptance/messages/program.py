@@ -25,7 +25,7 @@ from tests.acceptance.messages.stalls import STALLS, Stall, open_source
 AT_ONCE = RetryPolicy(max_attempts=3, backoff_base=0.05, backoff_max=0.05, jitter=0)
 
 
-def made(url: str, source: Source, diary: Diary, name: str) -> App:
+def build_app(url: str, source: Source, diary: Diary, name: str) -> App:
     """The app, with its handlers."""
     app = App(url, sources=[source])
 
@@ -44,7 +44,7 @@ def made(url: str, source: Source, diary: Diary, name: str) -> App:
     return app
 
 
-def ended(app: App, stall: Stall, worker: Worker) -> None:
+def stop_when_idle(app: App, stall: Stall, worker: Worker) -> None:
     """Stop the worker when nothing is left to do, in the stream or in the ledger."""
     while True:
         time.sleep(0.05)
@@ -62,11 +62,11 @@ def main(arguments: Sequence[str]) -> int:
     options = {word.partition("=")[0]: word.partition("=")[2] for word in rest}
     diary = Diary(Path(path))
     source = open_source(engine, address, stream, float(options.get("idle", 0.5)))
-    with made(url, source, diary, name) as app:
+    with build_app(url, source, diary, name) as app:
         worker = app.worker(threads=4, name=name)
         if "until" in options:
             stall = STALLS[engine](address, stream)
-            threading.Thread(target=ended, args=(app, stall, worker), daemon=True).start()
+            threading.Thread(target=stop_when_idle, args=(app, stall, worker), daemon=True).start()
         run_until_signal(worker)
     diary.note("ended", name)
     return 0

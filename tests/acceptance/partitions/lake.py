@@ -21,7 +21,7 @@ from redrive.storage import Store
 from tests.acceptance.crash.oracle import connection, rows
 from tests.zygote import Zygote
 
-from .program import CUSTOMERS, SINCE, UNTIL, made, rows_of
+from .program import CUSTOMERS, SINCE, UNTIL, build_app, rows_of
 
 PROGRAM = "tests.acceptance.partitions.program"
 LOADED = ("s3fs", "aiobotocore.session", "redrive.storage.s3", "redrive.storage.local", PROGRAM)
@@ -40,7 +40,7 @@ class Lake:
     def __init__(self, zygote: Zygote, url: str, store: dict[str, Any], folder: Path) -> None:
         self.zygote, self.url, self.store, self.folder = zygote, url, store, folder
         self.output, self.gate = folder / "output", folder / "gate"
-        self.app = made(url, store)
+        self.app = build_app(url, store)
         self.grid = Grid.of("crm", "orders", CUSTOMERS, SINCE, UNTIL)
         self.keys = [self.grid.at(place) for place in range(len(self.grid))]
 
@@ -122,7 +122,7 @@ class Lake:
             found.append(f"the run in force is {current}")
         elif load_raw(store, key, current.raw_run_id, digest=current.verdict.manifest).row_count != facts.record_count:
             found.append("the rows of the run in force are not those of its verdict")
-        return found + [f"run {run.run_id}: {problem}" for run in runs if (problem := _damaged(store, key, run.run_id))]
+        return found + [f"run {run.run_id}: {problem}" for run in runs if (problem := _find_damage(store, key, run.run_id))]
 
     def _reading(self, customer: str) -> Reading:
         """Return the data that a consumer reads."""
@@ -142,7 +142,7 @@ class Lake:
         return found
 
 
-def _damaged(store: Store, key: Partition, run_id: str) -> str | None:
+def _find_damage(store: Store, key: Partition, run_id: str) -> str | None:
     """Check the folder of a run: complete with a manifest, ignored without one."""
     names = {path.removeprefix(f"{run_folder(key, run_id)}/") for path in store.files(run_folder(key, run_id))}
     if MANIFEST not in names:

@@ -32,7 +32,7 @@ def rows_of(partition: Partition) -> Iterator[dict[str, Any]]:
         yield {"id": number, "customer": partition.customer_id, "day": partition.logical_date, "text": "x" * 1000}
 
 
-def made(url: str, store: dict[str, Any], gate: Path | None = None) -> App:
+def build_app(url: str, store: dict[str, Any], gate: Path | None = None) -> App:
     """The app, with one dataset."""
     app = App(url, stores={"raw": store})
 
@@ -68,7 +68,7 @@ def _round(app: App, tending: ControlPlaneTask, runner: SteppedRunner) -> bool:
 def main(arguments: Sequence[str]) -> int:
     """Extract due partitions until none is left."""
     url, store, name, *rest = arguments
-    with made(url, json.loads(store), Path(rest[0]) if rest else None) as app:
+    with build_app(url, json.loads(store), Path(rest[0]) if rest else None) as app:
         worker = f"{name}-{os.getpid()}-{secrets.token_hex(3)}"
         runner = SteppedRunner(app.ledger, list(app.datasets), worker=worker, max_running=2, lease_seconds=3600)
         tending = ControlPlaneTask(app.ledger, list(app.datasets))

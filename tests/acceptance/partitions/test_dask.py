@@ -84,7 +84,7 @@ def lake(folder: Path, name: str, *, where: Path | None = None, store: dict[str,
 
 
 @contextmanager
-def recorded() -> Iterator[list[Record]]:
+def record_log() -> Iterator[list[Record]]:
     records: list[Record] = []
     unsubscribe = journal.subscribe(records.append, every=True, inline=True)
     try:
@@ -104,7 +104,7 @@ def problem_of(worker: Any) -> str:
 
 @pytest.mark.req("E-10")
 def test_extractions_run_on_the_cluster_and_errors_keep_their_meaning(cluster: DaskCluster) -> None:
-    with lake(cluster.folder, "lake_run") as module, recorded() as records:
+    with lake(cluster.folder, "lake_run") as module, record_log() as records:
         app: App = module.app
         backfill(app, "orders", customers=("acme", "globex", "stopped", "failing"), until=SINCE)
         backfill(app, "visits", customers=("acme",), until=SINCE)
@@ -120,7 +120,7 @@ def test_extractions_run_on_the_cluster_and_errors_keep_their_meaning(cluster: D
 
 @pytest.mark.req("E-10")
 def test_a_lost_dask_worker_costs_one_attempt(cluster: DaskCluster) -> None:
-    with lake(cluster.folder, "lake_lost") as module, recorded() as records:
+    with lake(cluster.folder, "lake_lost") as module, record_log() as records:
         app: App = module.app
         backfill(app, "orders", customers=("held-lost", "acme"), until=SINCE)
         with app.worker(threads=2, executor=cluster.address):
@@ -138,7 +138,7 @@ def test_a_lost_dask_worker_costs_one_attempt(cluster: DaskCluster) -> None:
 
 @pytest.mark.req("E-10")
 def test_data_that_this_machine_cannot_read_is_not_accepted(cluster: DaskCluster) -> None:
-    with lake(cluster.folder, "lake_memory", store={"type": "memory"}) as module, recorded() as records:
+    with lake(cluster.folder, "lake_memory", store={"type": "memory"}) as module, record_log() as records:
         app: App = module.app
         backfill(app, "orders", customers=("acme",), until=SINCE)
         with app.worker(threads=1, executor=cluster.address) as worker:
@@ -149,7 +149,7 @@ def test_data_that_this_machine_cannot_read_is_not_accepted(cluster: DaskCluster
 
 @pytest.mark.req("E-10")
 def test_an_app_that_dask_workers_cannot_import_is_named(cluster: DaskCluster, tmp_path: Path) -> None:
-    with lake(cluster.folder, "lake_elsewhere", where=tmp_path) as module, recorded() as records:
+    with lake(cluster.folder, "lake_elsewhere", where=tmp_path) as module, record_log() as records:
         backfill(module.app, "orders", customers=("acme",), until=SINCE)
         with module.app.worker(threads=1, executor=cluster.address) as worker:
             until(lambda: "No module named 'lake_elsewhere'" in problem_of(worker))
@@ -159,7 +159,7 @@ def test_an_app_that_dask_workers_cannot_import_is_named(cluster: DaskCluster, t
 
 @pytest.mark.req("E-10")
 def test_a_restarted_scheduler_costs_no_attempt(cluster: DaskCluster) -> None:
-    with lake(cluster.folder, "lake_away") as module, recorded() as records:
+    with lake(cluster.folder, "lake_away") as module, record_log() as records:
         app: App = module.app
         backfill(app, "orders", customers=("held-away",), until=SINCE)
         with app.worker(threads=1, executor=cluster.address) as worker:

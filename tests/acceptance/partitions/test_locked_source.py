@@ -14,8 +14,8 @@ from redrive.ledger import Lease, open_ledger
 from redrive.partitions import Partition, Sink
 from redrive.partitions.work.runner import PartitionRunner
 from redrive.worker.worker import Worker
-from tests.acceptance.partitions.world import backfill, counts, told
-from tests.conformance.worker.world import ended, heard, kind, submit, until
+from tests.acceptance.partitions.world import backfill, counts, dataset_options
+from tests.conformance.worker.world import kind, record_log, submit, until, wait_for_jobs
 
 LEASE_SECONDS = 2.0
 LOCKED_SECONDS = 1.5 * LEASE_SECONDS
@@ -35,10 +35,10 @@ def test_a_locked_source_row_costs_no_job_its_lease(postgres_ledger: str, tmp_pa
         App(postgres_ledger, stores=stores) as app,
         open_ledger(postgres_ledger) as other_worker,
         psycopg.connect(postgres_ledger) as holder,
-        heard() as records,
+        record_log() as records,
     ):
 
-        @app.dataset("crm", "orders", **told())
+        @app.dataset("crm", "orders", **dataset_options())
         def orders(partition: Partition, out: Sink) -> None:
             out.rows([{"n": 1}])
 
@@ -55,7 +55,7 @@ def test_a_locked_source_row_costs_no_job_its_lease(postgres_ledger: str, tmp_pa
             holder.rollback()
             until(lambda: counts(app) == {"success": 12})
             may_end.set()
-            jobs = ended(app.ledger, *job_ids)
+            jobs = wait_for_jobs(app.ledger, *job_ids)
     assert [(job.state, job.attempts) for job in jobs] == [("done", 1)] * 2
     assert len(started) == 2, "each job runs once"
     failures = [record for record in records if record.kind == "chore_failed"]

@@ -17,14 +17,14 @@ from redrive.ops import Operator
 from redrive.partitions import Partition, Sink
 from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.queries import PartitionQueries
-from tests.acceptance.partitions.world import SINCE, backfill, counts, told, until, work_counts
+from tests.acceptance.partitions.world import SINCE, backfill, counts, dataset_options, until, work_counts
 
 
 def slow_orders(app: App) -> tuple[threading.Event, threading.Event]:
     """An extraction with two events: it sets the first when it has begun, and waits for the second."""
     began, gate = threading.Event(), threading.Event()
 
-    @app.dataset("crm", "orders", **told())
+    @app.dataset("crm", "orders", **dataset_options())
     def orders(partition: Partition, out: Sink) -> None:
         began.set()
         gate.wait(30)
@@ -36,7 +36,7 @@ def slow_orders(app: App) -> tuple[threading.Event, threading.Event]:
 def test_a_stopping_worker_releases_unfinished_extractions(app: App) -> None:
     began, gate = slow_orders(app)
 
-    @app.dataset("crm", "visits", **told())
+    @app.dataset("crm", "visits", **dataset_options())
     async def visits(partition: Partition, out: Sink) -> None:
         began.set()
         await asyncio.sleep(30)
@@ -86,7 +86,7 @@ def test_a_stopping_worker_waits_for_extractions(app: App) -> None:
 
 @pytest.mark.req("P-6")
 def test_partitions_of_a_killed_local_process_are_recovered_immediately(app: App) -> None:
-    @app.dataset("crm", "orders", **told(concurrency=1))
+    @app.dataset("crm", "orders", **dataset_options(concurrency=1))
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([{"n": 1}])
 

@@ -18,19 +18,19 @@ from redrive.partitions import Finding, Partition, Raw, Sink
 from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.model import PartitionFilter
 from redrive.partitions.queries import PartitionQueries
-from tests.acceptance.partitions.world import SINCE, UNTIL, backfill, counts, told, until, work_counts
+from tests.acceptance.partitions.world import SINCE, UNTIL, backfill, counts, dataset_options, until, work_counts
 
 
 @pytest.mark.req("P-1", "P-11")
 def test_two_workers_run_sync_and_async_extractions(app: App) -> None:
     seen: list[tuple[str, Partition, str]] = []
 
-    @app.dataset("crm", "orders", **told())
+    @app.dataset("crm", "orders", **dataset_options())
     def orders(partition: Partition, out: Sink) -> None:
         seen.append(("orders", partition, out.run_id))
         out.rows([{"customer": partition.customer_id, "attempt": current().number, "operation": current().operation}])
 
-    @app.dataset("crm", "visits", **told())
+    @app.dataset("crm", "visits", **dataset_options())
     async def visits(partition: Partition, out: Sink) -> None:
         async def pages() -> AsyncIterator[dict[str, Any]]:
             for number in range(3):
@@ -54,7 +54,7 @@ def test_a_failing_partition_is_retried_until_its_attempts_are_used_up(app: App)
     tried: Counter[str] = Counter()
     records: list[Record] = []
 
-    @app.dataset("crm", "orders", **told())
+    @app.dataset("crm", "orders", **dataset_options())
     def orders(partition: Partition, out: Sink) -> None:
         tried[partition.customer_id] += 1
         if partition.customer_id == "globex" and tried["globex"] < 3:
@@ -84,13 +84,13 @@ def test_a_failing_partition_is_retried_until_its_attempts_are_used_up(app: App)
 
 
 def test_an_attempt_has_a_timeout(app: App) -> None:
-    @app.dataset("crm", "orders", **told(retry=retry(max_attempts=1, attempt_timeout=0.05)))
+    @app.dataset("crm", "orders", **dataset_options(retry=retry(max_attempts=1, attempt_timeout=0.05)))
     def orders(partition: Partition, out: Sink) -> None:
         assert (current().remaining or 0) <= 0.05
         time.sleep(0.06)
         out.rows([{"n": 1}])
 
-    @app.dataset("crm", "visits", **told(retry=retry(max_attempts=1, attempt_timeout=0.05)))
+    @app.dataset("crm", "visits", **dataset_options(retry=retry(max_attempts=1, attempt_timeout=0.05)))
     async def visits(partition: Partition, out: Sink) -> None:
         await asyncio.sleep(30)
 
@@ -129,7 +129,7 @@ def test_invalid_extractions_are_explained(app: App) -> None:
 
     functions = (writes_nothing, writes_twice, returns_a_generator, raises_in_the_middle, mumbles, exits)
     for fn in functions:
-        app.dataset("crm", fn.__name__, **told(retry=RetryPolicy.disabled(), customers=["a,b/é"]))(fn)
+        app.dataset("crm", fn.__name__, **dataset_options(retry=RetryPolicy.disabled(), customers=["a,b/é"]))(fn)
     backfill(app, *(fn.__name__ for fn in functions), customers=("a,b/é",), until=SINCE)
     with app.worker(threads=4):
         until(lambda: all(counts(app, fn.__name__) == {"terminal": 1} for fn in functions))
@@ -152,7 +152,7 @@ def test_invalid_extractions_are_explained(app: App) -> None:
 def test_a_failed_reprocessing_keeps_the_data_readable(app: App) -> None:
     good = [True]
 
-    @app.dataset("crm", "orders", **told())
+    @app.dataset("crm", "orders", **dataset_options())
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([{"n": 1}] if good else [])
 
@@ -174,7 +174,7 @@ def test_revalidation_of_the_same_data(app: App) -> None:
     def judge(raw: Raw) -> Finding:
         return Finding(not strict, value="\x00", limit=float("nan"), detail="nul \x00 and half \ud800 of a character")
 
-    @app.dataset("crm", "orders", **told(checks=[judge], retry=RetryPolicy.disabled()))
+    @app.dataset("crm", "orders", **dataset_options(checks=[judge], retry=RetryPolicy.disabled()))
     def orders(partition: Partition, out: Sink) -> None:
         extracted.append(out.run_id)
         out.rows([{"n": 1}])
@@ -197,7 +197,7 @@ def test_revalidation_of_the_same_data(app: App) -> None:
 
 @pytest.mark.req("P-11")
 def test_deleted_raw_data_is_reported(app: App) -> None:
-    @app.dataset("crm", "orders", **told())
+    @app.dataset("crm", "orders", **dataset_options())
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([{"n": 1}])
 
@@ -227,7 +227,7 @@ def test_deleted_raw_data_is_reported(app: App) -> None:
 def test_a_source_that_is_not_ready_is_not_charged(app: App) -> None:
     calls: list[int] = []
 
-    @app.dataset("crm", "orders", **told())
+    @app.dataset("crm", "orders", **dataset_options())
     def orders(partition: Partition, out: Sink) -> None:
         calls.append(current().number)
         if len(calls) < 3:
@@ -253,7 +253,7 @@ def test_a_source_that_is_not_ready_is_not_charged(app: App) -> None:
     ],
 )
 def test_invalid_dates_are_rejected(app: App, since: str, until_: str | None, says: str) -> None:
-    orders = app.dataset("crm", "orders", **told())(lambda partition, out: None)
+    orders = app.dataset("crm", "orders", **dataset_options())(lambda partition, out: None)
     with pytest.raises(ValueError, match=says):
         orders.read("acme", since, until_)
     with pytest.raises(TypeError, match="customer must be text"):

@@ -20,7 +20,7 @@ CUSTOMERS = ("acme", "globex", "initech")
 SINCE, UNTIL = "2026-01-01", "2026-01-04"
 
 
-def told(**more: Any) -> dict[str, Any]:
+def dataset_options(**more: Any) -> dict[str, Any]:
     return {"raw": "raw", "customers": CUSTOMERS, "checks": [row_count(min=1)], "retry": AT_ONCE, "max_age": None, **more}
 
 

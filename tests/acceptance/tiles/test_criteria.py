@@ -35,7 +35,7 @@ FLIGHT = UploadRequest("f")
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def counted_tiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every tile with a counted rejection, in order."""
     seen: list[str] = []
     one, many = TableItems.increment, TableItems.increment_many
@@ -53,7 +53,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def built(store: TileStore, provider: Provider, tiles: int, settings: Settings | None = None) -> TileUploader:
+def build_uploader(store: TileStore, provider: Provider, tiles: int, settings: Settings | None = None) -> TileUploader:
     store.add("f", [(f"t{n:02}", bytes([n]) * 100) for n in range(tiles)])
     return build_tile_uploader(Config(provider.url, settings or Settings()), store)
 
@@ -65,20 +65,20 @@ def damage(store: TileStore, *tiles: str) -> None:
 
 @pytest.mark.req("B-2")
 def test_ac_01_success_on_the_first_attempt(
-    store: TileStore, provider: Provider, redrive_clock: FakeClock, counted: list[str]
+    store: TileStore, provider: Provider, redrive_clock: FakeClock, counted_tiles: list[str]
 ) -> None:
-    report = built(store, provider, 10).upload_pending_tiles(FLIGHT)
+    report = build_uploader(store, provider, 10).upload_pending_tiles(FLIGHT)
     assert report == Report("success", [ItemStatus(f"t{n:02}", "acknowledged") for n in range(10)])
-    assert (redrive_clock.slept, counted, provider.received.total()) == ([], [], 10)
+    assert (redrive_clock.slept, counted_tiles, provider.received.total()) == ([], [], 10)
 
 
 @pytest.mark.req("B-3", "B-5", "B-6")
 def test_ac_02_partial_success_with_retries_left(
-    store: TileStore, provider: Provider, redrive_clock: FakeClock, counted: list[str]
+    store: TileStore, provider: Provider, redrive_clock: FakeClock, counted_tiles: list[str]
 ) -> None:
     provider.refuse = lambda tile, time: "busy" if tile < "t03" and time == 1 else ""
-    report = built(store, provider, 10).upload_pending_tiles(FLIGHT)
-    assert counted == ["t00", "t01", "t02"]
+    report = build_uploader(store, provider, 10).upload_pending_tiles(FLIGHT)
+    assert counted_tiles == ["t00", "t01", "t02"]
     assert redrive_clock.slept == [2.0]
     assert (report.outcome, report.retry_count, report.next_retry_at) == ("success", 1, None)
     assert report.count("acknowledged") == 10
@@ -93,7 +93,7 @@ def test_ac_03_the_budget_of_a_tile_is_spent(
     redrive_journal: Ring,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    uploader = built(store, provider, 3, Settings(max_in_call_retries=9))
+    uploader = build_uploader(store, provider, 3, Settings(max_in_call_retries=9))
     damage(store, "t01")
     with caplog.at_level(logging.INFO, "redrive"):
         report = uploader.upload_pending_tiles(FLIGHT)
@@ -114,7 +114,7 @@ def test_ac_03_the_budget_of_a_tile_is_spent(
 
 @pytest.mark.req("B-5", "B-6")
 def test_ac_04_the_retries_of_a_call_are_spent(store: TileStore, provider: Provider, redrive_clock: FakeClock) -> None:
-    uploader = built(store, provider, 2)
+    uploader = build_uploader(store, provider, 2)
     damage(store, "t00")
     report = uploader.upload_pending_tiles(FLIGHT)
     assert provider.received["t00"] == 4
@@ -125,7 +125,7 @@ def test_ac_04_the_retries_of_a_call_are_spent(store: TileStore, provider: Provi
 
 @pytest.mark.req("B-5")
 def test_ac_05_the_cap_of_waits(store: TileStore, provider: Provider, redrive_clock: FakeClock) -> None:
-    uploader = built(store, provider, 2, Settings(max_in_call_retries=10, max_per_item_attempts=100, backoff_cap=10))
+    uploader = build_uploader(store, provider, 2, Settings(max_in_call_retries=10, max_per_item_attempts=100, backoff_cap=10))
     damage(store, "t00")
     uploader.upload_pending_tiles(FLIGHT)
     assert redrive_clock.slept[5] == 10.0
@@ -141,7 +141,7 @@ def test_ac_06_the_give_up_value_exists() -> None:
 
 @pytest.mark.req("B-10")
 def test_ac_07_an_increment_returns_the_new_count(store: TileStore, provider: Provider) -> None:
-    built(store, provider, 10)
+    build_uploader(store, provider, 10)
     items = store.items()
     with store.engine.begin() as tx:
         tx.execute(update(Tile).where(Tile.id == "t00").values(upload_attempts=2))
@@ -181,7 +181,7 @@ def test_ac_08_the_migration_adds_the_column_and_rolls_back(engine: Engine) -> N
 
 @pytest.mark.req("B-1")
 def test_ac_09_a_drop_in_for_the_protocol(store: TileStore, provider: Provider) -> None:
-    uploader = built(store, provider, 1)
+    uploader = build_uploader(store, provider, 1)
     assert isinstance(uploader, TileUploader)
     assert isinstance(uploader, HttpTileUploader)
     assert type(uploader) is not HttpTileUploader
@@ -217,20 +217,20 @@ def test_ac_11_other_methods_pass_through(store: TileStore, provider: Provider) 
     ids=["air", "down"],
 )
 def test_ac_12_errors_of_the_uploader_are_raised(
-    store: TileStore, redrive_clock: FakeClock, counted: list[str], on_ground: Callable[[], bool], error: type[Exception]
+    store: TileStore, redrive_clock: FakeClock, counted_tiles: list[str], on_ground: Callable[[], bool], error: type[Exception]
 ) -> None:
     store.add("f", [("t00", b"x")])
     with Provider() as gone:
         address = gone.url
     with pytest.raises(error):
         build_tile_uploader(Config(address, Settings()), store, on_ground=on_ground).upload_pending_tiles(FLIGHT)
-    assert (redrive_clock.slept, counted, store.statuses()["t00"]) == ([], [], ("pending", 0))
+    assert (redrive_clock.slept, counted_tiles, store.statuses()["t00"]) == ([], [], ("pending", 0))
 
 
 @pytest.mark.req("B-8")
 def test_ac_13_a_second_call_sends_only_pending_tiles(store: TileStore, provider: Provider, redrive_clock: FakeClock) -> None:
     provider.refuse = lambda tile, time: "busy" if tile >= "t30" and time == 1 else ""
-    uploader = built(store, provider, 50, Settings(max_in_call_retries=0))
+    uploader = build_uploader(store, provider, 50, Settings(max_in_call_retries=0))
     first = uploader.upload_pending_tiles(FLIGHT)
     assert (first.count("acknowledged"), first.count("pending")) == (30, 20)
     redrive_clock.advance(timedelta(minutes=5))
@@ -246,7 +246,7 @@ def test_ac_13_a_second_call_sends_only_pending_tiles(store: TileStore, provider
 def test_an_outage_of_the_provider_gives_up_only_the_damaged_tile(
     store: TileStore, provider: Provider, redrive_clock: FakeClock
 ) -> None:
-    uploader = built(store, provider, 40)
+    uploader = build_uploader(store, provider, 40)
     damage(store, "t07")
     provider.refuse = lambda tile, _: "" if tile == "t07" else "overloaded"
     for _ in range(4):
@@ -264,7 +264,7 @@ def test_an_outage_of_the_provider_gives_up_only_the_damaged_tile(
 def test_damaged_tiles_are_sent_five_times_however_often_the_command_runs(
     store: TileStore, provider: Provider, redrive_clock: FakeClock
 ) -> None:
-    built(store, provider, 50)
+    build_uploader(store, provider, 50)
     damage(store, *(f"t{n:02}" for n in range(20)))
     for _ in range(10):  # no state in the process: each run is built again
         fresh = TileStore(store.engine)
@@ -276,7 +276,7 @@ def test_damaged_tiles_are_sent_five_times_however_often_the_command_runs(
 
 @pytest.mark.req("B-15")
 def test_an_outage_is_counted_in_the_table_and_ends(store: TileStore, provider: Provider, redrive_clock: FakeClock) -> None:
-    built(store, provider, 12)
+    build_uploader(store, provider, 12)
     provider.refuse = lambda *_: "overloaded"
     for _ in range(4):
         settings = Settings(max_uncharged_passes=8)

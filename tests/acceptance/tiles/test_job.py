@@ -23,16 +23,16 @@ def app(tmp_path: Path) -> App:
     return App(f"sqlite:///{tmp_path / 'never.db'}")
 
 
-def filled(store: TileStore, tiles: int) -> None:
+def add_tiles(store: TileStore, tiles: int) -> None:
     store.add("f", [(f"t{n:02}", bytes([n]) * 100) for n in range(tiles)])
 
 
-def built(app: App, store: TileStore, provider: Provider) -> Command[[str], None]:
+def build_job(app: App, store: TileStore, provider: Provider) -> Command[[str], None]:
     return build_upload_job(app, build_tile_uploader(Config(provider.url, Settings()), store))
 
 
 def test_a_job_survives_six_hours_without_a_network(app: App, store: TileStore, provider: Provider) -> None:
-    filled(store, 3)
+    add_tiles(store, 3)
     with Provider() as closed:
         offline = closed.url
     uploader = HttpTileUploader(store, offline)
@@ -52,13 +52,13 @@ def test_a_job_survives_six_hours_without_a_network(app: App, store: TileStore, 
 
 def test_a_job_with_a_given_up_tile_is_a_dead_letter(app: App, store: TileStore, provider: Provider) -> None:
     """The damaged tile is given up in the first run. The second run only has the other tile to send."""
-    filled(store, 3)
+    add_tiles(store, 3)
     with store.engine.begin() as tx:
         tx.execute(update(Tile).where(Tile.id == "t01").values(blob=b"truncated"))
     for _ in range(3):
         store.items().increment("t01")
     provider.refuse = lambda tile, time: "busy" if tile == "t02" and time < 5 else ""
-    upload = built(app, store, provider)
+    upload = build_job(app, store, provider)
     with sandbox(app) as box:
         job = upload.submit("f")
         assert box.drain() == 2
@@ -73,9 +73,9 @@ def test_a_job_with_a_given_up_tile_is_a_dead_letter(app: App, store: TileStore,
 
 @pytest.mark.req("B-15")
 def test_tiles_given_up_in_an_outage_are_a_dead_letter(app: App, store: TileStore, provider: Provider) -> None:
-    filled(store, 3)
+    add_tiles(store, 3)
     provider.refuse = lambda *_: "overloaded"
-    upload = built(app, store, provider)
+    upload = build_job(app, store, provider)
     with sandbox(app) as box:
         job = upload.submit("f")
         box.drain()
@@ -84,7 +84,7 @@ def test_tiles_given_up_in_an_outage_are_a_dead_letter(app: App, store: TileStor
 
 
 def test_every_report_has_the_given_up_tiles(store: TileStore, provider: Provider) -> None:
-    filled(store, 2)
+    add_tiles(store, 2)
     store.items().give_up("t01", "410 gone")
     uploader = build_tile_uploader(Config(provider.url, Settings()), store)
     for acknowledged in (1, 0):

@@ -17,7 +17,7 @@ from tests.servers.process import ServerMissing
 from tests.zygote import Zygote
 
 from . import isolated
-from .shift import Shift, drained, isolate, killed, poisoned, stopped
+from .shift import Shift, drain_worker, isolate, kill_workers, run_poison, suspend_worker
 
 LIMIT = 10.0
 """Seconds within which a new worker finishes the jobs of a killed one."""
@@ -28,7 +28,7 @@ Scene = Callable[[Shift], tuple[bool, list[str]]]
 
 def kill(shift: Shift, *options: str) -> tuple[bool, list[str]]:
     """One line of the first table."""
-    found = killed(shift, *options)
+    found = kill_workers(shift, *options)
     ok = found.finished == found.jobs and not found.lost and found.seconds < LIMIT
     return ok, [f"{found.finished} of {found.jobs}", str(found.lost), str(found.twice), f"{found.seconds:.1f}"]
 
@@ -40,21 +40,21 @@ def kill_elsewhere(shift: Shift) -> tuple[bool, list[str]]:
 
 def poison(shift: Shift) -> tuple[bool, list[str]]:
     """One line of the second table."""
-    found = poisoned(shift)
+    found = run_poison(shift)
     ok = (found.finished, found.kills, found.reason, found.charged) == (59, 3, "crashed_worker", 0)
     return ok, [f"{found.finished} of 59", str(found.kills), found.reason, str(found.charged), f"{found.seconds:.1f}"]
 
 
 def stop(shift: Shift) -> tuple[bool, list[str]]:
     """One line of the third table."""
-    found = stopped(shift)
+    found = suspend_worker(shift)
     ok = found.finished == found.jobs and not found.crashes
     return ok, [f"{found.finished} of {found.jobs}", str(found.crashes), str(found.twice), str(found.late)]
 
 
 def drain(shift: Shift) -> tuple[bool, list[str]]:
     """One line of the fourth table."""
-    found = drained(shift, "long=2")
+    found = drain_worker(shift, "long=2")
     ok = found.released == found.jobs and not found.charged
     return ok, [f"{found.released} of {found.jobs}", str(found.charged), f"{found.seconds:.1f}"]
 
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str]) -> int:
             for where, scene in scenes:
                 for database, url in databases.items():
                     for _ in range(rounds):
-                        ok, cells = _played(scene, zygote, url)
+                        ok, cells = _run_scene(scene, zygote, url)
                         wrong += not ok
                         named = f"{database}, {where}" if where else database
                         print(f"| {named} | {' | '.join(cells)} | {'ok' if ok else 'WRONG'} |", flush=True)
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if wrong else 0
 
 
-def _played(scene: Scene, zygote: Zygote, url: str) -> tuple[bool, list[str]]:
+def _run_scene(scene: Scene, zygote: Zygote, url: str) -> tuple[bool, list[str]]:
     with tempfile.TemporaryDirectory(prefix="redrive-kill-") as name:
         folder = Path(name)
         try:

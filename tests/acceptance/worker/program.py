@@ -120,7 +120,7 @@ def kinds(diary: Diary, name: str, seconds: float = LONG) -> list[JobType]:
     ]
 
 
-def ended(ledger: Ledger, worker: Worker) -> None:
+def stop_when_idle(ledger: Ledger, worker: Worker) -> None:
     """Stop the worker when no job is left."""
     while any(tally.ready or tally.leased for tally in ledger.counts().values()):
         time.sleep(0.02)
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str]) -> int:
             given["processes"] = int(options.get("processes", 2))
         worker = Worker(ledger, own, name=name, threads=threads, parking=PARKING, **given)
         if "until" in options:
-            threading.Thread(target=ended, args=(ledger, worker), daemon=True).start()
+            threading.Thread(target=stop_when_idle, args=(ledger, worker), daemon=True).start()
         run_until_signal(worker)
     diary.note("ended", name)
     return 0

@@ -114,7 +114,7 @@ class Killed(NamedTuple):
     """Seconds from the start of the new worker until all jobs had ended."""
 
 
-def killed(shift: Shift, *options: str, jobs: int = 200, after: int = 60) -> Killed:
+def kill_workers(shift: Shift, *options: str, jobs: int = 200, after: int = 60) -> Killed:
     """Kill all workers during jobs of 20 ms, and start a new one immediately."""
     shift.submit("work", count=jobs)
     first = shift.hire(*options)
@@ -143,7 +143,7 @@ class Poisoned(NamedTuple):
     seconds: float
 
 
-def poisoned(shift: Shift, *options: str, healthy: int = 59) -> Poisoned:
+def run_poison(shift: Shift, *options: str, healthy: int = 59) -> Poisoned:
     """One of the jobs kills its worker. Another worker starts after each crash."""
     keys = [f"k{n:03}" for n in range(healthy)]
     keys.insert(healthy // 3, "poison")
@@ -219,7 +219,7 @@ class Stopped(NamedTuple):
     late: int
 
 
-def stopped(shift: Shift, *options: str, jobs: int = 200) -> Stopped:
+def suspend_worker(shift: Shift, *options: str, jobs: int = 200) -> Stopped:
     """SIGSTOP during jobs, beyond all leases. Another worker finishes them. Then SIGCONT."""
     shift.submit("gated", count=jobs)
     first = shift.hire("lease=1", *options)
@@ -252,7 +252,7 @@ class Drained(NamedTuple):
     seconds: float
 
 
-def drained(shift: Shift, *options: str, jobs: int = 8, drain: float = 0.5) -> Drained:
+def drain_worker(shift: Shift, *options: str, jobs: int = 8, drain: float = 0.5) -> Drained:
     """SIGTERM during long jobs, of which half are sync."""
     shift.submit("long", count=jobs)
     shift.submit("long-task", count=jobs)
@@ -278,7 +278,7 @@ class Died(NamedTuple):
 KINDS = {"work": 6, "task": 6, "paid": 6, "flaky": 4, "narrow": 6, "down": 12}
 
 
-def died(shift: Shift, point: str) -> Died:
+def crash_at_point(shift: Shift, point: str) -> Died:
     """One worker is killed anywhere, the next one at the point, and a third one finishes."""
     for kind, count in KINDS.items():
         if kind != "paid":  # the first worker would have done them before it is killed

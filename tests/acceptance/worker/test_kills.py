@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from . import isolated
-from .shift import Shift, drained, isolate, killed, poisoned, stopped
+from .shift import Shift, drain_worker, isolate, kill_workers, run_poison, suspend_worker
 
 
 @pytest.mark.req("W-5", "L-3")
 def test_a_new_worker_finishes_the_jobs_of_a_killed_one(shift: Shift) -> None:
-    found = killed(shift)
+    found = kill_workers(shift)
     assert (found.finished, found.lost) == (200, 0)
     assert found.twice <= 8, "no more than were running"
     assert found.seconds < 60
@@ -20,7 +20,7 @@ def test_a_new_worker_finishes_the_jobs_of_a_killed_one(shift: Shift) -> None:
 
 @pytest.mark.req("W-5")
 def test_jobs_of_a_killed_machine_are_recovered_within_the_lease(shift: Shift) -> None:
-    found = killed(shift, "elsewhere", "lease=2", jobs=60, after=20)
+    found = kill_workers(shift, "elsewhere", "lease=2", jobs=60, after=20)
     assert (found.finished, found.lost) == (60, 0)
     assert found.twice <= 8
     assert found.seconds < 60
@@ -28,7 +28,7 @@ def test_jobs_of_a_killed_machine_are_recovered_within_the_lease(shift: Shift) -
 
 @pytest.mark.req("L-3")
 def test_a_poison_job_becomes_a_dead_letter_and_affects_no_other_job(shift: Shift) -> None:
-    found = poisoned(shift)
+    found = run_poison(shift)
     assert (found.finished, found.kills, found.reason) == (59, 3, "crashed_worker")
     assert found.charged == 0
 
@@ -46,7 +46,7 @@ def test_a_poison_job_in_a_process_costs_one_job_and_no_worker(shift: Shift, com
 @pytest.mark.req("L-3", "L-4")
 @pytest.mark.parametrize("where", ["", "elsewhere"])
 def test_a_suspended_worker_has_not_crashed_and_its_late_settles_are_rejected(shift: Shift, where: str) -> None:
-    found = stopped(shift, *filter(None, [where]))
+    found = suspend_worker(shift, *filter(None, [where]))
     assert (found.finished, found.crashes) == (200, 0)
     assert found.late >= 1
     assert found.twice <= 8
@@ -54,12 +54,12 @@ def test_a_suspended_worker_has_not_crashed_and_its_late_settles_are_rejected(sh
 
 @pytest.mark.req("W-6", "L-3")
 def test_draining_releases_jobs_that_do_not_end_in_time(shift: Shift) -> None:
-    found = drained(shift, "long=300")
+    found = drain_worker(shift, "long=300")
     assert (found.finished, found.released, found.charged) == (0, 16, 0)
     assert found.seconds < 60
 
 
 @pytest.mark.req("W-6")
 def test_draining_waits_for_jobs_that_end_in_time(shift: Shift) -> None:
-    found = drained(shift, drain=120)
+    found = drain_worker(shift, drain=120)
     assert (found.finished, found.released) == (16, 0)

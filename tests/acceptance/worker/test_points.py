@@ -6,7 +6,7 @@ import pytest
 
 from redrive.ledger.failpoint import WORKER_POINTS
 
-from .shift import Shift, died
+from .shift import Shift, crash_at_point
 
 OTHERS = (
     "turn.before_commit", "turn.after_commit", "settle.in_caller", "caller.before_commit", "caller.after_commit",
@@ -18,6 +18,6 @@ OTHERS = (
 @pytest.mark.req("W-5", "L-3", "L-8")
 @pytest.mark.parametrize("point", [*WORKER_POINTS, *OTHERS])
 def test_a_crash_at_each_point_of_a_worker_loses_no_job(shift: Shift, point: str) -> None:
-    found = died(shift, point)
+    found = crash_at_point(shift, point)
     assert found.reached, "it never came to that point"
     assert (found.lost, found.doubled) == ([], [])

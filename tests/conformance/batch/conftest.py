@@ -10,7 +10,7 @@ import sqlalchemy
 from sqlalchemy import Engine
 
 from redrive import App
-from tests.conformance.batch.world import METADATA, engine_at, filled
+from tests.conformance.batch.world import METADATA, add_tiles, engine_at
 from tests.conformance.ledger.conftest import postgres_ledger, postgres_made  # noqa: F401  # the same databases, created once
 from tests.ledgers import sqlite_ledger
 
@@ -37,7 +37,7 @@ def engine(url: str, app: App) -> Iterator[Engine]:
     made = engine_at(url)
     METADATA.drop_all(made)
     METADATA.create_all(made)
-    filled(made, 10)
+    add_tiles(made, 10)
     yield made
     METADATA.drop_all(made)
     made.dispose()

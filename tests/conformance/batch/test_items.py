@@ -20,7 +20,7 @@ from redrive.batch import Items, TableItems
 from redrive.batch.store.protocol import AcknowledgingItems, ManyItems, SparingItems
 from redrive.ledger.db.tables import item
 from redrive.testing import ItemsConformance
-from tests.conformance.batch.world import METADATA, TILES, engine_at, filled, plain_table_items, table_items, tiles
+from tests.conformance.batch.world import METADATA, TILES, add_tiles, engine_at, plain_table_items, table_items, tiles
 
 
 @pytest.mark.req("B-10", "B-17")
@@ -165,7 +165,7 @@ def test_increments_of_different_items_do_not_block_each_other(postgres_ledger: 
     engine = engine_at(postgres_ledger)
     METADATA.drop_all(engine)
     METADATA.create_all(engine)
-    filled(engine, 3)
+    add_tiles(engine, 3)
     items = table_items(engine)
     with engine.begin() as other:
         other.execute(update(TILES).where(TILES.c.id == "t0").values(attempts=7))  # and holds the row's lock

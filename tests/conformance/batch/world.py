@@ -39,7 +39,7 @@ def _patient(url: str) -> dict[str, object]:
     return {"timeout": 30} if url.startswith("sqlite") else {}
 
 
-def filled(engine: Engine, many: int) -> None:
+def add_tiles(engine: Engine, many: int) -> None:
     with engine.begin() as tx:
         tx.execute(insert(TILES), [{"id": f"t{n}", "status": "pending", "attempts": 0} for n in range(many)])
 
@@ -124,7 +124,7 @@ FORKS.set_forkserver_preload(
 
 def dies(at: str, target: Callable[..., object], *arguments: object) -> int | None:
     """Run a function in a process that crashes at a step, and return its exit status."""
-    child = FORKS.Process(target=_armed, args=(at, target, arguments))
+    child = FORKS.Process(target=_run_armed, args=(at, target, arguments))
     child.start()
     child.join(60)
     if child.is_alive():
@@ -132,7 +132,7 @@ def dies(at: str, target: Callable[..., object], *arguments: object) -> int | No
     return child.exitcode
 
 
-def _armed(at: str, target: Callable[..., object], arguments: tuple[object, ...]) -> None:
+def _run_armed(at: str, target: Callable[..., object], arguments: tuple[object, ...]) -> None:
     if at.startswith("inside."):
         name, _, nth = at.partition(":")
         INSIDE[name] = int(nth or 1)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from redrive import App
 from redrive.ledger.failpoint import KEY_POINTS, STATUS
-from tests.conformance.idempotency.world import aged, dies, effect_table, effects, here
+from tests.conformance.idempotency.world import age_keys, dies, effect_table, effects, here
 
 INSIDE = ["inside.before_effect", "inside.after_effect"]
 IN_CALLER = [f"key.{verb}.in_caller:1:kill" for verb in ("begin", "complete")]
@@ -44,7 +44,7 @@ def in_the_callers(url: str) -> int:
     return answer
 
 
-def leased(url: str) -> int:
+def run_leased(url: str) -> int:
     with App(url) as app:
 
         @app.once("crash:u:{n}:leased:v1")
@@ -82,11 +82,11 @@ def test_in_a_transaction_the_effect_happens_exactly_once(app: App, url: str, wo
 def test_under_a_lease_a_crash_repeats_the_effect_at_most_once(app: App, url: str, at: str) -> None:
     """An effect outside of the transaction is repeated for a crash between effect and response."""
     effect_table(app)
-    assert dies(leased, url, at=at) == -9
+    assert dies(run_leased, url, at=at) == -9
     held = app.keys().page(status="processing")
     assert len(held) == (at not in ("key.begin.before_commit:1:kill", "key.complete.after_commit:1:kill"))
-    aged(app, lease=3600)
-    assert leased(url) == 1
+    age_keys(app, lease=3600)
+    assert run_leased(url) == 1
     assert effects(app) == (2 if at in ("caller.after_commit:1:kill", "key.complete.before_commit:1:kill") else 1)
     assert [record.status for record in app.keys().page()] == ["completed"]
 

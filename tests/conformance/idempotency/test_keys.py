@@ -10,7 +10,7 @@ from redrive import App, Key
 from redrive.errors import LeaseLost, NotAllowed
 from redrive.idempotency.keys import Keys
 from redrive.idempotency.record import BeginResult, KeyId
-from tests.conformance.idempotency.world import AT, KEY, aged
+from tests.conformance.idempotency.world import AT, KEY, age_keys
 
 HASH, OTHER = b"1" * 32, b"2" * 32
 
@@ -73,7 +73,7 @@ def test_a_freed_key_is_fresh_again(keys: Keys) -> None:
 def test_a_late_holder_changes_nothing(app: App, keys: Keys, verb: str) -> None:
     """The lease of a holder has expired, and another holder has taken over and may have settled."""
     zombie = keys.begin(AT, HASH, keep=60)
-    aged(app, lease=3600)
+    age_keys(app, lease=3600)
     heir = keys.begin(AT, HASH, keep=60)
     assert (heir.outcome, heir.taken_over) == ("fresh", True)
     assert heir.fence > zombie.fence
@@ -106,7 +106,7 @@ def test_a_second_settle_changes_nothing(keys: Keys) -> None:
 @pytest.mark.req("I-2")
 def test_a_slow_holder_may_settle_if_the_key_was_not_taken_over(app: App, keys: Keys) -> None:
     begun = keys.begin(AT, keep=60)
-    aged(app, lease=3600)
+    age_keys(app, lease=3600)
     keys.complete(AT, begun.fence, b"1", keep=60)
     assert keys.begin(AT, keep=60).response == b"1"
 
@@ -115,7 +115,7 @@ def test_a_slow_holder_may_settle_if_the_key_was_not_taken_over(app: App, keys: 
 def test_a_crashed_holder_is_taken_over_once(app: App, keys: Keys) -> None:
     for _round in range(5):
         keys.begin(AT, HASH, keep=60)
-        aged(app, lease=3600)
+        age_keys(app, lease=3600)
         found: list[BeginResult] = []
         start = threading.Barrier(8)
 
@@ -134,7 +134,7 @@ def test_a_crashed_holder_is_taken_over_once(app: App, keys: Keys) -> None:
 
 def test_a_renewed_key_is_not_taken_over(app: App, keys: Keys) -> None:
     begun = keys.begin(AT, keep=60)
-    aged(app, lease=3600)
+    age_keys(app, lease=3600)
     assert keys.renew([(AT, begun.fence)]) == []
     assert keys.begin(AT, keep=60).outcome == "busy"
     assert keys.renew([(AT, begun.fence - 1)]) == [(AT, begun.fence - 1)]
@@ -143,13 +143,13 @@ def test_a_renewed_key_is_not_taken_over(app: App, keys: Keys) -> None:
 @pytest.mark.req("I-2")
 def test_lease_and_retention_are_independent(app: App, keys: Keys) -> None:
     begun = keys.begin(AT, HASH, keep=60)
-    aged(app, kept=3600, begun=3600)  # expired, and still held
+    age_keys(app, kept=3600, begun=3600)  # expired, and still held
     assert keys.begin(AT, HASH, keep=60).outcome == "busy"
     assert keys.sweep() == 0
     keys.complete(AT, begun.fence - 3600 * 1_000_000, b"1", keep=60)
-    aged(app, lease=3600)  # the lease of a settled key has no meaning
+    age_keys(app, lease=3600)  # the lease of a settled key has no meaning
     assert keys.begin(AT, HASH, keep=60).outcome == "completed"
-    aged(app, kept=3600)
+    age_keys(app, kept=3600)
     renewed = keys.begin(AT, OTHER, keep=60)
     assert (renewed.outcome, renewed.taken_over) == ("fresh", False)
 
@@ -158,7 +158,7 @@ def test_a_failure_expires(app: App, keys: Keys) -> None:
     begun = keys.begin(AT, keep=60)
     keys.fail(AT, begun.fence, {"type": "X"}, keep=60)
     assert keys.begin(AT, keep=60).outcome == "failed"
-    aged(app, kept=3600)
+    age_keys(app, kept=3600)
     assert keys.begin(AT, keep=60).outcome == "fresh"
 
 
@@ -167,7 +167,7 @@ def test_sweep_removes_expired_keys(app: App, keys: Keys) -> None:
     keys.complete(done, keys.begin(done, keep=60).fence, None, keep=60)
     keys.begin(crashed, keep=60)
     assert keys.sweep() == 0
-    aged(app, lease=3600, kept=3600)
+    age_keys(app, lease=3600, kept=3600)
     fresh = KeyId.of("d:u:fresh:o:v1")
     keys.begin(fresh, keep=60)
     assert keys.sweep(limit=1) == 1
@@ -179,7 +179,7 @@ def test_sweep_removes_expired_keys(app: App, keys: Keys) -> None:
 def test_retention_starts_when_the_key_is_settled(app: App, keys: Keys, took: int) -> None:
     """A long call does not shorten the retention. After a short one, `expires_at` is unchanged."""
     begun = keys.begin(AT, keep=3_000)
-    aged(app, kept=took, begun=took)
+    age_keys(app, kept=took, begun=took)
     before = keys.find(KEY)
     keys.complete(AT, begun.fence - took * 1_000_000, b"1", keep=3_000)
     found = keys.find(KEY)
@@ -205,7 +205,7 @@ def test_operators_list_and_release_keys(app: App, keys: Keys) -> None:
     held = "billing:bob:o-0:charge:v1"
     with pytest.raises(NotAllowed, match="is in use by"):
         keys.release(held, actor="ann", because="it hangs")
-    aged(app, lease=3600)
+    age_keys(app, lease=3600)
     assert [record.key for record in keys.page(abandoned=True)] == [held]
     assert keys.release(held, actor="ann", because="it hangs").abandoned
     assert keys.find(held) is None
@@ -238,5 +238,5 @@ def test_the_fence_grows_if_the_clock_is_set_back(app: App, keys: Keys) -> None:
         from sqlalchemy import text
 
         tx.execute(text(f"UPDATE redrive_key SET fence = {first.fence + 10**12}"))
-    aged(app, lease=3600)
+    age_keys(app, lease=3600)
     assert keys.begin(AT, keep=60).fence > first.fence + 10**12

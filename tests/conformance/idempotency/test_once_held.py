@@ -12,7 +12,7 @@ from redrive import App
 from redrive.errors import KeyBusy, KeyFailed, LeaseLost
 from redrive.idempotency.keys import Keys
 from redrive.journal import Ring
-from tests.conformance.idempotency.world import aged, effect_table, effects
+from tests.conformance.idempotency.world import age_keys, effect_table, effects
 
 
 @pytest.mark.req("I-5")
@@ -96,7 +96,7 @@ def test_a_late_holder_gets_lease_lost(app: App, redrive_journal: Ring) -> None:
     def charge(n: int) -> int:
         if not answers:
             answers.append(n)
-            aged(app, lease=3600)  # as after a long SIGSTOP
+            age_keys(app, lease=3600)  # as after a long SIGSTOP
             assert charge(n) == 2
             return 1
         return 2

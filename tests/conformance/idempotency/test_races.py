@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from redrive import App
 from redrive.errors import KeyBusy
-from tests.conformance.idempotency.world import aged, effect_table, effects, process
+from tests.conformance.idempotency.world import age_keys, effect_table, effects, process
 
 RACE = """
 import json, sys
@@ -132,7 +132,7 @@ def test_a_stopped_process_is_fenced(app: App, url: str) -> None:
         with pytest.raises(KeyBusy):
             go(1)
         zombie.send_signal(signal.SIGSTOP)
-        aged(app, lease=3600)
+        age_keys(app, lease=3600)
         assert go(1) == 2
         zombie.send_signal(signal.SIGCONT)
         out, err = zombie.communicate("on\n", timeout=60)

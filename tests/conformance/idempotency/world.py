@@ -22,7 +22,7 @@ KEY = Key("billing", "ann", "o-1", "charge")
 AT = KeyId.of(KEY)
 
 
-def aged(app: App, *, lease: float = 0.0, kept: float = 0.0, begun: int = 0) -> None:
+def age_keys(app: App, *, lease: float = 0.0, kept: float = 0.0, begun: int = 0) -> None:
     """Move leases, retentions or begin times of all keys into the past, in seconds. The last changes the fences."""
     with app.ledger.begin() as tx:
         moved = {table.c.lease_until: lease, table.c.expires_at: kept}
@@ -63,7 +63,7 @@ FORKS.set_forkserver_preload(["redrive.app", "redrive.idempotency.keys", "redriv
 
 def dies(target: Callable[..., object], *arguments: object, at: str) -> int | None:
     """Run a function in a process that crashes at a step, and return its exit status."""
-    child = FORKS.Process(target=_armed, args=(at, target, arguments))
+    child = FORKS.Process(target=_run_armed, args=(at, target, arguments))
     child.start()
     child.join(60)
     if child.is_alive():
@@ -73,7 +73,7 @@ def dies(target: Callable[..., object], *arguments: object, at: str) -> int | No
     return child.exitcode
 
 
-def _armed(at: str, target: Callable[..., object], arguments: tuple[object, ...]) -> None:
+def _run_armed(at: str, target: Callable[..., object], arguments: tuple[object, ...]) -> None:
     if at.startswith("inside."):
         INSIDE.append(at)
     else:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from redrive.ledger import Ledger, open_ledger
-from tests.ledgers import emptied, sqlite_ledger
+from tests.ledgers import empty_ledger, sqlite_ledger
 from tests.servers.fixtures import SERVERS
 
 
@@ -36,7 +36,7 @@ def postgres_ledger(postgres_made: str) -> str:
     """The URL of an empty ledger on Postgres."""
     import psycopg
 
-    emptied(postgres_made)
+    empty_ledger(postgres_made)
     with psycopg.connect(postgres_made, autocommit=True) as connection:
         connection.execute("DROP TABLE IF EXISTS effect")
     return postgres_made

@@ -83,7 +83,7 @@ def _same_number(pair: Pair) -> tuple[Lease, Lease]:
     return lost, held
 
 
-def _settled(promoted: Ledger, lost: Lease) -> None:
+def _settle_fails(promoted: Ledger, lost: Lease) -> None:
     with pytest.raises(LeaseLost):
         promoted.settle(lost.done(b"another job's result"))
 
@@ -98,7 +98,7 @@ def _settled_in_a_turn(promoted: Ledger, lost: Lease) -> None:
 
 
 @pytest.mark.req("L-4")
-@pytest.mark.parametrize("settle", [_settled, _given_back, _settled_in_a_turn])
+@pytest.mark.parametrize("settle", [_settle_fails, _given_back, _settled_in_a_turn])
 def test_a_lease_of_the_old_primary_settles_no_other_keys_job(pair: Pair, settle: Callable[[Ledger, Lease], None]) -> None:
     lost, held = _same_number(pair)
     settle(pair.promoted, lost)

@@ -12,7 +12,7 @@ from redrive.ledger.mirrors import RUN_HEADER, FailedRun
 KEY = "crm:ann:1:sync:v1"
 
 
-def failed(run: str = "run-1", *, reason: str = "stopped", attempts: int = 3) -> FailedRun:
+def failed_run(run: str = "run-1", *, reason: str = "stopped", attempts: int = 3) -> FailedRun:
     job = NewJob("crm.sync", KEY, b"{}", headers={RUN_HEADER: run}, tags={"order": "7"}, max_attempts=5)
     return FailedRun(job, attempts, None, "worker-1", "dead", reason, "Stop: no", "Stop")
 
@@ -23,10 +23,10 @@ def record(ledger: Ledger, run: FailedRun) -> int | None:
 
 @pytest.mark.req("E-9")
 def test_a_failed_run_is_recorded_once_with_its_attempts(ledger: Ledger) -> None:
-    job_id = record(ledger, failed())
+    job_id = record(ledger, failed_run())
     assert job_id is not None
-    assert record(ledger, failed()) is None
-    assert record(ledger, failed("run-2")) is None, "its dead letter is pending"
+    assert record(ledger, failed_run()) is None
+    assert record(ledger, failed_run("run-2")) is None, "its dead letter is pending"
     (letter,) = ledger.dead_letters()
     assert (letter.kind, letter.key, letter.reason, letter.attempts, letter.job_id) == ("crm.sync", KEY, "stopped", 3, job_id)
     (attempt,) = ledger.attempts(job_id)
@@ -37,17 +37,17 @@ def test_a_failed_run_is_recorded_once_with_its_attempts(ledger: Ledger) -> None
 
 @pytest.mark.req("E-9")
 def test_a_discarded_run_does_not_come_back_and_a_later_one_does(ledger: Ledger) -> None:
-    record(ledger, failed())
+    record(ledger, failed_run())
     ledger.discard([1], actor="ann", because="of no use")
-    assert record(ledger, failed()) is None
-    assert record(ledger, failed("run-2")) is not None
+    assert record(ledger, failed_run()) is None
+    assert record(ledger, failed_run("run-2")) is not None
     assert [letter.status for letter in ledger.dead_letters(status=None)] == ["discarded", "pending"]
 
 
 @pytest.mark.req("E-9")
 def test_a_job_that_waits_in_the_ledger_has_no_second_row(ledger: Ledger) -> None:
     ledger.submit(NewJob("crm.sync", KEY))
-    assert record(ledger, failed()) is None
+    assert record(ledger, failed_run()) is None
     assert mirrors.recorded_runs(ledger.connections, [("crm.sync", KEY)]) == {("crm.sync", KEY): {""}}
 
 

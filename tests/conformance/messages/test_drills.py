@@ -28,7 +28,7 @@ NAMES = tuple(f"p-{n}" for n in range(6))
 
 
 @contextmanager
-def heard() -> Iterator[list[Any]]:
+def record_log() -> Iterator[list[Any]]:
     """Collect the log records of the block."""
     records: list[Any] = []
     hush = journal.subscribe(records.append, inline=True)
@@ -80,7 +80,7 @@ def test_dead_letters_of_an_invalid_credential_are_replayed(ledger: Ledger, brok
 
 @pytest.mark.req("M-7")
 def test_reading_continues_after_a_credential_of_the_broker_is_restored(ledger: Ledger, broker: Broker) -> None:
-    with broker.login() as login, heard() as records:
+    with broker.login() as login, record_log() as records:
         shop = Shop(ledger, login.source)
         done: list[str] = []
 
@@ -170,7 +170,7 @@ def test_the_reader_waits_for_a_loading_server(ledger: Ledger, redis_url: str, c
     loading = Loading(redis_url, times=3)
     shop = Shop(ledger, RedisStream(loading.url, stream, group="shop"))
     paid(client, stream, *NAMES)
-    with heard() as records:
+    with record_log() as records:
         shop.work(lambda: len(shop.seen) == len(NAMES))
     loading.close()
     failed = [one.fields["error"] for one in records if one.kind == "chore_failed"]

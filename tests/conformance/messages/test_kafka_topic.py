@@ -70,7 +70,7 @@ def read(consumer: GroupMember, count: int) -> list[Message]:
     return messages
 
 
-def committed(cluster: MockCluster, partition: int = 0) -> tuple[int, str]:
+def committed_offset(cluster: MockCluster, partition: int = 0) -> tuple[int, str]:
     client = Consumer({"bootstrap.servers": cluster.address, "group.id": GROUP, "log_level": 0})
     (place,) = client.committed([TopicPartition(TOPIC, partition)], timeout=PATIENCE)
     client.close()
@@ -101,9 +101,9 @@ def test_offsets_are_committed_up_to_the_oldest_message_that_is_not_stored(
     messages = read(consumer, 6)
     consumer.ack(messages[3:])
     consumer.ack(messages[:2])
-    until(lambda: committed(cluster) == (2, ""), consumer)
+    until(lambda: committed_offset(cluster) == (2, ""), consumer)
     consumer.ack([messages[2]])
-    until(lambda: committed(cluster) == (6, ""), consumer)
+    until(lambda: committed_offset(cluster) == (6, ""), consumer)
 
 
 @pytest.mark.req("E-5")
@@ -116,7 +116,7 @@ def test_a_returned_message_is_not_committed_and_comes_first_after_a_restart(
     first.nack(messages[1:2], 3600.0)
     first.ack([messages[0], messages[2]])
     first.close()
-    assert committed(cluster) == (1, "")
+    assert committed_offset(cluster) == (1, "")
     again = read(connect(), 2)
     assert [message.id for message in again] == [message.id for message in messages[1:]]
 
@@ -129,14 +129,14 @@ def test_crashes_are_counted_and_forgotten_with_the_first_progress(
     for deliveries in (1, 2):
         crashing = connect()
         assert [message.deliveries for message in read(crashing, 2)] == [deliveries] * 2
-        assert committed(cluster) == (0, f"{NOTE}{deliveries}")
+        assert committed_offset(cluster) == (0, f"{NOTE}{deliveries}")
         crash(crashing)
     consumer = connect()
     messages = read(consumer, 2)
     assert [message.deliveries for message in messages] == [3, 3]
-    assert committed(cluster) == (0, f"{NOTE}3")
+    assert committed_offset(cluster) == (0, f"{NOTE}3")
     consumer.ack(messages[:1])
-    assert committed(cluster) == (1, ""), "before the next message is delivered"
+    assert committed_offset(cluster) == (1, ""), "before the next message is delivered"
     send(cluster, b"2")
     assert [message.deliveries for message in read(consumer, 1)] == [1]
     consumer.close()
@@ -163,7 +163,7 @@ def test_a_message_that_crashed_three_workers_is_decoded_by_its_own_job(
     until(is_set_apart)
     assert "book" not in ledger.counts()
     reader.end()
-    assert committed(cluster) == (1, "")
+    assert committed_offset(cluster) == (1, "")
 
 
 @pytest.mark.req("E-5")
@@ -226,7 +226,7 @@ def test_a_rebalance_moves_partitions_with_their_offsets(cluster: MockCluster, c
     second.ack(moved)
     first.close()
     second.close()
-    assert (committed(cluster, 0)[0], committed(cluster, 1)[0]) == (4, 4)
+    assert (committed_offset(cluster, 0)[0], committed_offset(cluster, 1)[0]) == (4, 4)
 
 
 @pytest.mark.req("E-5")
@@ -242,7 +242,7 @@ def test_a_busy_reader_stays_in_its_group(cluster: MockCluster, monkeypatch: pyt
     consumer.ack(messages)
     assert [message.body for message in read(consumer, 2)] == numbers(2, 2)
     consumer.close()
-    assert committed(cluster) == (2, "")
+    assert committed_offset(cluster) == (2, "")
 
 
 @pytest.mark.req("E-5")
@@ -264,7 +264,7 @@ def test_reading_continues_after_all_brokers_were_offline(cluster: MockCluster, 
             consumer.ack(consumer.read(100, 0.1))  # if its session has ended, the first ones come again
         except ConnectionError:
             return False
-        return committed(cluster)[0] == 3
+        return committed_offset(cluster)[0] == 3
 
     until(is_read)
 
@@ -336,6 +336,6 @@ def test_a_failed_message_does_not_hold_back_its_partition(ledger: Ledger, clust
 
     with app.worker(threads=2):
         until(lambda: sorted(booked) == [0, 2, 3, 4] and len(ledger.dead_letters()) == 1)
-        until(lambda: committed(cluster)[0] == 6)
+        until(lambda: committed_offset(cluster)[0] == 6)
         assert len(ledger.dead_letters()) == 1, "the failed one waits for its next attempt"
     assert ledger.imbalance() == []

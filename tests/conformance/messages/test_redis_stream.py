@@ -259,28 +259,28 @@ def test_reading_pauses_during_a_backlog(shop: Shop, client: redis.Redis, stream
 
 
 @contextmanager
-def refused(says: str) -> Iterator[None]:
+def rejects(says: str) -> Iterator[None]:
     with pytest.raises((TypeError, ValueError), match=says):
         yield
 
 
 def test_invalid_sources_are_rejected() -> None:
     url = "redis://:hunter2@localhost"
-    with refused("the URL must begin with redis://"):
+    with rejects("the URL must begin with redis://"):
         RedisStream("localhost:6379", "s", group="g")
-    with refused("stream must be text"):
+    with rejects("stream must be text"):
         RedisStream(url, "", group="g")
-    with refused("batch= must be at most 1000"):
+    with rejects("batch= must be at most 1000"):
         RedisStream(url, "s", group="g", batch=5000)
-    with refused("idle"):
+    with rejects("idle"):
         RedisStream(url, "s", group="g", idle=0)
-    with refused("would be read as messages"):
+    with rejects("would be read as messages"):
         RedisStream(url, "s", group="g", dead_stream="s")
-    with refused("two sources have the same name"):
+    with rejects("two sources have the same name"):
         App("sqlite://", sources=[RedisStream(url, "s", group="a"), RedisStream(url, "s", group="b")])
-    with refused(r"sources= must be a list"):
+    with rejects(r"sources= must be a list"):
         App("sqlite://", sources=RedisStream(url, "s", group="g"))  # type: ignore[arg-type]
-    with refused("a source must be a RedisStream"):
+    with rejects("a source must be a RedisStream"):
         App("sqlite://", sources=["redis://localhost"])  # type: ignore[list-item]
     assert "hunter2" not in repr(RedisStream(url, "s", group="g"))
 

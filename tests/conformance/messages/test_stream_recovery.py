@@ -18,7 +18,7 @@ from redrive.messages.inbox import Inbox
 from redrive.messages.redis.consumer_group import ConsumerGroup
 from redrive.messages.source import Message
 from redrive.ops import DeadLetterFilter, Operator
-from tests.conformance.messages.test_drills import heard
+from tests.conformance.messages.test_drills import record_log
 from tests.conformance.messages.test_redis_stream import NOW, Shop, paid, pending, shop
 
 __all__ = ["shop"]
@@ -211,7 +211,7 @@ def test_a_worker_stops_while_redis_is_unavailable(
 
     monkeypatch.setattr(ConsumerGroup, "ack", away)
     paid(client, stream, "p-1")
-    with heard() as records:
+    with record_log() as records:
         shop.work(lambda: len(shop.seen) == 1)
     assert {record.kind for record in records} >= {"chore_failed"}
     monkeypatch.undo()

@@ -45,14 +45,14 @@ def cut(ledger: Ledger) -> None:
         connection.execute(delete(entries).where(entries.c.number > 1))
 
 
-def emptied(ledger: Ledger) -> None:
+def delete_entries(ledger: Ledger) -> None:
     with ledger.begin() as connection:
         connection.execute(delete(entries))
 
 
 def rewritten(ledger: Ledger) -> None:
     """As an attacker who knows how the hashes are computed."""
-    emptied(ledger)
+    delete_entries(ledger)
     for number in range(5):
         ledger.record(actor="eve", action="test.decide", because=f"another reason {number}", what={})
 
@@ -62,7 +62,7 @@ def findings(ledger: Ledger) -> list[str]:
 
 
 @pytest.mark.req("O-5")
-@pytest.mark.parametrize("harm", [cut, emptied, rewritten])
+@pytest.mark.parametrize("harm", [cut, delete_entries, rewritten])
 def test_the_doctor_detects_tampering_by_the_anchor_file(ledger: Ledger, file: Path, harm: Callable[[Ledger], None]) -> None:
     decide(ledger)
     AuditAnchorTask(ledger, str(file)).do(ledger.now())

@@ -175,7 +175,7 @@ def is_own(user: str, table: str, row: dict[str, Any]) -> bool:
     return ids.get("user_id") == user or (len(key) >= 5 and key[1] == user) or row.get("user_id") == user or customer
 
 
-def kept(user: str, rows: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+def kept_rows(user: str, rows: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     """What an erasure of this user leaves as it is: all of other users' rows except for words in texts."""
     left: dict[str, list[dict[str, Any]]] = {}
     for table, found in rows.items():
@@ -205,7 +205,7 @@ def check(app: App, user: str, before: dict[str, list[dict[str, Any]]]) -> None:
         for row in after[table]:
             for column in columns:
                 assert row[column] is None or json.loads(row[column]) is not None, (user, table, column, row[column])
-    was, now = kept(user, before), kept(user, after)
+    was, now = kept_rows(user, before), kept_rows(user, after)
     renamed = {"redrive_failure_slot"} if user in WORDS else set()  # signatures; `imbalance` compares them with the dead letters
     for table in was.keys() - EMPTIED - renamed - {audit.name}:
         left = [row for row in now[table] if not str(row.get("key") or row.get("event_id", "")).startswith("erased:")]

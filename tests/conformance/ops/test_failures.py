@@ -24,7 +24,7 @@ def groups(ann: Operator) -> dict[tuple[str, str], tuple[int, int, int]]:
     return {(one.kind, one.signature): (one.pending, one.died, one.tries) for one in ann.overview.failures()}
 
 
-def balanced(ledger: Ledger) -> None:
+def assert_balanced(ledger: Ledger) -> None:
     """Compare the groups with the rows, before and after folding."""
     assert ledger.imbalance() == []
     ledger.maintenance.fold_counters()
@@ -53,7 +53,7 @@ def test_failures_are_grouped_by_job_type_and_signature(ledger: Ledger, ann: Ope
     assert SECRET not in first.error
     assert ann.jobs.get(first.job_id or 0) is not None
     assert {one.kind for one in ann.overview.failures(kind="mail")} == {"mail"}
-    balanced(ledger)
+    assert_balanced(ledger)
 
 
 @pytest.mark.req("O-4", "L-8")
@@ -75,7 +75,7 @@ def test_decisions_about_dead_letters_are_counted(ledger: Ledger, ann: Operator)
     again, done = ledger.claim({"crm.sync": 2}, worker="w1")
     ledger.settle([again.dead("permanent", error="KeyError: 'x'", signature="KeyError: …"), done.done()])
     assert groups(ann) == {("crm.sync", "TimeoutError"): (0, 3, 3), ("crm.sync", "KeyError: …"): (1, 1, 1)}
-    balanced(ledger)
+    assert_balanced(ledger)
 
 
 @pytest.mark.req("O-4")
@@ -87,7 +87,7 @@ def test_failed_attempts_are_shown_before_the_first_dead_letter(ledger: Ledger, 
     (found,) = ann.overview.failures()
     assert (found.pending, found.died, found.tries, found.trend.hour, found.trend.growing) == (0, 0, 11, 11, True)
     assert [(one.name, one.kind) for one in ann.overview.summary().findings] == [("failing", "mail")]
-    balanced(ledger)
+    assert_balanced(ledger)
 
 
 @pytest.mark.req("O-4", "L-8")
@@ -104,7 +104,7 @@ def test_blocked_and_lost_jobs_are_counted(ledger: Ledger, ann: Operator) -> Non
     assert found == {"": (1, 1, 2), "attempts": (1, 0, 1)}
     (kind,) = ann.overview.summary().kinds
     assert (kind.dead, kind.blocked) == (2, 1)
-    balanced(ledger)
+    assert_balanced(ledger)
 
 
 def test_a_lost_replay_gets_its_new_cause(ledger: Ledger, ann: Operator) -> None:
@@ -114,7 +114,7 @@ def test_a_lost_replay_gets_its_new_cause(ledger: Ledger, ann: Operator) -> None
     pass_time(ledger, 60)
     ledger.reap()
     assert groups(ann) == {("crm.sync", "TimeoutError"): (0, 1, 1), ("crm.sync", "attempts"): (1, 1, 1)}
-    balanced(ledger)
+    assert_balanced(ledger)
 
 
 def test_late_settlements_are_not_counted(ledger: Ledger, ann: Operator) -> None:
@@ -124,7 +124,7 @@ def test_late_settlements_are_not_counted(ledger: Ledger, ann: Operator) -> None
     turn = ledger.turn([end, end._replace(error="another")], {}, worker="w1")
     assert [one.error for one in turn.late] == ["another"]
     assert groups(ann) == {("mail", "s"): (1, 1, 1)}
-    balanced(ledger)
+    assert_balanced(ledger)
 
 
 def test_long_and_hostile_signatures_are_stored(ledger: Ledger, ann: Operator) -> None:
@@ -136,7 +136,7 @@ def test_long_and_hostile_signatures_are_stored(ledger: Ledger, ann: Operator) -
         report = ann.overview.failure(one.kind, one.signature)
         assert report is not None
         assert [letter.signature for letter in report.letters] == [one.signature]
-    balanced(ledger)
+    assert_balanced(ledger)
 
 
 @pytest.mark.req("O-4")
@@ -186,7 +186,7 @@ def test_resolved_groups_are_deleted_after_a_month(ledger: Ledger, ann: Operator
         assert held.core.scalar(sqlalchemy.select(sqlalchemy.func.count()).select_from(failure_slot)) == 0
     assert [letter.id for letter in ann.dead_letters.find()] == [two]
     assert groups(ann) == {("crm.sync", "other"): (1, 1, 1)}
-    balanced(ledger)
+    assert_balanced(ledger)
 
 
 @pytest.mark.req("L-8")
@@ -199,7 +199,7 @@ def test_the_doctor_finds_unbalanced_counts_and_a_recount_fixes_them(ledger: Led
     assert "7 pending are counted" in wrong.says
     assert "there are 2" in wrong.says
     assert ann.health.recount(because="somebody played with it") == {"crm.sync": {"pending": -5}}
-    balanced(ledger)
+    assert_balanced(ledger)
     with ledger.reading() as connection:
         assert imbalance(connection) == []
         assert connection.scalar(sqlalchemy.select(sqlalchemy.func.count()).select_from(dead)) == 2

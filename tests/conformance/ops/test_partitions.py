@@ -34,7 +34,7 @@ def world(ledger: Ledger) -> Iterator[World]:
 
 
 @pytest.fixture
-def mixed(world: World) -> World:
+def mixed_world(world: World) -> World:
     """ok-1, ok-2 accepted; bad-1, bad-2 failed; none: failed without raw data; over: terminal; busy: running."""
     world.backfill(["ok-1", "ok-2", "bad-1", "bad-2", "none", "over", "busy"])
     leases = {lease.partition.customer_id: lease for lease in world.claim()}
@@ -57,7 +57,7 @@ def actions(ann: Operator) -> list[str]:
 @pytest.mark.req("O-2")
 @pytest.mark.req("O-5")
 @pytest.mark.req("P-3")
-def test_failed_partitions_are_planned_and_queued(mixed: World, ann: Operator) -> None:
+def test_failed_partitions_are_planned_and_queued(mixed_world: World, ann: Operator) -> None:
     before = actions(ann)
     plan = ann.partitions.retry(ALL)
     assert (plan.act, plan.count, plan.kinds) == ("retry", 3, {"crm/orders": 3})
@@ -70,12 +70,12 @@ def test_failed_partitions_are_planned_and_queued(mixed: World, ann: Operator) -
     done = ann.apply(plan, because="the CRM is back")
     assert (done.sweep.made, done.sweep.skipped, done.sweep.act) == (3, 0, "retry")
     assert actions(ann) == [*before, "partition.retry"]
-    assert {lease.partition.customer_id for lease in mixed.claim()} == {"bad-1", "bad-2", "none"}
-    assert mixed.facts(mixed.key("busy")).running
+    assert {lease.partition.customer_id for lease in mixed_world.claim()} == {"bad-1", "bad-2", "none"}
+    assert mixed_world.facts(mixed_world.key("busy")).running
 
 
 @pytest.mark.req("O-2")
-def test_a_dataset_is_selected_by_name_and_days(mixed: World, ann: Operator) -> None:
+def test_a_dataset_is_selected_by_name_and_days(mixed_world: World, ann: Operator) -> None:
     assert ann.partitions.retry("crm/orders", DAY).count == 3
     assert ann.partitions.retry("crm/orders", str(DAY), DAY + timedelta(days=3), customers=["bad-1", "ok-1"]).count == 1
     assert ann.partitions.retry("crm/orders", DAY - timedelta(days=3), DAY - timedelta(days=1)).count == 0
@@ -90,8 +90,8 @@ def test_a_dataset_is_selected_by_name_and_days(mixed: World, ann: Operator) -> 
 
 
 @pytest.mark.req("O-2")
-def test_invalid_selections_are_rejected(mixed: World, ann: Operator) -> None:
-    ahead = mixed.ledger.now().date() + timedelta(days=3)
+def test_invalid_selections_are_rejected(mixed_world: World, ann: Operator) -> None:
+    ahead = mixed_world.ledger.now().date() + timedelta(days=3)
     for wrong, says in (
         (PartitionFilter(), "no partitions selected"),
         (PartitionFilter(source="crmm"), r"unknown source 'crmm' \(did you mean 'crm'\?\); known: crm"),
@@ -120,7 +120,7 @@ def keys_on(day: date) -> PartitionFilter:
 
 
 @pytest.mark.req("O-2")
-def test_a_revalidation_needs_raw_data(mixed: World, ann: Operator) -> None:
+def test_a_revalidation_needs_raw_data(mixed_world: World, ann: Operator) -> None:
     with pytest.raises(NotAllowed, match="no raw data to validate"):
         ann.apply(ann.partitions.revalidate(keys("none")), **WHY)
     plan = ann.partitions.revalidate(keys("none", "bad-1", "ok-1"))
@@ -128,7 +128,7 @@ def test_a_revalidation_needs_raw_data(mixed: World, ann: Operator) -> None:
     assert plan.partitions.missing_raw == {f"crm/none/orders/{DAY}": "no extraction has written data"}
     done = ann.apply(plan, **WHY)
     assert (done.sweep.made, done.sweep.skipped) == (2, 1)
-    assert {lease.kind for lease in mixed.claim()} == {"revalidate"}
+    assert {lease.kind for lease in mixed_world.claim()} == {"revalidate"}
 
 
 @pytest.mark.req("O-2")
@@ -143,7 +143,7 @@ def test_a_partition_whose_extraction_failed_is_retried(world: World, ann: Opera
 
 
 @pytest.fixture
-def unended(world: World) -> World:
+def unended_world(world: World) -> World:
     """bad: gave up after a verdict; lost: gave up, and none of its extractions has ended."""
     world.backfill(["bad", "lost"])
     leases = {lease.partition.customer_id: lease for lease in world.claim()}
@@ -155,13 +155,13 @@ def unended(world: World) -> World:
 
 
 @pytest.mark.req("O-2")
-def test_a_retry_skips_a_partition_of_which_no_extraction_ended(unended: World, ann: Operator) -> None:
+def test_a_retry_skips_a_partition_of_which_no_extraction_ended(unended_world: World, ann: Operator) -> None:
     plan = ann.partitions.retry(keys("bad", "lost"), clear_terminal=True)
     assert plan.partitions is not None
     assert plan.partitions.missing_raw == {f"crm/lost/orders/{DAY}": "no extraction has ended"}
     done = ann.apply(plan, **WHY)
     assert (done.sweep.made, done.sweep.skipped) == (1, 1)
-    assert {lease.partition.customer_id for lease in unended.claim()} == {"bad"}
+    assert {lease.partition.customer_id for lease in unended_world.claim()} == {"bad"}
     report = ann.backfills.progress(done.sweep.id)
     assert report is not None
     assert report.progress.skips == {"no raw data": 1}
@@ -174,57 +174,57 @@ def test_a_retry_skips_a_partition_of_which_no_extraction_ended(unended: World, 
 
 
 @pytest.mark.req("O-1")
-def test_a_marked_partition_without_a_verdict_has_a_reason(unended: World, ann: Operator) -> None:
+def test_a_marked_partition_without_a_verdict_has_a_reason(unended_world: World, ann: Operator) -> None:
     reasons = {"row_count": 1, "marked as given up": 1}
     assert ann.partitions.reasons() == reasons
-    report = ann.backfills.progress(unended.facts(unended.key("bad")).sweep_id or 1)
+    report = ann.backfills.progress(unended_world.facts(unended_world.key("bad")).sweep_id or 1)
     assert report is not None
     assert report.reasons == reasons
 
 
 @pytest.mark.req("O-2")
-def test_clear_terminal_skips_a_partition_of_which_no_extraction_ended(unended: World, ann: Operator) -> None:
+def test_clear_terminal_skips_a_partition_of_which_no_extraction_ended(unended_world: World, ann: Operator) -> None:
     plan = ann.partitions.chosen("clear_terminal", keys("bad", "lost"))
     assert (plan.count, plan.left) == (1, {"no raw data": 1})
     plan = ann.partitions.chosen("clear_terminal", keys("bad", "lost"), without_raw=True)
     assert (plan.count, plan.left) == (2, {})
     ann.partitions.steer(plan, **WHY)
-    assert len(unended.claim()) == 2
+    assert len(unended_world.claim()) == 2
 
 
 @pytest.mark.req("O-2")
-def test_a_plan_detects_partitions_changed_meanwhile(mixed: World, ann: Operator) -> None:
+def test_a_plan_detects_partitions_changed_meanwhile(mixed_world: World, ann: Operator) -> None:
     plan, other = ann.partitions.retry(keys("bad-1", "bad-2")), ann.partitions.retry(keys("bad-1", "bad-2"))
     assert plan.digest == other.digest
     ann.apply(ann.partitions.retry(keys("bad-1")), **WHY)
-    (lease,) = mixed.claim()
-    mixed.accept(lease)
+    (lease,) = mixed_world.claim()
+    mixed_world.accept(lease)
     with pytest.raises(Drift, match="partitions changed since the plan: 1 accepted meanwhile"):
         ann.apply(plan, **WHY)
-    assert mixed.claim() == []
+    assert mixed_world.claim() == []
     with pytest.raises(Drift, match="the plan has changed"):
         ann.begin(ann.partitions.retry(keys("bad-1", "bad-2")), because="x", seen=plan.digest)
     done = ann.apply(plan, because="only the other", accept_drift=True)
     assert (done.sweep.made, done.sweep.skipped) == (1, 1)
-    assert [lease.partition.customer_id for lease in mixed.claim()] == ["bad-2"]
+    assert [lease.partition.customer_id for lease in mixed_world.claim()] == ["bad-2"]
 
 
 @pytest.mark.req("P-5")
 @pytest.mark.req("O-2")
-def test_accepted_partitions_are_requeued_only_by_reprocess(mixed: World, ann: Operator) -> None:
+def test_accepted_partitions_are_requeued_only_by_reprocess(mixed_world: World, ann: Operator) -> None:
     plan = ann.partitions.retry(keys("ok-1"))
     assert (plan.count, plan.partitions and plan.partitions.left) == (0, {"accepted already": 1})
     again = ann.partitions.reprocess(keys("ok-1", "bad-1"))
     assert again.partitions is not None
     assert (again.count, again.partitions.readable, again.partitions.left) == (1, 1, {"never accepted": 1})
-    run = mixed.facts(mixed.key("ok-1")).current_run_id
+    run = mixed_world.facts(mixed_world.key("ok-1")).current_run_id
     ann.apply(again, because="a column was added")
-    (lease,) = mixed.claim()
+    (lease,) = mixed_world.claim()
     assert lease.kind == "reprocess"
-    mixed.reject(lease)
-    facts = mixed.facts(mixed.key("ok-1"))
+    mixed_world.reject(lease)
+    facts = mixed_world.facts(mixed_world.key("ok-1"))
     assert (facts.status, facts.shade, facts.current_run_id) == ("success", "refresh_failed", run)
-    shown = ann.partitions.explain(mixed.key("ok-1"))
+    shown = ann.partitions.explain(mixed_world.key("ok-1"))
     assert shown.in_force is not None
     assert (shown.in_force.run_id, shown.last and shown.last.state, shown.assumed) == (run, "rejected", True)
 
@@ -288,7 +288,7 @@ def test_a_backfill_from_plan_to_end(world: World, ann: Operator) -> None:
 
 @pytest.mark.req("P-4")
 @pytest.mark.req("O-1")
-def test_terminal_is_marked_and_cleared_with_a_grant(mixed: World, ann: Operator) -> None:
+def test_terminal_is_marked_and_cleared_with_a_grant(mixed_world: World, ann: Operator) -> None:
     desk = ann.partitions
     chosen = desk.chosen("mark_terminal", keys("bad-1", "ok-1"))
     assert chosen.count == 2
@@ -298,8 +298,8 @@ def test_terminal_is_marked_and_cleared_with_a_grant(mixed: World, ann: Operator
     assert [one.partition.customer_id for one in desk.failures()] == ["over", "none", "bad-2", "bad-1"]
     cleared = desk.steer(desk.chosen("clear_terminal", keys("bad-1", "over")), because="it did", grant=1)
     assert cleared.count == 2
-    for lease in mixed.claim():
-        mixed.reject(lease)
+    for lease in mixed_world.claim():
+        mixed_world.reject(lease)
     assert {one.partition.customer_id for one in desk.failures(terminal=True)} == {"bad-1", "over"}  # one attempt was granted
     assert actions(ann)[-2:] == ["partition.mark_terminal", "partition.clear_terminal"]
     with pytest.raises(TypeError, match="clear_terminal"):
@@ -307,21 +307,21 @@ def test_terminal_is_marked_and_cleared_with_a_grant(mixed: World, ann: Operator
 
 
 @pytest.mark.req("O-1")
-def test_partitions_and_sources_are_paused(mixed: World, ann: Operator) -> None:
+def test_partitions_and_sources_are_paused(mixed_world: World, ann: Operator) -> None:
     desk = ann.partitions
     desk.steer(desk.chosen("pause", keys("bad-1")), because="being looked at")
     ann.sources.pause("crm", because="the CRM moves house")
     assert [(one.source, one.paused, one.actor) for one in ann.sources.find()] == [("crm", True, "ann")]
     (finding,) = [one for one in ann.health.check().findings if one.name == "source paused"]
     assert (finding.severity, finding.mend) == ("warning", 'redrive resume source crm --because "..."')
-    mixed.pass_time(3600)
-    assert mixed.claim() == []
-    said = desk.explain(mixed.key("bad-2"))
+    mixed_world.pass_time(3600)
+    assert mixed_world.claim() == []
+    said = desk.explain(mixed_world.key("bad-2"))
     assert any("source crm is paused by ann until it is unpaused: the CRM moves house" in line for line in said.explanation.why)
     ann.sources.unpause("crm", because="it has moved")
-    assert {lease.partition.customer_id for lease in mixed.claim()} == {"bad-2", "none"}
+    assert {lease.partition.customer_id for lease in mixed_world.claim()} == {"bad-2", "none"}
     desk.steer(desk.chosen("unpause", keys("bad-1")), because="looked at")
-    assert [lease.partition.customer_id for lease in mixed.claim()] == ["bad-1"]
+    assert [lease.partition.customer_id for lease in mixed_world.claim()] == ["bad-1"]
     assert actions(ann)[-4:] == ["partition.pause", "source.pause", "source.unpause", "partition.unpause"]
     with pytest.raises(ValueError, match="unknown source 'cmr'"):
         ann.sources.pause("cmr", because="x")
@@ -329,7 +329,7 @@ def test_partitions_and_sources_are_paused(mixed: World, ann: Operator) -> None:
 
 @pytest.mark.req("O-1")
 @pytest.mark.req("P-14")
-def test_partitions_are_listed_counted_and_explained(mixed: World, ann: Operator) -> None:
+def test_partitions_are_listed_counted_and_explained(mixed_world: World, ann: Operator) -> None:
     desk = ann.partitions
     assert desk.datasets() == [("crm", "orders")]
     assert desk.counts() == {("crm", "orders"): {"success": 2, "failed": 3, "terminal": 1, "pending": 1}}

@@ -10,7 +10,7 @@ from redrive.ledger import Lease, Ledger
 from redrive.ops.dead_letters.model import DeadLetterFilter
 from redrive.ops.operator import Operator
 from redrive.worker.worker import Worker
-from tests.conformance.worker.world import ended, kind, submit, until
+from tests.conformance.worker.world import kind, submit, until, wait_for_jobs
 
 
 def charge(card: str) -> dict[str, str]:
@@ -51,7 +51,7 @@ def test_a_report_shows_steps_sleeps_waits_and_progress(ledger: Ledger, ann: Ope
         )
         sent = ann.jobs.signal(job_id, "approved", {"by": "bob"}, because="INC-42: by phone")
         assert sent.stored
-        (job,) = ended(ledger, job_id)
+        (job,) = wait_for_jobs(ledger, job_id)
     report = ann.jobs.get(job_id)
     assert report is not None
     assert (job.state, report.steps[-1].state, report.steps[-1].result) == ("dead", "done", {"by": "bob"})
@@ -71,7 +71,7 @@ def test_signals_to_unknown_and_ended_jobs_are_rejected(ledger: Ledger, ann: Ope
     assert ann.jobs.signal(job_id, "approved", because="test").stored
     assert not ann.jobs.signal(job_id, "approved", because="test").stored
     with Worker(ledger, [kind("orders", lambda lease: None)]):
-        ended(ledger, job_id)
+        wait_for_jobs(ledger, job_id)
     with pytest.raises(NotAllowed, match="is done and waits for nothing; nothing was changed"):
         ann.jobs.signal(job_id, "later", because="test")
 

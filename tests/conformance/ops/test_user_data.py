@@ -46,11 +46,11 @@ def app(ledger: Ledger) -> Iterator[App]:
                 mail.submit("bad", user=user)
                 made.receive(Event("order.placed", {"user": user}, id=f"e-{user[:3]}"))
                 charge("o-1", user)
-        ended(made, 6)
+        work_until_ended(made, 6)
         yield made
 
 
-def ended(app: App, many: int) -> None:
+def work_until_ended(app: App, many: int) -> None:
     """Work until this number of jobs has ended."""
     with app.worker(threads=1) as worker:
         while worker.status.done + worker.status.dead < many:
@@ -88,7 +88,7 @@ def test_queued_jobs_are_erased_after_they_end(app: App) -> None:
     assert len(plan.busy) == 1
     dpo(app.ledger).user_data.erase(plan, because="request 1")
     assert app.ledger.counts()["stock"].ready == 1
-    ended(app, 1)
+    work_until_ended(app, 1)
     again = dpo(app.ledger).user_data.plan_erasure(ANN)
     assert (again.jobs, again.busy) == (1, ())
     dpo(app.ledger).user_data.erase(again, because="request 1")
@@ -108,14 +108,14 @@ def mention(app: App, user: str) -> None:
     ledger = app.ledger
     (letter,) = [one for one in ledger.dead_letters() if user in one.key]
     ledger.replay([letter.id], actor=user, because=f"asked by {user}")
-    ended(app, 1)
+    work_until_ended(app, 1)
     ledger.record(actor="ben", action="keys.release", because="why", what={"key": f"shop:{user}:o-1:charge:v1"})
     ledger.record(actor="ben", action="dead.export", because=f"for {user}", what={})
     again = [one.id for one in ledger.dead_letters() if one.status == "pending"]
     ledger.sweeps.begin("discard", again, actor=user, because=f"of {user}", selection={"error": f"no such address: {user}"})
     with correlate(user_id=user):
         app.receive(Event("order.placed", {"user": user}, id=f"order-of:{user}"))
-    ended(app, 1)
+    work_until_ended(app, 1)
     with ledger.begin() as connection:
         day = "'2026-01-31'"
         now = "0" if ledger.connections.on_sqlite else "now()"

@@ -19,7 +19,7 @@ from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.model import Lane, PartitionFilter, PartitionLease
 from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from tests.conformance.partitions.world import DAY, SAID, World
-from tests.conformance.worker.world import heard
+from tests.conformance.worker.world import record_log
 
 
 @pytest.mark.req("P-1")
@@ -369,7 +369,7 @@ def test_a_worker_reports_that_an_operator_unpaused_its_source(world: World) -> 
     world.backfill(2)
     world.control.pause_source("crm", **SAID)
     assert world.claim() == []
-    with heard() as records:
+    with record_log() as records:
         world.plane(2).unpause_source("crm", **SAID)  # in another process
         records.clear()
         assert len(world.claim()) == 2

@@ -9,7 +9,7 @@ from redrive.ledger import Lease, Ledger
 from redrive.ledger.stats import activity
 from redrive.ledger.stats.activity import ALL_KINDS
 from redrive.worker.worker import Worker
-from tests.conformance.worker.world import EXECUTIONS, ended, for_execution, kind, submit
+from tests.conformance.worker.world import EXECUTIONS, for_execution, kind, submit, wait_for_jobs
 
 
 @pytest.mark.req("Q-12")
@@ -32,7 +32,7 @@ def test_ended_attempts_are_counted_by_outcome(ledger: Ledger, execution: str) -
     ]
     ids = [*submit(ledger, "mail", 20), *submit(ledger, "flaky", 3), *submit(ledger, "broken", 2)]
     with Worker(ledger, kinds):
-        ended(ledger, *ids)
+        wait_for_jobs(ledger, *ids)
     with ledger.reading() as connection:
         sums = activity.sums_by_kind(connection, 0, 2**40)
         totals = activity.read(connection, ALL_KINDS, 0, 2**40)

@@ -21,7 +21,7 @@ from redrive.worker.clocks import HEARTBEAT_WAIT_SECONDS, Clocks
 from redrive.worker.worker import Worker
 from tests.conformance.ledger.world import pass_time, session
 
-from .world import ended, kind, submit, until
+from .world import kind, submit, until, wait_for_jobs
 
 HOUR, MINUTE = 3600, 60
 
@@ -53,7 +53,7 @@ def test_jobs_that_were_due_are_done_after_the_clock_is_set_back(shared: Ledger,
     pass_time(shared, -HOUR)
     assert shared.claim({"mail": 100}, worker="w") == []
     with open_ledger(url) as theirs, Worker(theirs, [kind("mail", nothing)]):
-        ended(shared, *ids)
+        wait_for_jobs(shared, *ids)
     job = shared.get(later.id)
     assert job is not None
     assert job.state == "ready"
@@ -91,7 +91,7 @@ def test_a_running_worker_continues_after_its_clock_is_set_back(on_sqlite: Ledge
         assert began.wait(60)
         moved.set()
         gate.set()
-        ended(on_sqlite, *ids)
+        wait_for_jobs(on_sqlite, *ids)
 
 
 @contextmanager

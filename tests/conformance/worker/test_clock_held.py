@@ -18,7 +18,7 @@ from redrive.worker.worker import Worker
 from tests.conformance.ledger.world import pass_time, session
 
 from .test_clock_steps import HOUR, LEASE, Jump, due_in, jump
-from .world import ended, kind
+from .world import kind, wait_for_jobs
 
 __all__ = ["jump"]
 pytestmark = pytest.mark.req("L-9")
@@ -69,7 +69,7 @@ def test_jobs_submitted_during_a_pause_and_a_jump_run_when_the_type_is_resumed(s
     with Worker(shared, [kind("mail", lambda lease: None)]):
         with session(shared) as held:
             pauses.resume(held, "job type", "mail", actor="ann", because="over")
-        assert {job.state for job in ended(shared, *ids)} == {"done"}
+        assert {job.state for job in wait_for_jobs(shared, *ids)} == {"done"}
 
 
 def claim_limited(ledger: Ledger) -> list[str]:

@@ -14,7 +14,7 @@ from redrive.ledger.jobs.workers import RETENTION
 from redrive.worker.processes.identity import process_identity
 from redrive.worker.worker import Worker
 
-from .world import ended, kind, until
+from .world import kind, until, wait_for_jobs
 
 
 @pytest.mark.req("L-3")
@@ -27,12 +27,12 @@ def test_a_worker_with_a_fresh_heartbeat_is_not_taken_for_dead(shared: Ledger) -
     shared.maintenance.heartbeat("clone", {"process": mine.rpartition("/")[0] + "/1", "lease": 3600})
     with Worker(shared, [kind("mail", lambda lease: None)]) as worker:
         until(lambda: worker.status.state == "working")  # it has checked other workers once by now
-        ended(shared, shared.submit(NewJob("mail", "short")).id)
+        wait_for_jobs(shared, shared.submit(NewJob("mail", "short")).id)
         held = shared.get(job_id)
         assert held is not None
         assert (held.state, held.crashes) == ("leased", 0)
         with shared.connections.write.use() as session, session.transaction("beat") as connection:
             long_ago = now_on(session) - RETENTION / 2
             connection.execute(update(workers).where(workers.c.name == "clone").values(seen_at=long_ago))
-        (job,) = ended(shared, job_id)
+        (job,) = wait_for_jobs(shared, job_id)
         assert (job.state, job.crashes) == ("done", 1)

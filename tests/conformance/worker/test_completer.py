@@ -11,7 +11,7 @@ from redrive.ledger import Lease, Ledger, NewJob
 from redrive.worker.job_type import Undecodable, Unstorable
 from redrive.worker.worker import Worker
 
-from .world import EXECUTIONS, ended, for_execution, heard, kind, submit, until
+from .world import EXECUTIONS, for_execution, kind, record_log, submit, until, wait_for_jobs
 
 NEVER = datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))
 """UTC has no such time, so neither database can store it."""
@@ -23,8 +23,8 @@ def test_an_exhausted_job_ends_as_its_job_type_declares(ledger: Ledger, spent: s
     def work(lease: Lease) -> None:
         raise ConnectionError(f"no answer for {lease.key}")
 
-    with heard() as records, Worker(ledger, [kind("mail", work, on_exhausted=spent)]) as worker:
-        (job,) = ended(ledger, *submit(ledger, "mail"))
+    with record_log() as records, Worker(ledger, [kind("mail", work, on_exhausted=spent)]) as worker:
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "mail"))
         until(lambda: worker.status.dead == 1)
     assert (job.shown, job.reason, job.attempts) == (shown, "attempts", 3)
     (letter,) = ledger.dead_letters()
@@ -38,8 +38,8 @@ def test_the_log_record_of_a_dead_job_has_the_id_of_its_dead_letter(ledger: Ledg
         raise Stop("no such order")
 
     caplog.set_level("INFO", "redrive")
-    with heard() as records, Worker(ledger, [kind("mail", work)]) as worker:
-        ended(ledger, *submit(ledger, "mail"))
+    with record_log() as records, Worker(ledger, [kind("mail", work)]) as worker:
+        wait_for_jobs(ledger, *submit(ledger, "mail"))
         until(lambda: worker.status.dead == 1 and bool(records))
         (letter,) = ledger.dead_letters()
         ledger.replay([letter.id], actor="ann", because="again")
@@ -54,7 +54,7 @@ def test_the_log_record_of_a_dead_job_has_the_id_of_its_dead_letter(ledger: Ledg
 def test_a_job_whose_last_attempt_was_lost_is_logged_and_counted(ledger: Ledger) -> None:
     (job_id,) = submit(ledger, "mail", max_attempts=1)
     assert ledger.claim({"mail": 1}, worker="gone", lease=0.001)
-    with heard() as records, Worker(ledger, [kind("mail", lambda lease: None)]) as worker:
+    with record_log() as records, Worker(ledger, [kind("mail", lambda lease: None)]) as worker:
         until(lambda: worker.status.dead == 1)
     (letter,) = ledger.dead_letters()
     (record,) = [record for record in records if record.kind == "giveup"]
@@ -71,8 +71,8 @@ def test_an_attempt_that_lost_its_lease_is_not_logged_as_a_dead_letter(ledger: L
         current().step("charge", int)
 
     caplog.set_level("INFO", "redrive")
-    with heard() as records, Worker(ledger, [kind("mail", work)]) as worker:
-        (job,) = ended(ledger, *submit(ledger, "mail"))
+    with record_log() as records, Worker(ledger, [kind("mail", work)]) as worker:
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "mail"))
         until(lambda: "late" in [record.kind for record in records])
     assert (job.state, ledger.dead_letters(), worker.status.dead) == ("done", [], 0)
     assert not {"giveup", "retry"} & {record.kind for record in records}
@@ -95,7 +95,7 @@ def test_control_exceptions_decide_the_end_of_a_job(ledger: Ledger, error: Excep
         raise error
 
     with Worker(ledger, [kind("mail", work)]):
-        (job,) = ended(ledger, *submit(ledger, "mail"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "mail"))
     assert (job.shown, job.reason, job.attempts) == (state, reason, 1)
 
 
@@ -132,7 +132,7 @@ def test_again_with_free_does_not_count_as_an_attempt(ledger: Ledger) -> None:
             raise Again("not yet", after=0.01, free=True)
 
     with Worker(ledger, [kind("mail", work)]):
-        (job,) = ended(ledger, *submit(ledger, "mail"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "mail"))
     assert (job.state, job.attempts, job.fence) == ("done", 1, 6)
 
 
@@ -143,7 +143,7 @@ def test_system_exit_ends_one_attempt_and_not_the_worker(ledger: Ledger, executi
             raise SystemExit(3)
 
     with Worker(ledger, [kind("mail", for_execution(execution, work), execution)]):
-        (job,) = ended(ledger, *submit(ledger, "mail"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "mail"))
     assert (job.state, job.attempts) == ("done", 2)
     assert "not the worker" in (ledger.attempts(job.id)[0].error or "")
 
@@ -152,6 +152,6 @@ def test_system_exit_ends_one_attempt_and_not_the_worker(ledger: Ledger, executi
 def test_a_result_that_is_too_large_is_a_dead_letter_with_the_reason(ledger: Ledger, execution: str) -> None:
     large = b"x" * (ledger.max_payload + 1)
     with Worker(ledger, [kind("mail", for_execution(execution, lambda lease: large), execution)]):
-        (job,) = ended(ledger, *submit(ledger, "mail"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "mail"))
     assert (job.shown, job.reason, job.attempts) == ("dlq", "result", 1)
     assert "the work was done" in (job.error or "")

@@ -13,7 +13,7 @@ from redrive.ledger.model import NewJob
 from redrive.worker.worker import Worker
 from tests.servers.relay import Relay
 
-from .world import ended, heard, kind, submit
+from .world import kind, record_log, submit, wait_for_jobs
 
 
 @pytest.fixture
@@ -84,9 +84,9 @@ def test_a_worker_far_away_takes_less_than_a_round_trip_for_a_job(relay: Relay, 
     with open_ledger(postgres_ledger) as direct:
         ids = submit(direct, "mail", 400, max_attempts=3)
         with Worker(far, [kind("mail", lambda lease: time.sleep(0.002))]):
-            ended(direct, *ids[:100])  # by then it knows their duration, and the distance of the ledger
+            wait_for_jobs(direct, *ids[:100])  # by then it knows their duration, and the distance of the ledger
             before = relay.flights
-            ended(direct, *ids)
+            wait_for_jobs(direct, *ids)
             taken = relay.flights - before
     assert taken < 150
 
@@ -98,10 +98,10 @@ def test_no_lease_is_lost_at_a_distance(relay: Relay, far: Ledger, postgres_ledg
         time.sleep(2.5)
 
     relay.delay = 0.2  # not before, because opening a ledger takes many round trips
-    with open_ledger(postgres_ledger) as direct, heard() as records:
+    with open_ledger(postgres_ledger) as direct, record_log() as records:
         ids = submit(direct, "mail", 4, max_attempts=3)
         with Worker(far, [kind("mail", slow)], lease=2):
-            jobs = ended(direct, *ids)
+            jobs = wait_for_jobs(direct, *ids)
             relay.delay = 0.0
         assert [(job.attempts, job.fence) for job in jobs] == [(1, 1)] * 4
         assert not {"lost_lease", "late"} & {record.kind for record in records}

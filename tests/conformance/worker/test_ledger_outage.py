@@ -20,7 +20,7 @@ from redrive.ledger import Lease, Ledger, NewJob, open_ledger
 from redrive.worker.worker import Worker
 from tests.ledgers import sqlite_ledger
 
-from .world import ended, heard, kind, submit, until
+from .world import kind, record_log, submit, until, wait_for_jobs
 
 
 def cut(url: str, spared: set[int]) -> None:
@@ -57,7 +57,7 @@ def test_all_connections_are_cut(shared: Ledger, url: str) -> None:
     ids = submit(shared, "mail", 100)
     shared.counts()
     spared = backends(url)
-    with open_ledger(url) as theirs, heard() as records, Worker(theirs, [kind("mail", work)]) as worker:
+    with open_ledger(url) as theirs, record_log() as records, Worker(theirs, [kind("mail", work)]) as worker:
         until(lambda: len(ran) > 20)
         cut(url, spared)
         until(lambda: all(job is not None and job.state == "done" for job in map(shared.get, ids)), worker.status)
@@ -104,16 +104,16 @@ def test_a_job_is_not_charged_for_a_ledger_connection_that_cannot_be_made(postgr
 
     work_kind = kind("mail", work, "transaction" if way == "in_transaction" else "thread", policy=once)
     with limited(postgres_ledger) as (url, limit), open_ledger(postgres_ledger) as mine, open_ledger(url) as theirs:
-        with heard() as records, Worker(theirs, [work_kind]) as worker:
+        with record_log() as records, Worker(theirs, [work_kind]) as worker:
             done = submit(mine, "mail", 1)
-            ended(mine, *done)  # the worker has its own connections by now
+            wait_for_jobs(mine, *done)  # the worker has its own connections by now
             for pool in (theirs.connections.write, theirs.connections.group_commit):
                 pool.drop_idle()  # its jobs must open new ones
             limit(0)
             ids = [mine.submit(NewJob("mail", f"refused {n}")).id for n in range(5)]
             until(lambda: sum(record.fields.get("reason") == "ledger" for record in list(records)) >= 10, worker.status)
             limit(-1)
-            jobs = ended(mine, *ids)
+            jobs = wait_for_jobs(mine, *ids)
         assert [(job.state, job.attempts) for job in jobs] == [("done", 1)] * 5
         assert mine.dead_letters() == []
 
@@ -127,7 +127,7 @@ def test_an_error_that_names_the_ledger_as_its_cause_is_not_charged(ledger: Ledg
 
     (job_id,) = submit(ledger, "mail", max_attempts=1)
     with Worker(ledger, [kind("mail", work)]):
-        (job,) = ended(ledger, job_id)
+        (job,) = wait_for_jobs(ledger, job_id)
     assert (job.state, job.attempts) == ("done", 1)
 
 
@@ -156,11 +156,11 @@ def test_connections_to_a_demoted_primary_are_dropped(postgres_ledger: str) -> N
 def test_a_worker_continues_after_its_primary_was_demoted(postgres_ledger: str) -> None:
     with open_ledger(postgres_ledger) as ledger, Worker(ledger, [kind("mail", lambda lease: None)]) as worker:
         (first,) = submit(ledger, "mail")
-        ended(ledger, first)
+        wait_for_jobs(ledger, first)
         demote(ledger)
         demote(worker._dispatcher_ledger)
         second = ledger.submit(NewJob("mail", "second")).id
-        assert ended(ledger, second)[0].state == "done"
+        assert wait_for_jobs(ledger, second)[0].state == "done"
 
 
 def test_a_worker_ends_when_its_sqlite_file_was_removed(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from redrive.worker import claimer, dispatcher
 from redrive.worker.status import WorkerOptions
 from redrive.worker.worker import Worker
 
-from .world import ended, kind, submit
+from .world import kind, submit, wait_for_jobs
 
 
 class Crowd:
@@ -49,7 +49,7 @@ def test_concurrency_of_a_job_type_is_limited(shared: Ledger, url: str) -> None:
     with open_ledger(url) as theirs:
         limited = kind("mail", crowd, concurrency=3)
         with Worker(shared, [limited]), Worker(theirs, [limited]):
-            ended(shared, *ids)
+            wait_for_jobs(shared, *ids)
     assert crowd.most <= 3
     assert crowd.most >= 2, "there was room for more"
 
@@ -59,7 +59,7 @@ def test_a_free_slot_is_used_immediately(shared: Ledger, monkeypatch: pytest.Mon
     crowd = Crowd(0.005)
     ids = submit(shared, "mail", 30)
     with Worker(shared, [kind("mail", crowd, concurrency=1)]):
-        ended(shared, *ids)
+        wait_for_jobs(shared, *ids)
     gaps = sorted(later - earlier for earlier, later in zip(crowd.starts, crowd.starts[1:], strict=False))
     assert gaps[len(gaps) // 2] < 5, "nobody waited to look again"
 
@@ -71,7 +71,7 @@ def test_the_rate_of_a_job_type_is_limited(shared: Ledger, url: str) -> None:
     with open_ledger(url) as theirs:
         limited = kind("mail", crowd, rate=20)
         with Worker(shared, [limited]), Worker(theirs, [limited]):
-            ended(shared, *ids)
+            wait_for_jobs(shared, *ids)
     starts = sorted(crowd.starts)
     assert len(starts) == 30
     took = starts[-1] - starts[0]

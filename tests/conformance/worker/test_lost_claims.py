@@ -24,7 +24,7 @@ from redrive.worker.maintenance import Maintenance
 from redrive.worker.worker import Worker
 from tests.servers.relay import Relay
 
-from .world import ended, kind, submit, until
+from .world import kind, submit, until, wait_for_jobs
 
 ONCE = RetryPolicy(max_attempts=1)
 CLAIM = b'{"mail"}'
@@ -51,7 +51,7 @@ def direct(postgres_ledger: str) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def relayed(postgres_ledger: str, relay: Relay) -> Iterator[Ledger]:
+def relayed_ledger(postgres_ledger: str, relay: Relay) -> Iterator[Ledger]:
     """The ledger, through the relay."""
     server = urlsplit(postgres_ledger)
     with open_ledger(server._replace(netloc=f"{server.username}@127.0.0.1:{relay.port}").geturl()) as opened:
@@ -61,15 +61,15 @@ def relayed(postgres_ledger: str, relay: Relay) -> Iterator[Ledger]:
 @pytest.mark.req("L-3")
 @pytest.mark.parametrize(("attempts", "needle"), [(1, CLAIM), (3, CLAIM), (1, START)])
 def test_a_claim_whose_response_is_lost_is_not_an_attempt(
-    direct: Ledger, relayed: Ledger, relay: Relay, attempts: int, needle: bytes
+    direct: Ledger, relayed_ledger: Ledger, relay: Relay, attempts: int, needle: bytes
 ) -> None:
     ran: Counter[str] = Counter()
     ids = submit(direct, "mail", 3, max_attempts=attempts)
     work = kind("mail", lambda lease: ran.update([lease.key]), policy=RetryPolicy(max_attempts=attempts))
     relay.lose_response(needle)
-    with Worker(relayed, [work]):
+    with Worker(relayed_ledger, [work]):
         assert relay.lost.wait(60)
-        jobs = ended(direct, *ids)
+        jobs = wait_for_jobs(direct, *ids)
     assert [(job.state, job.attempts, job.crashes) for job in jobs] == [("done", 1, 0)] * 3
     assert set(ran.values()) == {1}
     assert direct.dead_letters() == []
@@ -78,7 +78,7 @@ def test_a_claim_whose_response_is_lost_is_not_an_attempt(
 
 @pytest.mark.req("L-3")
 @pytest.mark.parametrize("attempts", [1, 3])
-def test_a_turn_that_settles_and_claims_is_lost(direct: Ledger, relayed: Ledger, relay: Relay, attempts: int) -> None:
+def test_a_turn_that_settles_and_claims_is_lost(direct: Ledger, relayed_ledger: Ledger, relay: Relay, attempts: int) -> None:
     ran: Counter[str] = Counter()
 
     def work(lease: Lease) -> None:
@@ -87,8 +87,8 @@ def test_a_turn_that_settles_and_claims_is_lost(direct: Ledger, relayed: Ledger,
         ran[lease.key] += 1
 
     ids = submit(direct, "mail", 2, max_attempts=attempts)
-    with Worker(relayed, [kind("mail", work, policy=RetryPolicy(max_attempts=attempts))], threads=1):
-        jobs = ended(direct, *ids)
+    with Worker(relayed_ledger, [kind("mail", work, policy=RetryPolicy(max_attempts=attempts))], threads=1):
+        jobs = wait_for_jobs(direct, *ids)
     assert relay.lost.is_set()
     assert [(job.state, job.attempts) for job in jobs] == [("done", 1)] * 2
     assert set(ran.values()) == {1}
@@ -96,7 +96,7 @@ def test_a_turn_that_settles_and_claims_is_lost(direct: Ledger, relayed: Ledger,
 
 
 @pytest.mark.req("L-3")
-def test_a_turn_that_settles_and_starts_is_lost(direct: Ledger, relayed: Ledger, relay: Relay) -> None:
+def test_a_turn_that_settles_and_starts_is_lost(direct: Ledger, relayed_ledger: Ledger, relay: Relay) -> None:
     """Short jobs wait in the worker, so that one write settles some of them and starts others."""
     ran: Counter[str] = Counter()
     ids = submit(direct, "mail", 300, max_attempts=1)
@@ -106,8 +106,8 @@ def test_a_turn_that_settles_and_starts_is_lost(direct: Ledger, relayed: Ledger,
         if len(ran) == 150:
             relay.lose_response(str(sorted(ids)[200]).encode())  # the statement is prepared, so only its parameters are sent
 
-    with Worker(relayed, [kind("mail", work, policy=ONCE)], threads=2):
-        jobs = ended(direct, *ids)
+    with Worker(relayed_ledger, [kind("mail", work, policy=ONCE)], threads=2):
+        jobs = wait_for_jobs(direct, *ids)
     assert relay.lost.is_set()
     assert {(job.state, job.attempts, job.crashes) for job in jobs} == {("done", 1, 0)}
     assert set(ran.values()) == {1}
@@ -115,22 +115,22 @@ def test_a_turn_that_settles_and_starts_is_lost(direct: Ledger, relayed: Ledger,
 
 
 @pytest.mark.req("L-3")
-def test_a_limited_claim_whose_commit_is_lost_is_not_an_attempt(direct: Ledger, relayed: Ledger, relay: Relay) -> None:
+def test_a_limited_claim_whose_commit_is_lost_is_not_an_attempt(direct: Ledger, relayed_ledger: Ledger, relay: Relay) -> None:
     ran: Counter[str] = Counter()
     ids = submit(direct, "mail", 3, max_attempts=1)
     work = kind("mail", lambda lease: ran.update([lease.key]), policy=ONCE, concurrency=2)
     relay.lose_response(b"COMMIT", nth=3)
-    with Worker(relayed, [work]):
-        jobs = ended(direct, *ids)
+    with Worker(relayed_ledger, [work]):
+        jobs = wait_for_jobs(direct, *ids)
     assert [(job.state, job.attempts) for job in jobs] == [("done", 1)] * 3
     assert set(ran.values()) == {1}
 
 
 @pytest.mark.req("L-3")
-def test_a_stopping_worker_releases_undelivered_jobs(direct: Ledger, relayed: Ledger, relay: Relay) -> None:
+def test_a_stopping_worker_releases_undelivered_jobs(direct: Ledger, relayed_ledger: Ledger, relay: Relay) -> None:
     ids = submit(direct, "mail", 1, max_attempts=3)
     relay.lose_response(CLAIM)
-    worker = Worker(relayed, [kind("mail", lambda lease: None)])
+    worker = Worker(relayed_ledger, [kind("mail", lambda lease: None)])
     worker.start()
     assert relay.lost.wait(60)
     worker.close()
@@ -180,7 +180,7 @@ def test_last_attempts_are_not_started_while_they_wait_for_a_thread(shared: Ledg
             started = set(connection.execute(query).scalars())
             begun = set(ran)
         gate.set()
-        jobs = ended(shared, *ids)
+        jobs = wait_for_jobs(shared, *ids)
     assert started <= begun
     assert {(job.state, job.attempts) for job in jobs} == {("done", attempts)}
     assert set(ran.values()) == {1}
@@ -198,7 +198,7 @@ def test_last_attempts_start_with_the_write_that_settles_others(shared: Ledger, 
     monkeypatch.setattr(Ledger, "start", lambda ledger, leases: pytest.fail(f"a write of its own for {leases}"))
     ids = submit(shared, "mail", 400, max_attempts=1)
     with Worker(shared, [kind("mail", lambda lease: None, policy=ONCE)], threads=4):
-        jobs = ended(shared, *ids)
+        jobs = wait_for_jobs(shared, *ids)
     assert {(job.state, job.attempts) for job in jobs} == {("done", 1)}
     assert max(starts for _, starts in turns) <= 4, "one for each thread"
     assert any(settled and starts for settled, starts in turns)
@@ -242,6 +242,6 @@ def test_events_that_were_stored_run_although_a_late_settlement_cannot_be_record
     with Worker(shared, kinds, threads=2):
         until(lambda: ran[part.key] == 1, ran)
         until(lambda: shared.counts()["book"].done == 1, shared.counts)
-        ended(shared, mail)
+        wait_for_jobs(shared, mail)
     assert failed == ["alive"]
     assert [(job.attempts, job.crashes) for job in shared.jobs("done") if job.kind == "book"] == [(1, 0)]

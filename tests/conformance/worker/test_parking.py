@@ -25,7 +25,7 @@ from redrive.ledger.jobs import lease_recovery, parking
 from redrive.worker.parking import ParkedTypes
 from redrive.worker.worker import Worker
 
-from .world import EXECUTIONS, FAST, ended, heard, kind, submit, until
+from .world import EXECUTIONS, FAST, kind, record_log, submit, until, wait_for_jobs
 
 QUICK = Parking(first=0.2, longest=0.4)
 EAGER = Parking(first=0.01, longest=0.02, uncharged=3)
@@ -66,7 +66,7 @@ class Poison:
 def test_an_outage_parks_the_job_type_and_its_end_releases_it(ledger: Ledger) -> None:
     service = Service()
     ids = submit(ledger, "mail", 40)
-    with heard() as records, Worker(ledger, [kind("mail", service)], parking=QUICK) as worker:
+    with record_log() as records, Worker(ledger, [kind("mail", service)], parking=QUICK) as worker:
         until(lambda: "mail" in worker.status.parked)
         assert "ConnectionError: no answer for" in worker.status.parked["mail"]
         tally = ledger.counts()["mail"]
@@ -74,7 +74,7 @@ def test_an_outage_parks_the_job_type_and_its_end_releases_it(ledger: Ledger) ->
         until(lambda: sum(record.kind == "again" for record in records) > 3, "it is probed")
         calls = service.calls.total()
         service.up.set()
-        jobs = ended(ledger, *ids)
+        jobs = wait_for_jobs(ledger, *ids)
         until(lambda: not worker.status.parked)
     assert calls < 40 + 20, "the outage was met by few"
     assert {job.shown for job in jobs[1:]} == {"done"}
@@ -100,7 +100,7 @@ def test_an_outage_as_long_as_an_hour_of_probes_costs_no_job_an_attempt(ledger: 
         until(lambda: "mail" in worker.status.parked)
         until(lambda: service.calls.total() >= 30 + 16, service.calls)
         service.up.set()
-        jobs = ended(ledger, *ids)
+        jobs = wait_for_jobs(ledger, *ids)
     assert {(job.shown, job.attempts) for job in jobs} == {("done", 1)}
     assert max(service.calls.values()) >= 8, "the same job was the probe most of the time"
 
@@ -191,7 +191,7 @@ def test_attempts_of_more_jobs_than_a_statement_has_parameters_are_refunded(ledg
 def test_parking_can_be_switched_off(ledger: Ledger) -> None:
     ids = submit(ledger, "mail", 20)
     with Worker(ledger, [kind("mail", Service())], parking=Parking.disabled()) as worker:
-        jobs = ended(ledger, *ids)
+        jobs = wait_for_jobs(ledger, *ids)
     assert {job.reason for job in jobs} == {"attempts"}
     assert worker.status.parked == {}
 
@@ -200,7 +200,7 @@ def test_parking_can_be_switched_off(ledger: Ledger) -> None:
 def test_a_few_failures_are_not_an_outage(ledger: Ledger) -> None:
     ids = submit(ledger, "mail", 9)
     with Worker(ledger, [kind("mail", Service())]):
-        assert {job.reason for job in ended(ledger, *ids)} == {"attempts"}
+        assert {job.reason for job in wait_for_jobs(ledger, *ids)} == {"attempts"}
 
 
 @pytest.mark.req("L-7", "W-3")
@@ -208,8 +208,8 @@ def test_jobs_with_a_bug_become_dead_letters_and_never_park_their_type(ledger: L
     work = Poison(KeyError("total"))
     two = RetryPolicy(max_attempts=2, backoff_base=0.01, backoff_max=0.02, jitter=0.0)
     ids = [job.id for job in ledger.submit_many([NewJob("mail", f"shop:u{n}:bad:mail:v1") for n in range(12)])]
-    with heard() as records, Worker(ledger, [kind("mail", work, policy=two)], parking=QUICK):
-        jobs = ended(ledger, *ids)
+    with record_log() as records, Worker(ledger, [kind("mail", work, policy=two)], parking=QUICK):
+        jobs = wait_for_jobs(ledger, *ids)
     assert {(job.shown, job.reason, job.attempts) for job in jobs} == {("dlq", "attempts", 2)}
     assert set(work.calls.values()) == {2}
     assert not [record for record in records if record.kind == "parked"]
@@ -222,8 +222,8 @@ def test_five_permanent_statuses_are_five_causes_and_park_nothing(ledger: Ledger
         httpx.Response(STATUSES[lease.job_id % 5], request=request).raise_for_status()
 
     ids = [job.id for job in ledger.submit_many([NewJob("mail", f"shop:u{n}:x:mail:v1") for n in range(50)])]
-    with heard() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
-        jobs = ended(ledger, *ids)
+    with record_log() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
+        jobs = wait_for_jobs(ledger, *ids)
     assert {(job.reason, job.attempts) for job in jobs} == {("not_retryable", 1)}
     assert len({letter.signature for letter in ledger.dead_letters()}) == 5
     assert not [record for record in records if record.kind == "parked"]
@@ -237,8 +237,8 @@ def test_poison_among_good_jobs_parks_nothing_and_ends(ledger: Ledger, error: Ex
     new = [NewJob("mail", f"shop:ann:{n:03}{name}:mail:v1") for n, name in enumerate(names)]
     ids = [job.id for job in ledger.submit_many(new)]
     work = Poison(error)
-    with heard() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
-        jobs = ended(ledger, *ids)
+    with record_log() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
+        jobs = wait_for_jobs(ledger, *ids)
     assert not [record for record in records if record.kind == "parked"]
     assert {job.shown for job in jobs if "good" in job.key} == {"done"}
     assert {job.shown for job in jobs if "bad" in job.key} == {"dlq"}
@@ -252,8 +252,8 @@ def test_transient_poison_before_all_good_jobs_parks_the_type_once_and_ends(ledg
     new += [NewJob("mail", f"shop:ann:good{n}:mail:v1") for n in range(200)]
     ids = [job.id for job in ledger.submit_many(new)]
     work = Poison(ConnectionError("no answer"))
-    with heard() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
-        jobs = ended(ledger, *ids)
+    with record_log() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
+        jobs = wait_for_jobs(ledger, *ids)
     assert {job.shown for job in jobs if "good" in job.key} == {"done"}
     assert {job.shown for job in jobs if "bad" in job.key} == {"dlq"}
     assert [record.kind for record in records if "parked" in record.kind] == ["parked", "unparked"]
@@ -264,10 +264,10 @@ def test_transient_poison_before_all_good_jobs_parks_the_type_once_and_ends(ledg
 def test_one_customers_failures_do_not_park_the_type_for_others(ledger: Ledger) -> None:
     work = Poison(ConnectionError("no answer"))
     first = ledger.submit_many([NewJob("mail", "shop:bob:good:mail:v1")])
-    with heard() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
-        ended(ledger, first[0].id)
+    with record_log() as records, Worker(ledger, [kind("mail", work)], parking=QUICK):
+        wait_for_jobs(ledger, first[0].id)
         theirs = ledger.submit_many([NewJob("mail", f"shop:ann:bad{n}:mail:v1") for n in range(40)])
-        jobs = ended(ledger, *(job.id for job in theirs))
+        jobs = wait_for_jobs(ledger, *(job.id for job in theirs))
     assert {(job.reason, job.attempts) for job in jobs} == {("attempts", FAST.max_attempts)}
     assert not [record for record in records if record.kind == "parked"]
 
@@ -282,7 +282,7 @@ def test_in_an_endless_outage_every_job_ends_within_its_bound_across_workers(led
         with Worker(ledger, [kind("mail", work)], parking=EAGER):
             until(partial(_called, ledger, work, enough), work.calls)
         assert max(work.calls.values()) <= BOUND
-    assert {job.reason for job in ended(ledger, *ids)} == {"attempts"}
+    assert {job.reason for job in wait_for_jobs(ledger, *ids)} == {"attempts"}
     assert work.calls.total() > 12 * FAST.max_attempts, "some attempts were not charged"
     for one in ids:
         reasons = Counter(attempt.reason for attempt in ledger.attempts(one))
@@ -298,12 +298,12 @@ def test_the_bound_holds_if_the_type_is_parked_repeatedly(ledger: Ledger) -> Non
     """A good job releases the type each time. The others always fail with a transient error."""
     work = Poison(ConnectionError("no answer"))
     ids = [job.id for job in ledger.submit_many([NewJob("mail", f"shop:ann:bad{n}:mail:v1") for n in range(15)])]
-    with heard() as records, Worker(ledger, [kind("mail", work)], parking=EAGER) as worker:
+    with record_log() as records, Worker(ledger, [kind("mail", work)], parking=EAGER) as worker:
         for round_ in range(3):
             until(lambda: "mail" in worker.status.parked or not ledger.counts()["mail"].ready)
             good = ledger.submit_many([NewJob("mail", f"shop:ann:good{round_}:mail:v1", priority=-2)])
-            ended(ledger, good[0].id)
-        jobs = ended(ledger, *ids)
+            wait_for_jobs(ledger, good[0].id)
+        jobs = wait_for_jobs(ledger, *ids)
     assert {job.reason for job in jobs} == {"attempts"}
     assert max(work.calls.values()) <= BOUND
     assert sum(record.kind == "unparked" for record in records) >= 1
@@ -329,8 +329,8 @@ def test_a_probe_that_fails_for_its_own_reason_is_charged_and_does_not_lengthen_
         reasons.append(parked.reason)
         raise KeyError("a bug")
 
-    with heard() as records, Worker(ledger, [kind("mail", work)], parking=Parking(first=0.3, longest=60)):
-        (job,) = ended(ledger, poison.id)
+    with record_log() as records, Worker(ledger, [kind("mail", work)], parking=Parking(first=0.3, longest=60)):
+        (job,) = wait_for_jobs(ledger, poison.id)
     assert (job.reason, job.attempts) == ("attempts", 3)
     assert probes == [1, 1, 1], "each is the first probe again"
     last_probe = "; the last probe ended with KeyError: …"

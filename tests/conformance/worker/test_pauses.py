@@ -21,7 +21,7 @@ from redrive.ledger.reader import LedgerReader
 from redrive.worker import maintenance
 from redrive.worker.worker import Worker
 
-from .world import Refreshes, ended, kind, submit, until
+from .world import Refreshes, kind, submit, until, wait_for_jobs
 
 OBEY_SECONDS = 1.5
 """A second, and the delay of a slow machine."""
@@ -55,11 +55,11 @@ def test_a_paused_job_type_is_not_claimed_and_others_are(ledger: Ledger) -> None
     pause(ledger, "job type", "mail")
     held, free = submit(ledger, "mail", 5), submit(ledger, "sync", 5)
     with Worker(ledger, [kind("mail", work), kind("sync", work)]):
-        ended(ledger, *free)
+        wait_for_jobs(ledger, *free)
         assert work.runs == {"sync": 5}
         assert ledger.counts()["mail"].ready == 5
         assert resume(ledger, "job type", "mail")
-        ended(ledger, *held)
+        wait_for_jobs(ledger, *held)
     assert work.runs == {"mail": 5, "sync": 5}
 
 
@@ -67,7 +67,7 @@ def test_a_paused_job_type_is_not_claimed_and_others_are(ledger: Ledger) -> None
 def test_a_pause_and_its_end_take_effect_within_a_second_in_all_workers(shared: Ledger, url: str) -> None:
     work = Counted()
     with open_ledger(url) as theirs, Worker(shared, [kind("mail", work)]), Worker(theirs, [kind("mail", work)]):
-        ended(shared, *submit(shared, "mail", 1))
+        wait_for_jobs(shared, *submit(shared, "mail", 1))
         pause(shared, "job type", "mail")
         time.sleep(OBEY_SECONDS)
         (held,) = [job.id for job in shared.submit_many([_job("mail", "late")])]
@@ -75,7 +75,7 @@ def test_a_pause_and_its_end_take_effect_within_a_second_in_all_workers(shared: 
         assert work.runs["mail"] == 1
         resumed_at = time.monotonic()
         resume(shared, "job type", "mail")
-        ended(shared, held)
+        wait_for_jobs(shared, held)
         assert time.monotonic() - resumed_at < OBEY_SECONDS + 1
 
 
@@ -92,7 +92,7 @@ def test_a_paused_app_starts_nothing_and_keeps_its_workers_alive(ledger: Ledger)
         assert not work.runs
         ids += [job.id for job in ledger.submit_many([_job("mail", "while-paused")])]
         resume(ledger, "app")
-        ended(ledger, *ids)
+        wait_for_jobs(ledger, *ids)
     assert work.runs == {"mail": 4}
 
 
@@ -110,7 +110,7 @@ def test_running_jobs_finish_while_their_type_is_paused(ledger: Ledger, refreshe
         pause(ledger, "job type", "mail")
         refreshes.wait()
         go_on.set()
-        (job,) = ended(ledger, job_id)
+        (job,) = wait_for_jobs(ledger, job_id)
     assert job.state == "done"
 
 
@@ -120,7 +120,7 @@ def test_an_expired_pause_has_no_effect_and_its_row_is_deleted(ledger: Ledger) -
     pause(ledger, "job type", "mail", seconds=0.3)
     ids = submit(ledger, "mail", 2)
     with Worker(ledger, [kind("mail", work)]):
-        ended(ledger, *ids)
+        wait_for_jobs(ledger, *ids)
         until(lambda: _rows(ledger) == 0, "the row is deleted")
     assert not resume(ledger, "job type", "mail")
 
@@ -163,7 +163,7 @@ def test_a_type_paused_by_hand_is_not_probed_after_an_outage(ledger: Ledger, ref
         assert not work.runs
         assert "mail" in worker.status.parked, "both are known, and distinct"
         resume(ledger, "job type", "mail")
-        ended(ledger, *ids)
+        wait_for_jobs(ledger, *ids)
         until(lambda: not worker.status.parked, "the probe released it")
 
 
@@ -177,7 +177,7 @@ def test_an_operator_unparks_a_job_type_now(ledger: Ledger) -> None:
         until(lambda: "mail" in worker.status.parked)
         with ledger.connections.write.use() as session:
             assert parking.unpark(session, "mail", because="the CRM is back", actor="ann")
-        ended(ledger, *ids)
+        wait_for_jobs(ledger, *ids)
     last = ledger.audit()[-1]
     assert (last.actor, last.action, last.because) == ("ann", "kind.unpark", "the CRM is back")
 
@@ -193,7 +193,7 @@ def test_quarantined_jobs_of_a_paused_type_stay_queued(ledger: Ledger, refreshes
         refreshes.wait(5)
         assert not work.runs
         resume(ledger, "job type", "mail")
-        ended(ledger, job_id)
+        wait_for_jobs(ledger, job_id)
 
 
 def _job(name: str, entity: str) -> Any:

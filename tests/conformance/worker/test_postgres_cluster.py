@@ -26,7 +26,7 @@ from tests.servers.postgres import postgres_cluster
 from tests.servers.process import ServerMissing
 from tests.servers.relay import Relay
 
-from .world import heard, kind, until
+from .world import kind, record_log, until
 
 
 class Pair(NamedTuple):
@@ -127,7 +127,7 @@ def test_a_killed_primary_with_a_synchronous_standby_loses_no_acknowledged_submi
 
     with (
         open_ledger(pair.address) as ledger,
-        heard() as records,
+        record_log() as records,
         Worker(ledger, [kind("mail", work)], background_tasks=[SweepTask(ledger)]) as worker,
         in_threads(submit_until_over),
     ):

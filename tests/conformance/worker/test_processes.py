@@ -25,7 +25,7 @@ from tests.acceptance.crash.diary import read
 from tests.acceptance.worker import isolated
 
 from .test_progress import progress
-from .world import ended, heard, until
+from .world import record_log, until, wait_for_jobs
 
 pytestmark = [pytest.mark.req("Q-9"), pytest.mark.skipif(os.name != "posix", reason="needs fork")]
 
@@ -43,7 +43,7 @@ def submit(ledger: Ledger, command: Any, *arguments: Any) -> int:
 def run(ledger: Ledger, command: Any, *arguments: Any) -> Job:
     job_id = submit(ledger, command, *arguments)
     with working(ledger):
-        (job,) = ended(ledger, job_id)
+        (job,) = wait_for_jobs(ledger, job_id)
     return job
 
 
@@ -62,7 +62,7 @@ def test_a_process_returns_results_and_is_reused(shared: Ledger, tmp_path: Path)
     diary = tmp_path / "diary"
     ids = [submit(shared, isolated.work, str(diary), number) for number in range(20)]
     with working(shared) as worker:
-        jobs = ended(shared, *ids)
+        jobs = wait_for_jobs(shared, *ids)
         assert worker.processes == 2
     assert [job.result for job in jobs] == [str(number).encode() for number in range(20)]
     pids = {line[1] for line in read(diary)}
@@ -90,7 +90,7 @@ def test_a_crash_costs_one_job_and_the_third_one_is_the_last(shared: Ledger, tmp
     neighbours = [submit(shared, isolated.work, str(diary), number) for number in range(20)]
     poison = {submit(shared, command, str(diary)): says for command, says in CRASHES.items()}
     with working(shared, processes=4) as worker:
-        jobs = ended(shared, *poison, *neighbours)
+        jobs = wait_for_jobs(shared, *poison, *neighbours)
         assert worker.status.state == "working"
     dead, done = jobs[: len(poison)], jobs[len(poison) :]
     assert [(job.state, job.attempts, job.crashes) for job in done] == [("done", 1, 0)] * 20
@@ -115,7 +115,7 @@ def test_jobs_that_take_too_long_are_killed(shared: Ledger, tmp_path: Path) -> N
     commands, diary = (isolated.loop, isolated.ignore_sigterm), tmp_path / "diary"
     ids = [submit(shared, command, str(diary)) for command in commands]
     with working(shared):
-        jobs = ended(shared, *ids)
+        jobs = wait_for_jobs(shared, *ids)
     for command, job in zip(commands, jobs, strict=True):
         assert (job.state, job.reason, job.attempts, job.crashes) == ("dead", "attempts", 2, 0)
         assert job.error is not None
@@ -143,13 +143,13 @@ def test_a_function_that_forks_and_returns_twice_has_one_result(on_sqlite: Ledge
     diary = tmp_path / "diary"
     jobs = [submit(on_sqlite, isolated.return_twice, str(diary)) for _ in range(3)]
     with working(on_sqlite, processes=1):
-        done = ended(on_sqlite, *jobs)
+        done = wait_for_jobs(on_sqlite, *jobs)
     assert [(job.state, job.attempts) for job in done] == [("done", 1)] * 3
     assert all(job.result not in (None, b"0") for job in done), "the result is the parent's"
 
 
 def test_an_error_keeps_its_text_frames_and_signature(on_sqlite: Ledger) -> None:
-    with heard() as records:
+    with record_log() as records:
         job = run(on_sqlite, isolated.refuse, "no such order")
     assert job.error is not None
     assert job.error.splitlines()[0] == "tests.acceptance.worker.isolated.ValueErrorOfOurs: no such order"
@@ -188,11 +188,11 @@ def test_a_drain_kills_processes_and_releases_their_jobs(shared: Ledger, tmp_pat
 def test_a_process_that_was_killed_while_idle_is_replaced(on_sqlite: Ledger, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     with working(on_sqlite, processes=1):
-        ended(on_sqlite, submit(on_sqlite, isolated.work, str(diary), 1))
+        wait_for_jobs(on_sqlite, submit(on_sqlite, isolated.work, str(diary), 1))
         pid = int(read(diary)[0][1])
         os.kill(pid, signal.SIGKILL)
         until(lambda: has_ended(pid), "it is killed")
-        (job,) = ended(on_sqlite, submit(on_sqlite, isolated.work, str(diary), 2))
+        (job,) = wait_for_jobs(on_sqlite, submit(on_sqlite, isolated.work, str(diary), 2))
     assert (job.state, job.attempts, job.crashes) == ("done", 1, 0), attempts_of(on_sqlite, job)
 
 
@@ -229,9 +229,9 @@ def test_a_job_in_a_process_waits_for_a_signal_without_it(shared: Ledger, tmp_pa
     job_id = submit(shared, isolated.wait, str(diary), 7)
     with working(shared, processes=1):
         until(lambda: (job := shared.get(job_id)) is not None and job.waits_for == "approved", "it waits")
-        ended(shared, submit(shared, isolated.work, str(diary), 1))  # the process is free
+        wait_for_jobs(shared, submit(shared, isolated.work, str(diary), 1))  # the process is free
         assert App(shared).signal("shop:ann:7:wait:v1", "approved", {"by": "ann"}).stored
-        (job,) = ended(shared, job_id)
+        (job,) = wait_for_jobs(shared, job_id)
     assert (job.state, job.attempts, job.result) == ("done", 1, b'"ann"')
     assert [line[0] for line in read(diary)] == ["charge", "waits", "work", "waits"], "the step is not repeated"
 
@@ -246,7 +246,7 @@ def test_progress_and_checkpoints_of_a_process_are_stored(shared: Ledger, tmp_pa
         assert row is not None
         assert row.note == "page 12 of 30"
         gate.touch()
-        (job,) = ended(shared, job_id)
+        (job,) = wait_for_jobs(shared, job_id)
     assert (job.state, job.attempts, job.crashes, job.result) == ("done", 2, 1, b"12")
     assert [line[0] for line in read(diary)] == ["from-0", "from-12"]
 
@@ -321,7 +321,7 @@ def test_threads_of_the_pool_start_with_the_first_job(on_sqlite: Ledger, tmp_pat
     with working(on_sqlite, processes=4) as worker:
         names = {thread.name for thread in threading.enumerate() if f"{worker.name}-process" in thread.name}
         assert names == set()
-        ended(on_sqlite, submit(on_sqlite, isolated.work, str(tmp_path / "diary"), 1))
+        wait_for_jobs(on_sqlite, submit(on_sqlite, isolated.work, str(tmp_path / "diary"), 1))
         time.sleep(0)
         names = {thread.name for thread in threading.enumerate() if f"{worker.name}-process" in thread.name}
         assert len(names) == 1

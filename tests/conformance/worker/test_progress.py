@@ -14,7 +14,7 @@ from redrive.ledger.store.progress import StoredProgress, progress_of
 from redrive.worker.steps import JobSteps
 from redrive.worker.worker import Worker
 
-from .world import ended, kind, submit, until
+from .world import kind, submit, until, wait_for_jobs
 
 pytestmark = pytest.mark.req("Q-10")
 
@@ -37,7 +37,7 @@ def test_progress_is_shown_while_the_job_runs(ledger: Ledger) -> None:
         until(lambda: progress(ledger, job_id) is not None)
         until(lambda: (row := progress(ledger, job_id)) is not None and row.part == 0.5)
         may_end.set()
-        ended(ledger, job_id)
+        wait_for_jobs(ledger, job_id)
     row = progress(ledger, job_id)
     assert row is not None
     assert row.note is not None
@@ -69,7 +69,7 @@ def test_the_next_attempt_gets_the_checkpoint(ledger: Ledger, execution: str) ->
 
     run = awork if execution == "async" else work
     with Worker(ledger, [kind("pages", run, execution)]):
-        (job,) = ended(ledger, *submit(ledger, "pages"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "pages"))
     assert job.state == "done"
     assert seen == [{"page": 0}, {"page": 10}, {"page": 20}, {"page": 30}]
 
@@ -84,10 +84,10 @@ def test_a_replay_gets_the_checkpoint(ledger: Ledger) -> None:
             raise ConnectionError("no answer")
 
     with Worker(ledger, [kind("pages", work)]):
-        ended(ledger, *submit(ledger, "pages"))
+        wait_for_jobs(ledger, *submit(ledger, "pages"))
         (letter,) = ledger.dead_letters()
         replay = ledger.replay([letter.id], actor="ann", because="test")
-        (job,) = ended(ledger, replay.done[letter.id])
+        (job,) = wait_for_jobs(ledger, replay.done[letter.id])
     assert (job.state, seen) == ("done", [0, 7, 7, 7])
 
 

@@ -19,7 +19,7 @@ from tests.servers.postgres import postgres_cluster
 from tests.servers.process import ServerMissing
 from tests.servers.relay import Relay
 
-from .world import ended, kind, submit, until
+from .world import kind, submit, until, wait_for_jobs
 
 
 class Cluster(NamedTuple):
@@ -88,14 +88,14 @@ def test_work_goes_on_at_the_new_primary_without_a_restart(cluster: Cluster) -> 
         open_ledger(cluster.address) as listener,
         Worker(ledger, [kind("mail", nothing)]) as worker,
     ):
-        ended(ledger, *submit(ledger, "mail", 10))
+        wait_for_jobs(ledger, *submit(ledger, "mail", 10))
         assert reader.counts()["mail"].done == 10
         wake = listener.listen()
         cluster.fail_over()
         assert cluster.connections_to_the_primary() > 0, "the old connections are open"
 
         again = [ledger.submit(NewJob("mail", f"again {number}")).id for number in range(10)]
-        assert [job.state for job in ended(ledger, *again)] == ["done"] * 10
+        assert [job.state for job in wait_for_jobs(ledger, *again)] == ["done"] * 10
         until(lambda: worker.status.trouble is None and worker.is_healthy, worker.status)
         until(lambda: reader.counts()["mail"].done == 20, "a program that only reads leaves the old primary, too")
 

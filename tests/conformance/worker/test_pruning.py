@@ -19,7 +19,7 @@ def finish(ledger: Ledger, count: int, *, keep: float | None = None) -> None:
     ledger.settle([lease.done() for lease in ledger.claim({"mail": count}, worker="w")])
 
 
-def pruned(ledger: Ledger) -> int:
+def count_pruned(ledger: Ledger) -> int:
     return ledger.counts()["mail"].pruned
 
 
@@ -39,14 +39,14 @@ def test_a_worker_prunes_batch_after_batch_until_no_job_is_left(ledger: Ledger, 
         PRUNE_SECONDS + 2 * PRUNE_SOON_SECONDS,
     ):
         worker.run()
-        seen.append(pruned(ledger))
+        seen.append(count_pruned(ledger))
     assert seen == [0, BATCH, BATCH, 2 * BATCH, 2 * BATCH + 1]
     finish(ledger, 1, keep=9.0)
     pass_time(ledger, 2 * DAY)
     for later in (5 * PRUNE_SOON_SECONDS, PRUNE_SECONDS):  # the last batch was not full
         time.seconds = PRUNE_SECONDS + 2 * PRUNE_SOON_SECONDS + later
         worker.run()
-        seen.append(pruned(ledger))
+        seen.append(count_pruned(ledger))
     assert seen[-2:] == [2 * BATCH + 1, 2 * BATCH + 2]
 
 

@@ -11,7 +11,7 @@ from redrive.ledger.jobs import run_time_limits
 from redrive.worker.worker import Worker
 
 from .test_limits import Crowd
-from .world import Refreshes, ended, kind, submit, until
+from .world import Refreshes, kind, submit, until, wait_for_jobs
 
 WHO: Any = {"actor": "ann", "because": "INC-42"}
 
@@ -34,7 +34,7 @@ def test_a_concurrency_at_run_time_holds_over_all_workers(shared: Ledger, url: s
     ids = submit(shared, "mail", 40)
     limited = kind("mail", crowd, concurrency=in_code)
     with open_ledger(url) as theirs, Worker(shared, [limited]), Worker(theirs, [limited]):
-        ended(shared, *ids)
+        wait_for_jobs(shared, *ids)
     assert crowd.most <= 2
 
 
@@ -44,7 +44,7 @@ def test_a_rate_at_run_time_holds_for_a_type_without_a_limit_in_code(shared: Led
     set_limit(shared, "mail", rate=20)
     ids = submit(shared, "mail", 30)
     with open_ledger(url) as theirs, Worker(shared, [kind("mail", crowd)]), Worker(theirs, [kind("mail", crowd)]):
-        ended(shared, *ids)
+        wait_for_jobs(shared, *ids)
     took = max(crowd.starts) - min(crowd.starts)
     assert (30 - 2) / 20 - 0.15 <= took < 30
 
@@ -55,13 +55,13 @@ def test_a_changed_limit_and_its_reset_apply_without_a_restart(shared: Ledger, r
     with Worker(shared, [kind("mail", crowd)], threads=8):
         set_limit(shared, "mail", concurrency=1)
         refreshes.wait()
-        ended(shared, *submit(shared, "mail", 8))
+        wait_for_jobs(shared, *submit(shared, "mail", 8))
         assert crowd.most == 1
         assert reset(shared, "mail")
         refreshes.wait()
         ids = [job.id for job in shared.submit_many(_jobs("mail", 40))]
         until(lambda: crowd.most > 1, "more at once after the reset")
-        ended(shared, *ids)
+        wait_for_jobs(shared, *ids)
 
 
 @pytest.mark.req("Q-5")
@@ -72,7 +72,7 @@ def test_a_raised_limit_takes_effect_while_jobs_are_held_back(shared: Ledger, re
         until(lambda: len(crowd.starts) > 2)
         set_limit(shared, "mail", concurrency=4)
         until(lambda: crowd.most == 4)
-        ended(shared, *ids)
+        wait_for_jobs(shared, *ids)
     assert crowd.most == 4
 
 

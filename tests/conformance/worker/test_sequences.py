@@ -12,7 +12,7 @@ import pytest
 from redrive.ledger import Lease, Ledger, NewJob, open_ledger
 from redrive.worker.worker import Worker
 
-from .world import ended, kind
+from .world import kind, wait_for_jobs
 
 pytestmark = pytest.mark.req("Q-7")
 SEQUENCES = 5
@@ -69,7 +69,7 @@ def test_concurrent_submitters_and_workers_keep_each_sequence_in_order(shared: L
             thread.start()
         for thread in submitters:
             thread.join()
-        ended(shared, *ids)
+        wait_for_jobs(shared, *ids)
     assert watch.overlaps == []
     assert not shared.jobs("held")
     if not fails and shared.connections.on_sqlite:
@@ -82,7 +82,7 @@ def test_one_submitter_gets_its_order(shared: Ledger, url: str) -> None:
     ids = [job.id for job in shared.submit_many([NewJob("apply", f"s/{n}", sequence="s") for n in range(40, 0, -1)])]
     sequenced = kind("apply", watch, is_sequenced=True)
     with open_ledger(url) as theirs, Worker(shared, [sequenced]), Worker(theirs, [sequenced]):
-        ended(shared, *ids)
+        wait_for_jobs(shared, *ids)
     assert watch.overlaps == []
     assert watch.order["s"] == ids
 
@@ -97,5 +97,5 @@ def test_a_mark_is_repaired_by_the_workers(shared: Ledger) -> None:
         session.core.exec_driver_sql("INSERT INTO redrive_sequence_mark (kind, sequence) VALUES ('apply', 's')")
     watch = Watch()
     with Worker(shared, [kind("apply", watch, is_sequenced=True)]):
-        ended(shared, first.id, second.id)
+        wait_for_jobs(shared, first.id, second.id)
     assert watch.order["s"] == [first.id, second.id]

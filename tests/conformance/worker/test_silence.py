@@ -32,7 +32,7 @@ SOON = 30.0
 
 
 @contextmanager
-def relayed(url: str) -> Iterator[tuple[Relay, str]]:
+def relayed_ledger(url: str) -> Iterator[tuple[Relay, str]]:
     """A relay before the server, and the ledger's address through it."""
     parts = urlsplit(url)
     assert parts.port is not None
@@ -42,7 +42,7 @@ def relayed(url: str) -> Iterator[tuple[Relay, str]]:
 
 
 def test_a_submit_on_a_silent_connection_fails_in_time_and_the_next_one_does_not(postgres_ledger: str) -> None:
-    with relayed(postgres_ledger) as (relay, url), open_ledger(url) as ledger:
+    with relayed_ledger(postgres_ledger) as (relay, url), open_ledger(url) as ledger:
         ledger.submit(NewJob("mail", "a"))
         ledger.connections.limit_silence(0.5)
         relay.hold()
@@ -140,7 +140,7 @@ def test_a_callers_own_statement_has_no_timeout(postgres_ledger: str) -> None:
 
 def test_a_worker_detects_a_silent_connection_and_continues_when_it_is_back(postgres_ledger: str) -> None:
     with (
-        relayed(postgres_ledger) as (relay, url),
+        relayed_ledger(postgres_ledger) as (relay, url),
         open_ledger(url) as ledger,
         open_ledger(postgres_ledger) as mine,
         Worker(ledger, [kind("mail", lambda lease: None)]) as worker,
@@ -169,7 +169,7 @@ def test_health_means_that_turns_are_completed(ledger: Ledger) -> None:
 def test_a_worker_ends_within_its_drain_while_the_connection_is_silent(postgres_ledger: str, way: str) -> None:
     release = threading.Event()
     try:
-        with relayed(postgres_ledger) as (relay, url), open_ledger(url) as ledger, open_ledger(postgres_ledger) as mine:
+        with relayed_ledger(postgres_ledger) as (relay, url), open_ledger(url) as ledger, open_ledger(postgres_ledger) as mine:
             worker = Worker(ledger, [kind("mail", lambda lease: release.wait(120) and None)], drain=1.0)
             running = threading.Thread(target=worker.run, daemon=True)
             running.start()

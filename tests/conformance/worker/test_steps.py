@@ -19,7 +19,7 @@ from redrive.ledger.store.steps import MAX_LOADED_BYTES, Step, steps_of, write_s
 from redrive.worker.steps import JobSteps
 from redrive.worker.worker import Worker
 
-from .world import ended, heard, kind, submit
+from .world import kind, record_log, submit, wait_for_jobs
 
 pytestmark = pytest.mark.req("Q-8")
 
@@ -45,7 +45,7 @@ class Flaky:
             raise ConnectionError("no answer, token=hunter2")
 
 
-def stored(ledger: Ledger, job_id: int) -> list[Step]:
+def stored_steps(ledger: Ledger, job_id: int) -> list[Step]:
     with ledger.reading() as connection:
         return steps_of(connection, job_id)
 
@@ -68,11 +68,11 @@ def test_a_finished_step_is_not_repeated_after_a_failure(ledger: Ledger) -> None
         current().step("ship", ship)
 
     with Worker(ledger, [kind("orders", work)]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert (job.state, job.attempts) == ("done", 3)
     assert calls == {"charge": 1, "ship": 3}
     assert results == [Receipt(5, ["a", "b"])] * 3
-    first, second = stored(ledger, job.id)
+    first, second = stored_steps(ledger, job.id)
     assert (first.name, first.attempts, first.result, first.error) == ("charge", 1, b'{"number":5,"lines":["a","b"]}', None)
     assert (second.name, second.attempts, second.result) == ("ship", 3, None)
     assert first.ended_at is not None
@@ -99,7 +99,7 @@ def test_async_steps_are_awaited_and_not_repeated(ledger: Ledger) -> None:
         return str(moved).encode()
 
     with Worker(ledger, [kind("orders", work, "async")]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert (job.state, job.attempts, job.result) == ("done", 2, b"20")
     assert set(calls.values()) == {1}
     assert len(calls) == 5
@@ -118,7 +118,7 @@ def test_a_step_that_is_not_awaited_fails_the_job(ledger: Ledger, execution: str
         current().step("charge", fetch)  # type: ignore[unused-coroutine]
 
     with Worker(ledger, [kind("orders", work_async if execution == "async" else work, execution)]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert job.state == "dead"
     assert job.error is not None
     assert "step 'charge' was never awaited, so that it did not run; write `await current().step(...)`" in job.error
@@ -135,7 +135,7 @@ def test_a_sleep_or_wait_that_is_not_awaited_fails_the_job(ledger: Ledger, call:
             current().await_for("approved", timeout=1)  # type: ignore[unused-coroutine]
 
     with Worker(ledger, [kind("orders", work, "async")]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert job.state == "dead"
     assert job.error is not None
     assert f"{call} was never awaited" in job.error
@@ -148,9 +148,9 @@ def test_a_failed_step_keeps_its_error_and_its_attempts(ledger: Ledger) -> None:
         current().step("charge", retry(max_attempts=2, backoff_base=0.001, backoff_max=0.001, jitter=0)(_call(flaky)))
 
     with Worker(ledger, [kind("orders", work, nested="allow")]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert job.state == "dead"
-    (step,) = stored(ledger, job.id)
+    (step,) = stored_steps(ledger, job.id)
     assert flaky.calls == step.attempts == 6
     assert step.ended_at is None
     assert step.error is not None
@@ -171,7 +171,7 @@ def test_a_name_that_is_used_twice_is_an_error(ledger: Ledger) -> None:
         current().step("charge", int, "2")
 
     with Worker(ledger, [kind("orders", work)]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert job.state == "dead"
     assert job.error is not None
     assert "step 'charge': the name was used before in this attempt; each step needs a name of its own" in job.error
@@ -188,8 +188,8 @@ def test_changed_arguments_reuse_the_result_and_are_logged(ledger: Ledger) -> No
         results.append(current().step("double", double, lease.attempt))
         flaky()
 
-    with heard() as records, Worker(ledger, [kind("orders", work)]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+    with record_log() as records, Worker(ledger, [kind("orders", work)]):
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert (job.state, results) == ("done", [2, 2])
     (changed,) = [record for record in records if record.kind == "step_changed"]
     assert (changed.fields["step"], changed.fields["job_id"]) == ("double", str(job.id))
@@ -210,14 +210,14 @@ def test_a_result_that_cannot_be_stored_is_an_error(ledger: Ledger) -> None:
         current().step("only", wrong if lease.key.split(":")[2] == "0" else not_storable)
 
     with Worker(ledger, [kind("orders", work)]):
-        first, second = ended(ledger, *submit(ledger, "orders", 2))
+        first, second = wait_for_jobs(ledger, *submit(ledger, "orders", 2))
     assert (first.state, first.reason) == ("dead", "result")
     assert first.error is not None
     assert "has run, but its result cannot be stored: expected int, not str" in first.error
     assert second.error is not None
     assert "step 'only': the result of " in second.error
     assert calls == ["wrong"], "a step that cannot be stored does not run"
-    (step,) = stored(ledger, first.id)
+    (step,) = stored_steps(ledger, first.id)
     assert (step.name, step.attempts, step.ended_at) == ("only", 1, None)
     assert step.error is not None
     assert "has run, but its result cannot be stored" in step.error
@@ -232,9 +232,9 @@ def test_long_results_are_read_when_they_are_needed(ledger: Ledger) -> None:
         flaky()
 
     with Worker(ledger, [kind("orders", work)]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert job.state == "done"
-    (step,) = stored(ledger, job.id)
+    (step,) = stored_steps(ledger, job.id)
     assert step.result is None
     assert step.result_bytes == len(long) + 2
 
@@ -253,10 +253,10 @@ def test_a_step_in_a_transaction_is_stored_with_it(ledger: Ledger) -> None:
         return str(charged).encode()
 
     with Worker(ledger, [kind("orders", work, "transaction")]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert (job.state, job.result) == ("done", b"7")
     assert calls["charge"] == 2, "the first attempt was rolled back, with its step"
-    assert [step.name for step in stored(ledger, job.id)] == ["charge"]
+    assert [step.name for step in stored_steps(ledger, job.id)] == ["charge"]
 
 
 def test_an_attempt_without_a_lease_stores_nothing(ledger: Ledger) -> None:
@@ -268,7 +268,7 @@ def test_an_attempt_without_a_lease_stores_nothing(ledger: Ledger) -> None:
     (newer,) = ledger.claim({"orders": 1}, worker="other")
     with pytest.raises(LeaseLost, match="step 'ship' was not stored"):
         zombie.step("ship", int, ("2",), {})
-    assert [step.name for step in stored(ledger, lease.job_id)] == ["charge"]
+    assert [step.name for step in stored_steps(ledger, lease.job_id)] == ["charge"]
     ledger.settle(newer.done())
 
 
@@ -281,7 +281,7 @@ def test_an_async_attempt_without_a_lease_stores_nothing(ledger: Ledger) -> None
     ledger.settle(lease.done())
     with pytest.raises(LeaseLost, match="step 'ship' was not stored"):
         asyncio.run(JobSteps(ledger, lease, ledger.now).step("ship", ship, (), {}))
-    assert stored(ledger, lease.job_id) == []
+    assert stored_steps(ledger, lease.job_id) == []
 
 
 def test_a_cancelled_attempt_stores_the_step_that_has_run(ledger: Ledger) -> None:
@@ -296,7 +296,7 @@ def test_a_cancelled_attempt_stores_the_step_that_has_run(ledger: Ledger) -> Non
         task = asyncio.ensure_future(JobSteps(ledger, lease, ledger.now).step("charge", charge, (), {}))
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert [step.name for step in stored(ledger, lease.job_id)] == ["charge"]
+        assert [step.name for step in stored_steps(ledger, lease.job_id)] == ["charge"]
 
     asyncio.run(run())
 
@@ -310,10 +310,10 @@ def test_steps_that_end_at_the_same_time_share_a_transaction(ledger: Ledger) -> 
     steps[3] = Step("step", "failed", error="ValueError: {NULL}", started_at=now)
     with ledger.connections.group_commit.use() as session:
         assert write_steps(session, list(zip(leases, steps, strict=True))) == [True, False, True, True]
-    names = [[step.name for step in stored(ledger, lease.job_id)] for lease in leases]
+    names = [[step.name for step in stored_steps(ledger, lease.job_id)] for lease in leases]
     assert names == [['a "\\" name'], [], ['a "\\" name'], ["failed"]]
-    assert stored(ledger, leases[0].job_id)[0] == steps[0]._replace(result_bytes=3)
-    assert stored(ledger, leases[3].job_id)[0] == steps[3]
+    assert stored_steps(ledger, leases[0].job_id)[0] == steps[0]._replace(result_bytes=3)
+    assert stored_steps(ledger, leases[3].job_id)[0] == steps[3]
 
 
 def test_a_locked_job_does_not_block_the_steps_of_others(postgres_ledger: str) -> None:
@@ -326,7 +326,7 @@ def test_a_locked_job_does_not_block_the_steps_of_others(postgres_ledger: str) -
             with ledger.connections.group_commit.use() as session:
                 assert write_steps(session, [(first, step), (second, step)]) == [False, True]
         JobSteps(ledger, first, ledger.now).step("charge", int, ("1",), {})
-        assert [len(stored(ledger, lease.job_id)) for lease in (first, second)] == [1, 1]
+        assert [len(stored_steps(ledger, lease.job_id)) for lease in (first, second)] == [1, 1]
 
 
 def test_each_step_has_its_own_key(ledger: Ledger) -> None:
@@ -341,7 +341,7 @@ def test_each_step_has_its_own_key(ledger: Ledger) -> None:
         note()
 
     with Worker(ledger, [kind("orders", work)]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert keys == [job.key, "shop:ann:0:orders.charge:v1", job.key]
 
 
@@ -350,7 +350,7 @@ def test_a_sync_function_does_not_block_the_event_loop(ledger: Ledger) -> None:
         current().step("charge", int, "1")
 
     with Worker(ledger, [kind("orders", work, "async")]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert job.error is not None
     assert "await current().step('charge', asyncio.to_thread, int, ...)" in job.error
 
@@ -374,23 +374,23 @@ def test_a_replay_reuses_finished_steps_unless_it_is_fresh(ledger: Ledger) -> No
         return str(charged).encode()
 
     with Worker(ledger, [kind("orders", work)]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
         (letter,) = ledger.dead_letters()
         flaky.failures = 6
         replay = ledger.replay([letter.id], actor="ann", because="test")
-        (second,) = ended(ledger, replay.done[letter.id])
+        (second,) = wait_for_jobs(ledger, replay.done[letter.id])
         assert (second.state, calls["charge"]) == ("dead", 1)
-        assert stored(ledger, job.id) == [], "the steps belong to the replay now"
+        assert stored_steps(ledger, job.id) == [], "the steps belong to the replay now"
         with ledger.connections.write.use() as session:
             fresh = replay_fresh(session, [letter.id], actor="ann", because="test", options=ReplayOptions(fresh=True))
-        (third,) = ended(ledger, fresh.done[letter.id])
+        (third,) = wait_for_jobs(ledger, fresh.done[letter.id])
     assert (third.state, third.result, calls["charge"]) == ("done", b"2", 2)
-    assert [step.name for step in stored(ledger, second.id)] == ["charge"], "the old ones stay with the old job"
+    assert [step.name for step in stored_steps(ledger, second.id)] == ["charge"], "the old ones stay with the old job"
 
 
 def test_steps_are_pruned_with_their_job(ledger: Ledger) -> None:
     with Worker(ledger, [kind("orders", lambda lease: current().step("charge", int, "1") and None)]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
-    assert len(stored(ledger, job.id)) == 1
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
+    assert len(stored_steps(ledger, job.id)) == 1
     assert ledger.prune(0) == 1
-    assert stored(ledger, job.id) == []
+    assert stored_steps(ledger, job.id) == []

@@ -16,8 +16,8 @@ from redrive.errors import SignalTimeout
 from redrive.ledger import Lease, Ledger, NewJob
 from redrive.worker.worker import Worker
 
-from .test_steps import stored
-from .world import ended, heard, kind, submit, until
+from .test_steps import stored_steps
+from .world import kind, record_log, submit, until, wait_for_jobs
 
 pytestmark = pytest.mark.req("Q-8")
 EXECUTIONS = ["thread", "async"]
@@ -53,16 +53,16 @@ def test_a_sleeping_job_holds_no_worker_and_repeats_no_step(ledger: Ledger, exec
 
     (job_id,) = submit(ledger, "orders", max_attempts=1)
     run = awork if execution == "async" else work
-    with heard() as records, Worker(ledger, [kind("orders", run, execution)], threads=1) as worker:
+    with record_log() as records, Worker(ledger, [kind("orders", run, execution)], threads=1) as worker:
         until(lambda: waiting(ledger, job_id, ""))
         job = ledger.get(job_id)
         assert job is not None
         assert (job.shown, job.attempts, job.reason) == ("waiting", 0, None)
         until(lambda: worker.status.running == 0)
-        (job,) = ended(ledger, job_id)
+        (job,) = wait_for_jobs(ledger, job_id)
     assert (job.state, job.attempts) == ("done", 1)
     assert calls == {"charge": 1, "attempts": 3}
-    acts = [(step.act, step.name) for step in stored(ledger, job_id)]
+    acts = [(step.act, step.name) for step in stored_steps(ledger, job_id)]
     assert acts == [("step", "charge"), ("sleep", "1"), ("sleep", "second")]
     assert [record.kind for record in records if record.kind == "suspended"] == ["suspended"] * 2
     assert ledger.attempts(job_id) == [], "a sleep is not an attempt"
@@ -89,7 +89,7 @@ def test_a_signal_continues_the_job_with_its_payload(ledger: Ledger, execution: 
             until(lambda: waiting(ledger, job_id, "approved"))
             sent = app.signal(KEY, "approved", {"by": "ann"})
             assert (sent.job_id, sent.stored, sent.is_dead) == (str(job_id), True, False)
-        (job,) = ended(ledger, job_id)
+        (job,) = wait_for_jobs(ledger, job_id)
     assert (job.state, received) == ("done", [{"by": "ann"}])
     with pytest.raises(LookupError, match=f"signal 'approved': job {job_id} .orders. is done and waits for nothing; nothing was"):
         app.signal(KEY, "approved")
@@ -121,15 +121,15 @@ def test_a_timeout_stays_one_after_a_late_signal(ledger: Ledger) -> None:
             raise ConnectionError("no answer")
 
     with Worker(ledger, [kind("orders", work)]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert (job.state, outcomes) == ("done", ["the signal 'approved' did not arrive in time"] * 2)
-    (wait,) = stored(ledger, job.id)
+    (wait,) = stored_steps(ledger, job.id)
     assert (wait.act, wait.error) == ("wait", "timeout")
 
 
 def test_an_uncaught_timeout_makes_a_dead_letter_immediately(ledger: Ledger) -> None:
     with Worker(ledger, [kind("orders", lambda lease: current().wait_for("approved", timeout=0.01))]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert (job.state, job.reason, job.attempts) == ("dead", "stopped", 1)
 
 
@@ -144,13 +144,13 @@ def test_a_signal_for_a_dead_letter_is_for_its_replay(ledger: Ledger) -> None:
         received.append(current().wait_for("approved", timeout=60))
 
     with Worker(ledger, [kind("orders", work)]):
-        ended(ledger, *submit(ledger, "orders"))
+        wait_for_jobs(ledger, *submit(ledger, "orders"))
         sent = app.signal(KEY, "approved", "late")
         assert (sent.stored, sent.is_dead) == (True, True)
         must_fail[0] = False
         (letter,) = ledger.dead_letters()
         replay = ledger.replay([letter.id], actor="ann", because="test")
-        (job,) = ended(ledger, replay.done[letter.id])
+        (job,) = wait_for_jobs(ledger, replay.done[letter.id])
     assert (job.state, received) == ("done", ["late"])
 
 
@@ -197,7 +197,7 @@ def test_an_attempt_that_swallows_the_suspension_is_still_suspended(ledger: Ledg
             current().step("remind", lambda: calls.update(["remind"]))
 
     with Worker(ledger, [kind("orders", work)]):
-        (job,) = ended(ledger, *submit(ledger, "orders"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "orders"))
     assert (job.state, calls) == ("done", {"attempts": 2})
 
 
@@ -213,7 +213,7 @@ def test_several_waits_immediately_continue_with_the_first(ledger: Ledger) -> No
         for name in ("b", "a"):
             until(lambda: (job := ledger.get(job_id)) is not None and job.waits_for in ("a", "b"))
             app.signal(KEY, name, name)
-        (job,) = ended(ledger, job_id)
+        (job,) = wait_for_jobs(ledger, job_id)
     assert (job.state, received) == ("done", [["a", "b"]])
 
 
@@ -244,7 +244,7 @@ def test_misuse_is_a_clear_error(ledger: Ledger) -> None:
         "thread": (in_thread, "thread"),
     }
     with Worker(ledger, [kind(name, run, execution) for name, (run, execution) in runs.items()]):
-        ended(ledger, *(submit(ledger, name)[0] for name in runs))
+        wait_for_jobs(ledger, *(submit(ledger, name)[0] for name in runs))
     assert errors == {
         "loop": "sleep: this job is async; use `await current().asleep(...)`",
         "loop wait": "wait_for: this job is async; use `await current().await_for(...)`",
@@ -277,7 +277,7 @@ def test_a_signal_that_races_with_the_wait_never_gets_lost(ledger: Ledger) -> No
     with Worker(ledger, [kind("orders", work)]):
         for sender in senders:
             sender.start()
-        ended(ledger, *ids)
+        wait_for_jobs(ledger, *ids)
         for sender in senders:
             sender.join()
     assert sorted(received) == list(range(count))

@@ -16,7 +16,7 @@ from redrive.ledger.jobs.tenants import NO_TENANT, TenantLimit, share_out
 from redrive.ledger.store.protocol import ClaimOptions
 from redrive.worker.worker import Worker
 
-from .world import ended, kind
+from .world import kind, wait_for_jobs
 
 pytestmark = pytest.mark.req("Q-6")
 
@@ -59,7 +59,7 @@ def test_a_worker_runs_a_small_tenant_beside_a_large_one(shared: Ledger) -> None
     crowd = Crowd()
     ids = submit(shared, "big", 60) + submit(shared, "small", 1)
     with Worker(shared, [kind("mail", crowd, tenants=TenantLimit())], threads=2):
-        ended(shared, *ids)
+        wait_for_jobs(shared, *ids)
     assert crowd.order.index("small") < 10
 
 
@@ -68,7 +68,7 @@ def test_no_tenant_runs_more_jobs_than_its_limit(shared: Ledger, url: str) -> No
     ids = submit(shared, "a", 20) + submit(shared, "b", 20)
     limited = kind("mail", crowd, tenants=TenantLimit(concurrency=2))
     with open_ledger(url) as theirs, Worker(shared, [limited]), Worker(theirs, [limited]):
-        ended(shared, *ids)
+        wait_for_jobs(shared, *ids)
     assert max(crowd.most.values()) <= 2
     assert set(crowd.most) == {"a", "b"}
 

@@ -16,7 +16,7 @@ from redrive.ledger import Lease, Ledger, NewJob
 from redrive.worker import dispatcher, turn
 from redrive.worker.worker import Worker
 
-from .world import EXECUTIONS, ended, for_execution, heard, kind, submit, until
+from .world import EXECUTIONS, for_execution, kind, record_log, submit, until, wait_for_jobs
 
 
 @pytest.mark.req("W-6")
@@ -30,7 +30,7 @@ def test_jobs_run_once_and_their_results_are_stored(ledger: Ledger, execution: s
 
     ids = submit(ledger, "mail", 50)
     with Worker(ledger, [kind("mail", for_execution(execution, work), execution)]) as worker:
-        jobs = ended(ledger, *ids)
+        jobs = wait_for_jobs(ledger, *ids)
         until(lambda: worker.status.done == 50)
     assert sorted(ran) == sorted(ids)
     assert [(job.state, job.attempts, job.result) for job in jobs] == [("done", 1, job.key.encode()) for job in jobs]
@@ -71,8 +71,8 @@ def test_a_failure_is_counted_stored_logged_and_retried(ledger: Ledger, executio
         if lease.attempt < 3:
             raise ConnectionError("no answer, token=hunter2")
 
-    with heard() as records, Worker(ledger, [kind("mail", for_execution(execution, work), execution)]):
-        (job,) = ended(ledger, *submit(ledger, "mail"))
+    with record_log() as records, Worker(ledger, [kind("mail", for_execution(execution, work), execution)]):
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "mail"))
         until(lambda: any(record.kind == "recovered" for record in records))
     assert seen == [(1, "running"), (2, "running"), (3, "running")]
     assert (job.state, job.attempts) == ("done", 3)
@@ -100,7 +100,7 @@ def test_a_job_sees_its_attempt_key_and_id(ledger: Ledger, execution: str) -> No
     with correlate(request_id="r-1", mission_id="m-1"):
         (job_id,) = submit(ledger, "mail", deadline=deadline)
     with correlate(request_id="of the worker"), Worker(ledger, [kind("mail", for_execution(execution, work), execution)]):
-        ended(ledger, job_id)
+        wait_for_jobs(ledger, job_id)
     ((*here, remaining),) = found
     key = "shop:ann:0:mail:v1"
     assert here == [1, 3, "mail", str(job_id), key, key]
@@ -121,7 +121,7 @@ def test_a_job_without_a_structured_key_gets_one(ledger: Ledger) -> None:
 def test_an_expired_deadline_is_a_dead_letter_and_nothing_runs(ledger: Ledger) -> None:
     ran: list[int] = []
     with Worker(ledger, [kind("mail", lambda lease: ran.append(1))]):
-        (job,) = ended(ledger, *submit(ledger, "mail", deadline=datetime.now(timezone.utc) - timedelta(seconds=1)))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "mail", deadline=datetime.now(timezone.utc) - timedelta(seconds=1)))
     assert (job.shown, job.reason, ran) == ("dlq", "deadline", [])
 
 
@@ -137,7 +137,7 @@ def test_an_async_attempt_is_cancelled_at_its_timeout(ledger: Ledger) -> None:
                 raise
 
     with Worker(ledger, [kind("mail", work, "async", attempt_timeout=0.1)]):
-        (job,) = ended(ledger, *submit(ledger, "mail"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "mail"))
     assert (job.state, job.attempts, cancelled) == ("done", 2, [1])
     assert "AttemptTimeout" in (ledger.attempts(job.id)[0].error or "")
 
@@ -153,14 +153,14 @@ def test_a_sync_attempt_sees_its_timeout_and_is_logged_as_overdue(ledger: Ledger
         (job_id,) = submit(ledger, "mail")
         until(lambda: worker.status.overdue == 1)
         gate.set()
-        (job,) = ended(ledger, job_id)
+        (job,) = wait_for_jobs(ledger, job_id)
     assert 0 < found[0] <= 0.1
     assert (job.state, job.attempts) == ("done", 1)
 
 
 def test_a_function_that_blocks_does_not_lose_its_lease(ledger: Ledger) -> None:
     with Worker(ledger, [kind("mail", lambda lease: time.sleep(2.0))], lease=0.5) as worker:
-        (job,) = ended(ledger, *submit(ledger, "mail"))
+        (job,) = wait_for_jobs(ledger, *submit(ledger, "mail"))
     assert (job.state, job.attempts, job.fence, job.crashes) == ("done", 1, 1, 0)
     assert worker.status.late == 0
 
@@ -174,7 +174,7 @@ def test_connections_held_by_jobs_do_not_block_the_ledger_thread(shared: Ledger,
 
     ids = submit(shared, "mail", many)
     with Worker(shared, [kind("mail", work)], threads=10, lease=0.8) as worker:
-        jobs = ended(shared, *ids)
+        jobs = wait_for_jobs(shared, *ids)
     assert {(job.state, job.fence) for job in jobs} == {("done", 1)}
     assert worker.status.late == 0
 
@@ -192,7 +192,7 @@ def test_writes_in_a_transaction_commit_with_the_end_of_their_job(ledger: Ledger
 
     ids = submit(ledger, "pay", 10)
     with Worker(ledger, [kind("pay", work, "transaction", parks_on_outage=False)]):
-        jobs = ended(ledger, *ids)
+        jobs = wait_for_jobs(ledger, *ids)
     assert {(job.state, job.attempts, job.result) for job in jobs} == {("done", 2, b"ok")}
     with ledger.begin() as tx:
         assert sorted(row[0] for row in tx.execute(text("SELECT key FROM effect"))) == sorted(job.key for job in jobs)
@@ -201,7 +201,7 @@ def test_writes_in_a_transaction_commit_with_the_end_of_their_job(ledger: Ledger
 def test_unregistered_job_types_are_skipped(ledger: Ledger) -> None:
     ids = submit(ledger, "unknown", 3)
     with Worker(ledger, [kind("mail", lambda lease: None)]):
-        ended(ledger, *submit(ledger, "mail"))
+        wait_for_jobs(ledger, *submit(ledger, "mail"))
     assert {job.shown for one in ids if (job := ledger.get(one)) is not None} == {"queued"}
 
 
@@ -236,7 +236,7 @@ class SweepTask:
 
 def test_background_tasks_run_repeatedly_even_if_they_raise(ledger: Ledger) -> None:
     chore = SweepTask()
-    with heard() as records, Worker(ledger, [kind("mail", lambda lease: None)], background_tasks=[chore]):
+    with record_log() as records, Worker(ledger, [kind("mail", lambda lease: None)], background_tasks=[chore]):
         until(lambda: len(chore.done) > 3)
     assert [record.kind for record in records] == ["chore_failed"]
     assert abs((chore.done[0] - datetime.now(timezone.utc)).total_seconds()) < 30

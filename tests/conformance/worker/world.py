@@ -53,7 +53,7 @@ def until(met: Callable[[], bool], what: object = "") -> None:
         time.sleep(0.005)
 
 
-def ended(ledger: Ledger, *ids: int) -> list[Job]:
+def wait_for_jobs(ledger: Ledger, *ids: int) -> list[Job]:
     """Return the jobs when all of them are done or dead."""
     until(lambda: all((job := ledger.get(one)) is not None and job.state in ("done", "dead") for one in ids), ledger.counts())
     return [job for one in ids if (job := ledger.get(one)) is not None]
@@ -79,7 +79,7 @@ class Refreshes:
 
 
 @contextmanager
-def heard(every: bool = True) -> Iterator[list[Record]]:
+def record_log(every: bool = True) -> Iterator[list[Record]]:
     """Collect the log records of the block."""
     records: list[Record] = []
     unsubscribe = subscribe(records.append, every=every, inline=True)

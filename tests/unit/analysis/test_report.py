@@ -56,7 +56,7 @@ LAYERS = st.builds(
 )
 
 
-def counted(stack: list[Retry], next_error: Callable[[int], Exception]) -> int:
+def count_attempts(stack: list[Retry], next_error: Callable[[int], Exception]) -> int:
     """Return the number of attempts that reach the bottom of real layers, if every attempt fails."""
     calls = 0
 
@@ -87,7 +87,7 @@ def test_reported_attempts_equal_those_of_real_layers(stack: list[Retry], data: 
     report = layers(stack)
     known = [error for error in ERRORS if error in {row.error for row in report.errors}]
     name = data.draw(st.sampled_from(known))
-    said, real = row(report, name), counted(stack, lambda _: ERRORS[name]())
+    said, real = row(report, name), count_attempts(stack, lambda _: ERRORS[name]())
     limited = any(layer.limit is not None for layer in report.layers)
     if said.again and limited:
         assert real <= said.attempts  # inner layers use up time of the outer one, which the report ignores
@@ -107,7 +107,7 @@ def test_reported_attempts_hold_for_changing_errors(outer: Retry, inner: Retry) 
         return known[choices[call - 1]]()
 
     while choices:  # every sequence of errors that can happen, as an odometer
-        calls = counted(stack, chosen)
+        calls = count_attempts(stack, chosen)
         most = max(most, calls)
         while choices and choices[-1] == len(known) - 1:
             choices.pop()
@@ -313,19 +313,19 @@ def test_an_invalid_backoff_is_treated_as_in_the_loop() -> None:
 
 def test_tenacity_in_the_same_chain_is_a_layer() -> None:
     quick = retry(RetryPolicy(max_attempts=3, backoff_base=0, jitter=0))
-    outside = tenacity.retry(stop=tenacity.stop_after_attempt(3))(quick(_refused))
+    outside = tenacity.retry(stop=tenacity.stop_after_attempt(3))(quick(_refuse))
     assert layers(outside).attempts == 9
     assert layers(outside).multiplies
-    hidden = quick(tenacity.retry(stop=tenacity.stop_after_attempt(3), reraise=True)(_refused))
+    hidden = quick(tenacity.retry(stop=tenacity.stop_after_attempt(3), reraise=True)(_refuse))
     assert layers(hidden).attempts == 9
-    told = quick(tenacity.retry(stop=tenacity.stop_after_attempt(3))(_refused))
+    told = quick(tenacity.retry(stop=tenacity.stop_after_attempt(3))(_refuse))
     assert layers(told).attempts == 3
 
 
 def test_tenacity_without_a_stop_is_rejected() -> None:
     with pytest.raises(ValueError, match="cannot be read from .*stop_never.* pass the stack"):
-        layers(tenacity.retry(retry()(_refused)))
+        layers(tenacity.retry(retry()(_refuse)))
 
 
-def _refused() -> None:
+def _refuse() -> None:
     raise ConnectionRefusedError

@@ -133,16 +133,16 @@ def test_permanent_and_unknown_reasons_are_always_charged(some: str) -> None:
     assert (store.spared, len(store.increments)) == ({}, 20)
 
 
-def declared(reason: str, **said: bool) -> Script:
+def declaring_sender(reason: str, **said: bool) -> Script:
     return Script(Report("failure", [ItemStatus(f"t{n:02}", "rejected", reason, **said) for n in range(20)]))
 
 
 @pytest.mark.req("B-15")
 def test_a_sender_declares_that_a_rejection_is_transient_or_not() -> None:
     store = Store()
-    retrying(declared("no route", transient=True), items=store, retry=RetryPolicy.disabled()).send_pending()
+    retrying(declaring_sender("no route", transient=True), items=store, retry=RetryPolicy.disabled()).send_pending()
     assert (len(store.spared), store.increments) == (20, [])
-    retrying(declared("503", transient=False), items=store, retry=RetryPolicy.disabled()).send_pending()
+    retrying(declaring_sender("503", transient=False), items=store, retry=RetryPolicy.disabled()).send_pending()
     assert len(store.increments) == 20
 
 

@@ -29,13 +29,13 @@ class Stepping(Sender):
         return report
 
 
-def shown(*, terminal: bool = True, width: int = 120) -> tuple[Console, io.StringIO]:
+def new_console(*, terminal: bool = True, width: int = 120) -> tuple[Console, io.StringIO]:
     out = io.StringIO()
     return Console(file=out, force_terminal=terminal, width=width, color_system=None), out
 
 
 def test_bar_shows_the_counts_of_a_batch() -> None:
-    console, out = shown()
+    console, out = new_console()
     store = Store(counts={"bad": 4})
     ids = ["bad", *(f"t{n}" for n in range(11))]
     inner = Stepping(store, ids, lambda item, turn: "checksum" if item == "bad" else "503 busy" if turn == 1 else "")
@@ -60,7 +60,7 @@ def test_state_text_after_each_record(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(counts={"bad": 4})
     ids = ["bad", *(f"t{n:02}" for n in range(11))]
     inner = Stepping(store, ids, lambda item, turn: "checksum" if item == "bad" else "503 busy" if turn == 1 else "")
-    with instant(), bar(shown()[0]):
+    with instant(), bar(new_console()[0]):
         retrying(inner, items=store, operation="tiles").send_pending()
     assert said == [
         "sending",
@@ -85,7 +85,7 @@ def tell(bars: ProgressBars, kind: str, **fields: object) -> None:
 
 
 def test_elapsed_time_and_wait_are_updated_after_a_complete_pass() -> None:
-    console, out = shown()
+    console, out = new_console()
     now = [100.0]
     console.get_time = lambda: now[0]
     lines = TwoLineProgress(console=console)
@@ -104,7 +104,7 @@ def test_elapsed_time_and_wait_are_updated_after_a_complete_pass() -> None:
 
 
 def test_an_outage_stays_visible_in_the_wait_and_at_the_end() -> None:
-    console, out = shown()
+    console, out = new_console()
     lines = TwoLineProgress(console=console)
     bars = ProgressBars(lines)
     counts = {"acknowledged": 0, "given_up": 0, "pending": 12, "sent": 12}
@@ -123,7 +123,7 @@ def test_an_outage_stays_visible_in_the_wait_and_at_the_end() -> None:
 
 
 def test_a_terminal_of_80_columns_cuts_nothing() -> None:
-    console, out = shown(width=80)
+    console, out = new_console(width=80)
     lines = TwoLineProgress(console=console)
     bars = ProgressBars(lines)
     tell(bars, "batch_started")
@@ -150,7 +150,7 @@ def test_a_log_line_above_the_bar_stays_one_line(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_bar_without_a_terminal() -> None:
-    console, out = shown(terminal=False)
+    console, out = new_console(terminal=False)
     with instant(), bar(console):
         retrying(Script(partial(a="", b="no"), success("b")), items=Store()).send_pending()
     assert out.getvalue() == ""

@@ -41,5 +41,5 @@ def lake(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     assert world.register.imbalance() == []
 
 
-def audited(lake: World, action: str) -> list[Entry]:
+def audit_entries(lake: World, action: str) -> list[Entry]:
     return [entry for entry in lake.ledger.audit(limit=1000) if entry.action == action]

@@ -103,7 +103,7 @@ def in_source() -> Iterator[Printed]:
                 continue
             if isinstance(node, ast.JoinedStr):
                 skipped |= {id(inner) for inner in ast.walk(node)}
-                yield from in_text(f"{path.relative_to(ROOT)}:{node.lineno}", _rendered(node))
+                yield from in_text(f"{path.relative_to(ROOT)}:{node.lineno}", _render(node))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield from in_text(f"{path.relative_to(ROOT)}:{node.lineno}", node.value)
 
@@ -115,7 +115,7 @@ def _is_help(node: ast.AST) -> bool:
     return getattr(called, "attr", getattr(called, "id", None)) in HELP
 
 
-def _rendered(node: ast.JoinedStr) -> str:
+def _render(node: ast.JoinedStr) -> str:
     return "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
 
 

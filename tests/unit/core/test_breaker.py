@@ -24,7 +24,7 @@ def state(breaker: Breaker) -> str:
     return breaker.state
 
 
-def opened(now: float = 100.0, open_for: float = 10) -> Breaker:
+def open_breaker(now: float = 100.0, open_for: float = 10) -> Breaker:
     breaker = Breaker(min_calls=1, open_for=open_for)
     assert breaker.record(True, now)
     return breaker
@@ -109,14 +109,14 @@ def test_memory_is_limited_to_the_window() -> None:
 
 @pytest.mark.req("C-12")
 def test_an_open_breaker_allows_no_call_and_returns_the_wait() -> None:
-    breaker = opened(100.0)
+    breaker = open_breaker(100.0)
     assert [breaker.allow(now) for now in (100.0, 104.0, 109.5)] == [10.0, 6.0, 0.5]
     assert state(breaker) == "open"
 
 
 @pytest.mark.req("C-12")
 def test_a_successful_probe_closes_the_breaker() -> None:
-    breaker = opened(100.0)
+    breaker = open_breaker(100.0)
     assert breaker.allow(110.0) == 0.0
     assert state(breaker) == "probing"
     assert [breaker.allow(now) for now in (110.0, 111.0)] == [10.0, 9.0]
@@ -127,7 +127,7 @@ def test_a_successful_probe_closes_the_breaker() -> None:
 
 @pytest.mark.req("C-12")
 def test_a_failed_probe_keeps_the_breaker_open_for_the_full_time() -> None:
-    breaker = opened(100.0)
+    breaker = open_breaker(100.0)
     breaker.allow(112.0)
     assert not breaker.record(True, 113.0)  # it was already open
     assert state(breaker) == "open"
@@ -148,7 +148,7 @@ def test_a_closed_breaker_starts_a_new_window() -> None:
 
 @pytest.mark.req("C-12")
 def test_a_lost_probe_is_replaced_after_open_for() -> None:
-    breaker = opened(100.0)
+    breaker = open_breaker(100.0)
     assert breaker.allow(110.0) == 0.0
     assert breaker.allow(119.9) > 0
     assert breaker.allow(120.0) == 0.0
@@ -159,7 +159,7 @@ def test_a_lost_probe_is_replaced_after_open_for() -> None:
 @pytest.mark.req("C-12")
 @pytest.mark.parametrize("now", [110.0, 110.1, 1234.567, 0.1 + 0.2 + 200, 1e9 + 0.3])
 def test_a_cancelled_probe_is_replaced_immediately(now: float) -> None:
-    breaker = opened(100.0, open_for=9.7)
+    breaker = open_breaker(100.0, open_for=9.7)
     assert breaker.allow(now) == 0.0
     breaker.abandon()
     assert state(breaker) == "open"
@@ -171,7 +171,7 @@ def test_a_cancelled_probe_is_replaced_immediately(now: float) -> None:
 
 @pytest.mark.req("C-12")
 def test_a_cancelled_call_changes_nothing_without_a_probe() -> None:
-    closed, still_open = Breaker(), opened(100.0)
+    closed, still_open = Breaker(), open_breaker(100.0)
     closed.abandon()
     still_open.abandon()
     assert state(closed) == "closed"
@@ -180,7 +180,7 @@ def test_a_cancelled_call_changes_nothing_without_a_probe() -> None:
 
 @pytest.mark.req("C-12")
 def test_calls_in_progress_when_the_breaker_opened_change_nothing() -> None:
-    breaker = opened(100.0)
+    breaker = open_breaker(100.0)
     assert breaker.record(False, 101.0) is False
     assert breaker.record(True, 102.0) is False
     assert breaker.allow(103.0) == 7.0
@@ -188,7 +188,7 @@ def test_calls_in_progress_when_the_breaker_opened_change_nothing() -> None:
 
 @pytest.mark.req("C-12")
 def test_closed_for_starts_no_probe() -> None:
-    breaker = opened(100.0)
+    breaker = open_breaker(100.0)
     assert breaker.closed_for(104.0) == 6.0
     assert breaker.closed_for(110.0) == 0.0
     assert state(breaker) == "open"
@@ -197,7 +197,7 @@ def test_closed_for_starts_no_probe() -> None:
 
 @pytest.mark.req("C-12")
 def test_a_clock_that_jumps_backwards_does_not_keep_the_breaker_open() -> None:
-    breaker = opened(1e6)
+    breaker = open_breaker(1e6)
     assert breaker.allow(5.0) == 0.0
     assert state(breaker) == "probing"
     assert breaker.allow(1.0) == 0.0  # also during the probe

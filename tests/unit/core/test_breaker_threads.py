@@ -11,7 +11,7 @@ from redrive import Breaker
 from redrive.core import breaker as module
 
 
-def opened(now: float = 100.0, open_for: float = 10) -> Breaker:
+def open_breaker(now: float = 100.0, open_for: float = 10) -> Breaker:
     breaker = Breaker(min_calls=1, open_for=open_for)
     assert breaker.record(True, now)
     return breaker
@@ -19,7 +19,7 @@ def opened(now: float = 100.0, open_for: float = 10) -> Breaker:
 
 @pytest.mark.req("C-12")
 def test_only_one_of_many_threads_makes_the_probe() -> None:
-    breaker = opened(100.0)
+    breaker = open_breaker(100.0)
     through: list[float] = []
     at_once = threading.Barrier(8)
 
@@ -42,7 +42,7 @@ def test_only_one_of_many_threads_makes_the_probe() -> None:
 
 @pytest.mark.req("C-12")
 def test_a_thread_that_waited_for_the_lock_passes_a_closed_breaker(monkeypatch: pytest.MonkeyPatch) -> None:
-    breaker = opened(100.0)
+    breaker = open_breaker(100.0)
 
     class Meanwhile:
         """A lock that another thread has just released."""

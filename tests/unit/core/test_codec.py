@@ -18,7 +18,7 @@ import pydantic
 import pytest
 
 from redrive.core.codec import codec, from_bytes, to_bytes
-from tests.named import named
+from tests.named import case_name
 
 T = TypeVar("T")
 UserId = NewType("UserId", int)
@@ -150,7 +150,7 @@ VALUES: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("annotation", "value"), VALUES, ids=named)
+@pytest.mark.parametrize(("annotation", "value"), VALUES, ids=case_name)
 def test_a_value_survives_the_round_trip(annotation: Any, value: Any) -> None:
     how = codec(annotation)
     back = how.load(from_bytes(to_bytes(how.dump(value))))
@@ -183,7 +183,7 @@ def test_a_value_survives_the_round_trip(annotation: Any, value: Any) -> None:
         (Any, object()),
         (Any, {1: 2}),
     ],
-    ids=named,
+    ids=case_name,
 )
 def test_a_value_of_another_type_is_rejected(annotation: Any, value: Any) -> None:
     with pytest.raises(TypeError, match=r"expected|cannot be stored"):
@@ -225,7 +225,7 @@ class Holder:
 
 
 @pytest.mark.parametrize(
-    "annotation", [Plain, list[Plain], type, dict[bytes, int], Literal[1.5], complex, int | Plain], ids=named
+    "annotation", [Plain, list[Plain], type, dict[bytes, int], Literal[1.5], complex, int | Plain], ids=case_name
 )
 def test_a_type_that_cannot_be_stored_is_rejected_at_definition(annotation: Any) -> None:
     with pytest.raises(TypeError, match="cannot be stored"):

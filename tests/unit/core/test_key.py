@@ -153,17 +153,17 @@ def test_a_step_extends_the_operation() -> None:
 def ship(order: Order, user: str, *, day: str = "mon", extra: object = None) -> None: ...
 
 
-def filled(template: str, *args: object, **kwargs: object) -> str:
+def fill(template: str, *args: object, **kwargs: object) -> str:
     return str(Template.over(template, ship).key(args, kwargs))
 
 
 @pytest.mark.req("I-1")
 def test_a_template_takes_arguments_attributes_and_defaults() -> None:
     template = "shop:{user}:{order.id}:ship:{day}"
-    assert filled(template, Order("o-1"), "ann") == "shop:ann:o-1:ship:mon"
-    assert filled(template, user="ann", order=Order("o-1"), day="tue") == "shop:ann:o-1:ship:tue"
-    assert filled("shop:{order.user}:{order.id.__class__.__name__}-{day}:ship:v1", Order("o"), "u") == "shop:ann:str-mon:ship:v1"
-    assert filled("shop::all:{{nightly}}:v1", Order("o"), "u") == "shop::all:{nightly}:v1"
+    assert fill(template, Order("o-1"), "ann") == "shop:ann:o-1:ship:mon"
+    assert fill(template, user="ann", order=Order("o-1"), day="tue") == "shop:ann:o-1:ship:tue"
+    assert fill("shop:{order.user}:{order.id.__class__.__name__}-{day}:ship:v1", Order("o"), "u") == "shop:ann:str-mon:ship:v1"
+    assert fill("shop::all:{{nightly}}:v1", Order("o"), "u") == "shop::all:{nightly}:v1"
 
 
 @pytest.mark.req("I-1")
@@ -174,28 +174,28 @@ def test_a_template_keeps_its_text() -> None:
 @pytest.mark.req("I-1")
 def test_arguments_are_escaped_and_cannot_pose_as_another_part() -> None:
     template = "shop:{user}:{order.id}:ship:v1"
-    assert filled(template, Order("b"), "ann:x") == "shop:ann%3Ax:b:ship:v1"
-    assert filled(template, Order("x:b"), "ann") != filled(template, Order("b"), "ann:x")
+    assert fill(template, Order("b"), "ann:x") == "shop:ann%3Ax:b:ship:v1"
+    assert fill(template, Order("x:b"), "ann") != fill(template, Order("b"), "ann:x")
     assert Template.over(template, ship).key((Order("50%"), "a:b"), {}) == Key("shop", "a:b", "50%", "ship")
-    assert filled("shop:{user}:e:{day}:v1", Order("b"), "u", day="a:b") == "shop:u:e:a%3Ab:v1"
+    assert fill("shop:{user}:e:{day}:v1", Order("b"), "u", day="a:b") == "shop:u:e:a%3Ab:v1"
 
 
 @pytest.mark.req("I-1")
 def test_numbers_and_enums_become_their_text() -> None:
-    assert filled("shop:{user}:{order}:{day}:v1", 7, "ann", day=Colour.RED) == "shop:ann:7:red:v1"
+    assert fill("shop:{user}:{order}:{day}:v1", 7, "ann", day=Colour.RED) == "shop:ann:7:red:v1"
 
 
 @pytest.mark.req("I-1")
 def test_none_in_a_template_is_rejected() -> None:
     said = "key template 'shop:{order.user}:e:o:v1': {order.user} is None, so different work would share one key; pass a value"
     with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
-        filled("shop:{order.user}:e:o:v1", Order("o-1", None), "ann")
+        fill("shop:{order.user}:e:o:v1", Order("o-1", None), "ann")
 
 
 def test_a_missing_attribute_is_named() -> None:
     said = "key template 'shop:{order.user}:e:o:v1': {order.user} cannot be read from str"
     with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
-        filled("shop:{order.user}:e:o:v1", "o-1", "ann")
+        fill("shop:{order.user}:e:o:v1", "o-1", "ann")
 
 
 @pytest.mark.req("I-1")
@@ -204,22 +204,22 @@ def test_an_object_without_stable_text_is_rejected() -> None:
         TypeError,
         match=r"^key template .*:v1': \{extra\} is a Nameless, which has no stable text",
     ):
-        filled("shop:{user}:{extra}:o:v1", Order("o"), "ann", extra=Nameless())
+        fill("shop:{user}:{extra}:o:v1", Order("o"), "ann", extra=Nameless())
 
 
 @pytest.mark.req("I-1")
 def test_a_value_that_makes_a_part_empty_or_unprintable_is_rejected() -> None:
-    assert filled("shop:{user}:e:o:v1", Order("o"), "") == "shop::e:o:v1"
+    assert fill("shop:{user}:e:o:v1", Order("o"), "") == "shop::e:o:v1"
     with pytest.raises(ValueError, match="^key part 'entity' is empty"):
-        filled("shop:{user}:{order.id}:o:v1", Order(""), "ann")
+        fill("shop:{user}:{order.id}:o:v1", Order(""), "ann")
     with pytest.raises(ValueError, match="cannot be printed"):
-        filled("shop:{user}:{order.id}:o:v1", Order("a\nb"), "ann")
+        fill("shop:{user}:{order.id}:o:v1", Order("a\nb"), "ann")
 
 
 @pytest.mark.req("I-1")
 def test_arguments_that_do_not_match_the_function_raise_its_type_error() -> None:
     with pytest.raises(TypeError, match="missing a required argument: 'user'"):
-        filled("shop:{user}:e:o:v1", Order("o"))
+        fill("shop:{user}:e:o:v1", Order("o"))
 
 
 @pytest.mark.req("I-1")

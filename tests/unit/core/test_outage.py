@@ -10,11 +10,11 @@ from redrive.core.fault import KINDS, Fault
 from redrive.core.outage import UNCHARGED, WINDOW, End, Parking, Recent, find_outage, is_charged, verdict_of
 
 
-def failed(*keys: object, signature: str = "Timeout", group: str | None = None, at: float = 0.0) -> list[End]:
+def failures_of(*keys: object, signature: str = "Timeout", group: str | None = None, at: float = 0.0) -> list[End]:
     return [End(key, "evidence", signature, group, at, (1,)) for key in keys]
 
 
-def succeeded(*keys: object, group: str | None = None, at: float = 0.0) -> list[End]:
+def successes_of(*keys: object, group: str | None = None, at: float = 0.0) -> list[End]:
     return [End(key, "success", "", group, at) for key in keys]
 
 
@@ -53,28 +53,28 @@ def test_a_key_that_fails_repeatedly_counts_once() -> None:
 
 @pytest.mark.req("L-7")
 def test_outcomes_older_than_the_window_do_not_count() -> None:
-    ends = failed(*range(9))
-    assert find_outage([*ends, *failed(9, at=WINDOW + 1)], Parking()) is None
-    assert find_outage([*ends, *failed(9, at=WINDOW)], Parking()) is not None
+    ends = failures_of(*range(9))
+    assert find_outage([*ends, *failures_of(9, at=WINDOW + 1)], Parking()) is None
+    assert find_outage([*ends, *failures_of(9, at=WINDOW)], Parking()) is not None
 
 
 @pytest.mark.req("L-7")
 def test_retries_of_poison_do_not_displace_the_successes_since_their_first_failure() -> None:
     """500 messages succeeded after the first failures. Then 20 poison messages are retried together."""
     recent = Recent(Parking())
-    assert [recent.add(end) for end in failed(*range(9))] == [None] * 9
-    recent.add_successes(succeeded(*range(1000, 1500), at=1.0))
-    assert [recent.add(end) for end in failed(*range(9, 18), at=2.0)] == [None] * 9
-    recent.add_successes(succeeded(*range(2000, 2500), at=3.0))
+    assert [recent.add(end) for end in failures_of(*range(9))] == [None] * 9
+    recent.add_successes(successes_of(*range(1000, 1500), at=1.0))
+    assert [recent.add(end) for end in failures_of(*range(9, 18), at=2.0)] == [None] * 9
+    recent.add_successes(successes_of(*range(2000, 2500), at=3.0))
     for round_ in range(1, 5):
-        assert [recent.add(end) for end in failed(*range(18), at=5.0 * round_)] == [None] * 18
+        assert [recent.add(end) for end in failures_of(*range(18), at=5.0 * round_)] == [None] * 18
 
 
 @pytest.mark.req("L-7")
 def test_an_outage_after_many_successes_is_recognised() -> None:
     recent = Recent(Parking())
-    recent.add_successes(succeeded(*range(1000, 1500)))
-    outages = [recent.add(end) for end in failed(*range(20), at=1.0)]
+    recent.add_successes(successes_of(*range(1000, 1500)))
+    outages = [recent.add(end) for end in failures_of(*range(20), at=1.0)]
     assert outages[-1] is not None
     assert outages[-1].keys == list(range(20))
 
@@ -85,7 +85,7 @@ def test_all_attempts_of_a_run_of_failures_are_refunded() -> None:
     recent = Recent(Parking())
     for mark, at in enumerate((0.0, 5.0, 35.0, 155.0), 1):
         recent.add(End("first", "evidence", "Timeout", None, at, (mark,)))
-    outages = [recent.add(end) for number in range(1, 10) for end in failed(number, at=60.0 * number)]
+    outages = [recent.add(end) for number in range(1, 10) for end in failures_of(number, at=60.0 * number)]
     assert outages[:-1] == [None] * 8
     assert outages[-1] is not None
     assert {end.key: end.attempts for end in outages[-1].ends}["first"] == (1, 2, 3, 4)
@@ -94,34 +94,34 @@ def test_all_attempts_of_a_run_of_failures_are_refunded() -> None:
 @pytest.mark.req("L-7")
 def test_one_customer_is_not_an_outage_unless_it_is_the_only_one() -> None:
     parking = Parking()
-    mine = failed(*range(20), group="ann")
+    mine = failures_of(*range(20), group="ann")
     assert find_outage(mine, parking) is not None
     assert find_outage(mine, parking, groups=["bob"]) is None
-    assert find_outage([*succeeded("b", group="bob"), *mine], parking) is None
-    assert find_outage([*mine, *failed("b", group="bob")], parking) is not None
-    assert find_outage([*mine, *failed("x")], parking, groups=["bob"]) is not None, "of an unknown customer"
+    assert find_outage([*successes_of("b", group="bob"), *mine], parking) is None
+    assert find_outage([*mine, *failures_of("b", group="bob")], parking) is not None
+    assert find_outage([*mine, *failures_of("x")], parking, groups=["bob"]) is not None, "of an unknown customer"
 
 
 @pytest.mark.req("L-7")
 def test_one_failure_of_another_customer_beside_its_success_is_not_an_outage() -> None:
-    ends = [*failed(*range(18), group="ann"), *failed("b1", group="bob"), *succeeded("b2", group="bob")]
+    ends = [*failures_of(*range(18), group="ann"), *failures_of("b1", group="bob"), *successes_of("b2", group="bob")]
     assert find_outage(ends, Parking()) is None
 
 
 @pytest.mark.req("L-7")
 def test_a_customer_beyond_the_short_memory_still_counts_as_seen() -> None:
     recent = Recent(Parking())
-    recent.add_successes(succeeded("b", group="bob"))
-    recent.add_successes(succeeded(*range(1000, 1100), group="ann", at=1.0))
-    assert not any(recent.add(end) for end in failed(*range(100), group="ann", at=2.0))
-    late = [recent.add(end) for end in failed(*range(200, 210), group="ann", at=WINDOW + 1)]
+    recent.add_successes(successes_of("b", group="bob"))
+    recent.add_successes(successes_of(*range(1000, 1100), group="ann", at=1.0))
+    assert not any(recent.add(end) for end in failures_of(*range(100), group="ann", at=2.0))
+    late = [recent.add(end) for end in failures_of(*range(200, 210), group="ann", at=WINDOW + 1)]
     assert late[-1] is not None, "600 s later, bob is not recent"
 
 
 @pytest.mark.req("L-7")
 def test_poison_beside_an_outage_is_charged() -> None:
     parking = Parking()
-    ends = [End("poison", "charged", "ValueError"), *failed(*range(10))]
+    ends = [End("poison", "charged", "ValueError"), *failures_of(*range(10))]
     outage = find_outage(ends, parking)
     assert outage is not None
     assert "poison" not in outage.keys

@@ -16,7 +16,7 @@ Body: TypeAlias = Callable[[], Awaitable[Any]]
 Use: TypeAlias = Callable[[Retry, Body], Coroutine[Any, Any, Any]]
 
 
-async def decorated(layer: Retry, body: Body) -> Any:
+async def call_decorated(layer: Retry, body: Body) -> Any:
     @layer
     async def call() -> Any:
         return await body()
@@ -31,7 +31,7 @@ async def block(layer: Retry, body: Body) -> Any:
     return None
 
 
-async def opened(layer: Retry, body: Body) -> Any:
+async def open_generator(layer: Retry, body: Body) -> Any:
     @layer
     async def items() -> Any:
         yield await body()
@@ -39,7 +39,7 @@ async def opened(layer: Retry, body: Body) -> Any:
     return [item async for item in items()]
 
 
-USES: list[Use] = [decorated, block, opened]
+USES: list[Use] = [call_decorated, block, open_generator]
 LAYERS = {
     "timed": retry(ZERO, on=OSError),
     "untimed": retry(ZERO, on=OSError, attempt_timeout=None),

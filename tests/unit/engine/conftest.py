@@ -35,7 +35,7 @@ def layer(request: pytest.FixtureRequest) -> Retry:
 
 
 @pytest.fixture(params=["plain", "async"])
-def made(request: pytest.FixtureRequest) -> Callable[[Retry, Work], Work]:
+def make_call(request: pytest.FixtureRequest) -> Callable[[Retry, Work], Work]:
     """Make a call of a layer and a function, sync or async."""
 
     def plain(layer: Retry, work: Work) -> Work:

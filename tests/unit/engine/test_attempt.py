@@ -15,7 +15,7 @@ from redrive import Key, RetryPolicy, correlate, current, deadline, journal, ret
 from redrive.core import context
 from redrive.engine import fastpath, loop
 from redrive.testing import FakeClock
-from tests.named import named
+from tests.named import case_name
 
 ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
 
@@ -31,7 +31,7 @@ def test_current_is_empty_outside_an_attempt() -> None:
 @pytest.mark.parametrize(
     "options",
     [{}, {"timeout": 60}, {"key": "a:b:c:d:v1"}, {"reject": lambda _: False}, {"attempt_timeout": None, "timeout": 60}],
-    ids=named,
+    ids=case_name,
 )
 def test_an_attempt_has_its_number_and_operation(options: dict[str, Any]) -> None:
     seen: list[tuple[int, int | None, str | None]] = []

@@ -10,7 +10,7 @@ import pytest
 
 from redrive import Retry, retry
 from redrive.testing import instant
-from tests.unit.engine.cancelled import SLOW, Hang, Use, decorated, every_layer, every_use
+from tests.unit.engine.cancelled import SLOW, Hang, Use, call_decorated, every_layer, every_use
 
 pytestmark = pytest.mark.req("C-2", "C-6")
 
@@ -247,7 +247,7 @@ def test_a_dropped_coroutine_logs_nothing(layer: Retry) -> None:
 
     async def started() -> Coroutine[Any, Any, Any]:
         hang.append(Hang())
-        running = decorated(layer, hang[0])
+        running = call_decorated(layer, hang[0])
         wrapped = loop.create_task(running)
         await hang[0].there.wait()
         wrapped._log_destroy_pending = False  # type: ignore[attr-defined]

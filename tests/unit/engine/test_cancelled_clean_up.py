@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redrive import Retry, outcome
-from tests.unit.engine.cancelled import Hang, Use, decorated, every_layer, every_use
+from tests.unit.engine.cancelled import Hang, Use, call_decorated, every_layer, every_use
 
 pytestmark = pytest.mark.req("C-2", "C-6")
 
@@ -51,7 +51,7 @@ def test_an_error_raised_by_cleanup_in_a_later_attempt_is_not_retried(layer: Ret
             finally:
                 raise OSError("while closing")
 
-        task = asyncio.create_task(decorated(layer, body))
+        task = asyncio.create_task(call_decorated(layer, body))
         await there.wait()
         task.cancel()
         with pytest.raises(OSError, match="while closing"):

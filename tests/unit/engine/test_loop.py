@@ -19,25 +19,25 @@ STEADY = RetryPolicy(max_attempts=3, backoff_base=1, jitter=0)
 
 
 @pytest.mark.req("C-1")
-def test_a_success_returns_immediately(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_success_returns_immediately(layer: Retry, make_call: Callable[[Retry, Work], Work]) -> None:
     work, calls = raiser()
-    call = made(layer, work)
+    call = make_call(layer, work)
     assert [call(), call()] == ["good", "good"]
     assert len(calls) == 2
 
 
 @pytest.mark.req("C-1")
-def test_a_success_after_failures_is_returned(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_success_after_failures_is_returned(layer: Retry, make_call: Callable[[Retry, Work], Work]) -> None:
     work, calls = raiser(OSError, OSError)
-    assert made(layer, work)() == "good"
+    assert make_call(layer, work)() == "good"
     assert len(calls) == 3
 
 
 @pytest.mark.req("C-4")
-def test_the_last_error_of_the_caller_is_raised(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_the_last_error_of_the_caller_is_raised(layer: Retry, make_call: Callable[[Retry, Work], Work]) -> None:
     work, calls = raiser(OSError, ConnectionError, TimeoutError)
     with pytest.raises(TimeoutError, match="failure 3") as caught:
-        made(layer, work)()
+        make_call(layer, work)()
     assert len(calls) == 3
     ended = outcome(caught.value)
     assert ended is not None
@@ -50,10 +50,10 @@ def test_the_last_error_of_the_caller_is_raised(layer: Retry, made: Callable[[Re
 
 
 @pytest.mark.req("C-4")
-def test_a_permanent_error_is_not_retried(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_permanent_error_is_not_retried(layer: Retry, make_call: Callable[[Retry, Work], Work]) -> None:
     work, calls = raiser(KeyError)
     with pytest.raises(KeyError) as caught:
-        made(layer, work)()
+        make_call(layer, work)()
     assert len(calls) == 1
     ended = outcome(caught.value)
     assert ended is not None
@@ -62,10 +62,10 @@ def test_a_permanent_error_is_not_retried(layer: Retry, made: Callable[[Retry, W
 
 
 @pytest.mark.req("C-4")
-def test_a_permanent_error_after_others_ends_the_retries(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_permanent_error_after_others_ends_the_retries(layer: Retry, make_call: Callable[[Retry, Work], Work]) -> None:
     work, calls = raiser(OSError, KeyError)
     with pytest.raises(KeyError) as caught:
-        made(layer, work)()
+        make_call(layer, work)()
     assert len(calls) == 2
     assert caught.value.__notes__[0].endswith("(waits 0 s): this error is not retried")
 
@@ -129,11 +129,11 @@ def test_an_interrupted_wait_ends_immediately(layer: Retry, kind: type[BaseExcep
 
 
 @pytest.mark.req("C-1")
-def test_results_can_be_rejected(made: Callable[[Retry, Work], Work]) -> None:
+def test_results_can_be_rejected(make_call: Callable[[Retry, Work], Work]) -> None:
     layer = retry(ZERO, reject=lambda result: result == "bad", operation="o")
     work, calls = raiser(then="bad")
     with pytest.raises(errors.Rejected, match="o: the result was rejected") as caught:
-        made(layer, work)()
+        make_call(layer, work)()
     assert len(calls) == 3
     assert caught.value.result == "bad"
     ended = outcome(caught.value)
@@ -142,40 +142,40 @@ def test_results_can_be_rejected(made: Callable[[Retry, Work], Work]) -> None:
 
 
 @pytest.mark.req("C-1")
-def test_rejected_results_are_retried_beside_custom_rules(made: Callable[[Retry, Work], Work]) -> None:
+def test_rejected_results_are_retried_beside_custom_rules(make_call: Callable[[Retry, Work], Work]) -> None:
     for on in (KeyError, (KeyError, lambda _: None)):
         work, calls = raiser(then="bad")
         with pytest.raises(errors.Rejected):
-            made(retry(ZERO, reject=lambda result: result == "bad", on=on), work)()
+            make_call(retry(ZERO, reject=lambda result: result == "bad", on=on), work)()
         assert len(calls) == 3
 
 
-def test_an_error_in_reject_is_an_error_of_the_call(made: Callable[[Retry, Work], Work]) -> None:
+def test_an_error_in_reject_is_an_error_of_the_call(make_call: Callable[[Retry, Work], Work]) -> None:
     def broken(_: object) -> bool:
         raise ZeroDivisionError("mine")
 
     work, calls = raiser()
     with pytest.raises(ZeroDivisionError, match="mine"):
-        made(retry(ZERO, reject=broken), work)()
+        make_call(retry(ZERO, reject=broken), work)()
     assert len(calls) == 1
 
 
 @pytest.mark.req("C-9")
-def test_a_successful_retry_refunds_its_cost(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_successful_retry_refunds_its_cost(layer: Retry, make_call: Callable[[Retry, Work], Work]) -> None:
     budget = Budget(capacity=100, cost=10, refill=1, floor=0)
     work, _ = raiser(OSError, OSError)
-    made(layer.using(budget=budget), work)()
+    make_call(layer.using(budget=budget), work)()
     assert budget.left == 90  # two were charged, and the successful one was refunded
-    made(layer.using(budget=budget), raiser()[0])()
+    make_call(layer.using(budget=budget), raiser()[0])()
     assert budget.left == 91
 
 
 @pytest.mark.req("C-9")
-def test_an_exhausted_budget_has_its_own_reason(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_an_exhausted_budget_has_its_own_reason(layer: Retry, make_call: Callable[[Retry, Work], Work]) -> None:
     budget = Budget(capacity=10, cost=10, floor=0)
     work, calls = raiser(OSError, OSError, OSError)
     with pytest.raises(OSError, match="failure 2") as caught:
-        made(layer.using(budget=budget), work)()
+        make_call(layer.using(budget=budget), work)()
     assert len(calls) == 2
     ended = outcome(caught.value)
     assert ended is not None
@@ -187,9 +187,9 @@ def test_an_exhausted_budget_has_its_own_reason(layer: Retry, made: Callable[[Re
 # The surrounding context
 
 
-def test_a_call_restores_the_context(layer: Retry, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_call_restores_the_context(layer: Retry, make_call: Callable[[Retry, Work], Work]) -> None:
     before = {name: value for name, value in contextvars.copy_context().items() if name.name != "redrive_cell"}
-    made(layer, raiser(OSError)[0])()
+    make_call(layer, raiser(OSError)[0])()
     after = {name: value for name, value in contextvars.copy_context().items() if name.name != "redrive_cell"}
     assert before == after
 

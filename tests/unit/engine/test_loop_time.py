@@ -97,11 +97,11 @@ def test_a_clock_that_jumps_backwards_does_not_stop_retries() -> None:
 
 
 @pytest.mark.req("R-5")
-def test_a_wait_that_does_not_fit_is_not_slept(clock: FakeClock, made: Callable[[Retry, Work], Work]) -> None:
+def test_a_wait_that_does_not_fit_is_not_slept(clock: FakeClock, make_call: Callable[[Retry, Work], Work]) -> None:
     layer = retry(RetryPolicy(max_attempts=9, backoff_base=1, jitter=0, timeout=6), on=OSError)
     work, calls = raiser(*[OSError] * 9)
     with pytest.raises(OSError, match="failure 3") as caught:
-        made(layer, work)()
+        make_call(layer, work)()
     assert (len(calls), clock.slept) == (3, [1, 2])
     ended = outcome(caught.value)
     assert ended is not None
@@ -134,7 +134,7 @@ def test_one_long_attempt_is_not_interrupted(clock: FakeClock) -> None:
 @pytest.mark.req("R-5")
 @pytest.mark.parametrize("attempts_before", [1, 2])
 def test_oversleeping_raises_the_last_error(
-    clock: FakeClock, made: Callable[[Retry, Work], Work], monkeypatch: pytest.MonkeyPatch, attempts_before: int
+    clock: FakeClock, make_call: Callable[[Retry, Work], Work], monkeypatch: pytest.MonkeyPatch, attempts_before: int
 ) -> None:
     sleep = FakeClock.sleep
 
@@ -146,7 +146,7 @@ def test_oversleeping_raises_the_last_error(
     layer = retry(RetryPolicy(max_attempts=9, backoff_base=1, jitter=0, timeout=30), on=OSError, budget=budget)
     work, calls = raiser(*[OSError] * 9)
     with pytest.raises(OSError, match=f"failure {attempts_before}") as caught:
-        made(layer, work)()
+        make_call(layer, work)()
     assert len(calls) == attempts_before
     ended = outcome(caught.value)
     assert ended is not None

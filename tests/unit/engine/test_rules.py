@@ -14,66 +14,66 @@ pytestmark = pytest.mark.req("C-1")
 ZERO = RetryPolicy(max_attempts=3, backoff_base=0, jitter=0)
 
 
-def judged(on: Any, error: Exception) -> Fault:
+def classify_by(on: Any, error: Exception) -> Fault:
     return error_rules(on).classify(error)
 
 
 def test_without_rules_the_standard_rule_applies() -> None:
     assert error_rules(None).classify is classify
-    assert judged(None, ConnectionResetError()).retryable
-    assert judged(None, KeyError()) is UNKNOWN
+    assert classify_by(None, ConnectionResetError()).retryable
+    assert classify_by(None, KeyError()) is UNKNOWN
 
 
 def test_types_select_retryable_errors() -> None:
-    assert judged(KeyError, KeyError()) is TRANSIENT
-    assert judged((KeyError, OSError), FileNotFoundError()).retryable
-    assert judged(KeyError, ValueError()) is UNKNOWN
-    assert judged(LookupError, KeyError()) is TRANSIENT
+    assert classify_by(KeyError, KeyError()) is TRANSIENT
+    assert classify_by((KeyError, OSError), FileNotFoundError()).retryable
+    assert classify_by(KeyError, ValueError()) is UNKNOWN
+    assert classify_by(LookupError, KeyError()) is TRANSIENT
 
 
 def test_types_keep_the_classification_of_the_error() -> None:
-    refused = judged(ConnectionError, ConnectionRefusedError())
+    refused = classify_by(ConnectionError, ConnectionRefusedError())
     assert (refused.retryable, refused.sent) == (True, False)
-    assert judged(TimeoutError, TimeoutError()).kind == "timeout"
+    assert classify_by(TimeoutError, TimeoutError()).kind == "timeout"
 
 
 def test_rule_functions_decide_or_pass_on() -> None:
     own = Fault("throttled", after=5)
     rules = (lambda error: own if "slow" in str(error) else None, lambda error: "no" not in str(error) or None, KeyError)
-    assert judged(rules, ValueError("slow")) is own
-    assert judged(rules, ValueError("x")) is TRANSIENT
-    assert judged(rules, KeyError("no")) is TRANSIENT
-    assert judged(rules, ValueError("no")) is UNKNOWN
+    assert classify_by(rules, ValueError("slow")) is own
+    assert classify_by(rules, ValueError("x")) is TRANSIENT
+    assert classify_by(rules, KeyError("no")) is TRANSIENT
+    assert classify_by(rules, ValueError("no")) is UNKNOWN
 
 
 def test_false_is_final() -> None:
-    assert judged((lambda _: False, KeyError), KeyError()) is PERMANENT
+    assert classify_by((lambda _: False, KeyError), KeyError()) is PERMANENT
 
 
 def test_true_keeps_the_classification_of_the_error() -> None:
-    refused = judged(lambda _: True, ConnectionRefusedError())
+    refused = classify_by(lambda _: True, ConnectionRefusedError())
     assert (refused.retryable, refused.sent) == (True, False)
-    assert judged(lambda _: True, KeyError()) is TRANSIENT
+    assert classify_by(lambda _: True, KeyError()) is TRANSIENT
 
 
 def test_a_permanent_error_is_retried_if_a_type_includes_it() -> None:
-    known = judged(Exception, FileNotFoundError())
+    known = classify_by(Exception, FileNotFoundError())
     assert known.retryable
 
 
 def test_classify_can_be_combined_with_types() -> None:
-    assert judged((KeyError, classify), ConnectionResetError()).retryable
-    assert judged((KeyError, classify), KeyError()).retryable
-    assert not judged((KeyError, classify), ValueError()).retryable
+    assert classify_by((KeyError, classify), ConnectionResetError()).retryable
+    assert classify_by((KeyError, classify), KeyError()).retryable
+    assert not classify_by((KeyError, classify), ValueError()).retryable
 
 
 @pytest.mark.parametrize("on", [KeyError, (KeyError, ValueError), (KeyError, lambda _: None), lambda _: None])
 def test_a_rejected_result_is_always_retryable(on: Any) -> None:
-    assert judged(on, errors.Rejected()).retryable
+    assert classify_by(on, errors.Rejected()).retryable
 
 
 def test_a_rule_may_make_a_rejected_result_final() -> None:
-    assert not judged(lambda _: False, errors.Rejected()).retryable
+    assert not classify_by(lambda _: False, errors.Rejected()).retryable
 
 
 def test_the_cache_of_error_types_is_bounded() -> None:

@@ -65,7 +65,7 @@ def moment(monkeypatch: pytest.MonkeyPatch) -> Moment:
     return moment
 
 
-def timed(row: TimerQueue, task: Task, end: float) -> QueuedTimer:
+def start_timer(row: TimerQueue, task: Task, end: float) -> QueuedTimer:
     return QueuedTimer(row, cast("asyncio.Task[Any]", task), end)
 
 
@@ -77,7 +77,7 @@ def new_row() -> tuple[TimerQueue, Loop]:
 def test_one_handle_serves_all_timers_of_a_loop(moment: Moment) -> None:
     row, loop = new_row()
     tasks = [Task() for _ in range(5)]
-    timers = [timed(row, task, 1010.0 + number) for number, task in enumerate(tasks)]
+    timers = [start_timer(row, task, 1010.0 + number) for number, task in enumerate(tasks)]
     assert [delay for delay, _ in loop.calls] == [10.0]
     moment.now = 1012.5
     loop.calls.pop()[1]()
@@ -90,7 +90,7 @@ def test_one_handle_serves_all_timers_of_a_loop(moment: Moment) -> None:
 def test_a_stopped_timer_cancels_no_task(moment: Moment) -> None:
     row, loop = new_row()
     task, other = Task(), Task()
-    first, last = timed(row, task, 1001.0), timed(row, other, 1001.0)
+    first, last = start_timer(row, task, 1001.0), start_timer(row, other, 1001.0)
     assert not first.stop(True)
     assert not first.stop(False)
     moment.now = 1002.0
@@ -103,7 +103,7 @@ def test_a_stopped_timer_cancels_no_task(moment: Moment) -> None:
 def test_an_early_handle_is_scheduled_again(moment: Moment) -> None:
     row, loop = new_row()
     task = Task()
-    timed(row, task, 1001.0)
+    start_timer(row, task, 1001.0)
     moment.now = 1000.9999
     loop.calls.pop()[1]()
     assert task.asked == 0
@@ -114,7 +114,7 @@ def test_an_early_handle_is_scheduled_again(moment: Moment) -> None:
 def test_a_cancellation_by_the_caller_is_kept(moment: Moment, times: int) -> None:
     row, _ = new_row()
     task = Task()
-    timer = timed(row, task, 1001.0)
+    timer = start_timer(row, task, 1001.0)
     for _ in range(times):
         task.cancel()
     timer.fire()
@@ -126,7 +126,7 @@ def test_an_earlier_cancellation_is_ignored(moment: Moment) -> None:
     row, _ = new_row()
     task = Task()
     task.cancel()
-    timer = timed(row, task, 1001.0)
+    timer = start_timer(row, task, 1001.0)
     timer.fire()
     assert timer.stop(True)
     assert task.cancelling() == 1
@@ -135,7 +135,7 @@ def test_an_earlier_cancellation_is_ignored(moment: Moment) -> None:
 def test_a_swallowed_cancellation_is_withdrawn(moment: Moment) -> None:
     row, _ = new_row()
     task = Task()
-    timer = timed(row, task, 1001.0)
+    timer = start_timer(row, task, 1001.0)
     timer.fire()
     assert not timer.stop(False)
     assert task.cancelling() == 0
@@ -143,11 +143,11 @@ def test_a_swallowed_cancellation_is_withdrawn(moment: Moment) -> None:
 
 def test_stopped_timers_are_removed(moment: Moment) -> None:
     row, _ = new_row()
-    longest = timed(row, Task(), 2000.0)
+    longest = start_timer(row, Task(), 2000.0)
     for number in range(20 * MAX_STOPPED_TIMERS):
-        timer = timed(row, Task(), 2000.0 + number)
-        timed(row, Task(), 2000.0 + number).stop(False)  # the last one is removed immediately
-        newest = timed(row, Task(), 2000.0 + number)
+        timer = start_timer(row, Task(), 2000.0 + number)
+        start_timer(row, Task(), 2000.0 + number).stop(False)  # the last one is removed immediately
+        newest = start_timer(row, Task(), 2000.0 + number)
         timer.stop(False)
         newest.stop(False)
     assert len(row.timers) <= 2 * MAX_STOPPED_TIMERS + 2

@@ -11,7 +11,7 @@ import pytest
 from redrive import RetryPolicy, http, retry
 from redrive.http.request import BaseUrl
 from redrive.testing import Answer, FaultServer
-from tests.named import named
+from tests.named import case_name
 
 
 @pytest.mark.parametrize("kind", [http.Client, http.AsyncClient])
@@ -62,7 +62,7 @@ def test_an_invalid_base_url_is_rejected(kind: Any, url: str, said: str) -> None
         ({"client": httpx.Client()}, "use redrive.http.Transport with other clients"),
         ({"client": "x"}, "must be an httpx2"),
     ],
-    ids=named,
+    ids=case_name,
 )
 @pytest.mark.parametrize("kind", [http.Client, http.AsyncClient])
 def test_invalid_client_options_are_rejected(kind: Any, options: dict[str, Any], said: str) -> None:
@@ -96,7 +96,7 @@ def test_a_sync_client_rejects_an_async_httpx_client_and_vice_versa() -> None:
         ({"headers": {"a": "b\n"}}, "header 'a' must be printable"),
         ({"timeout": 0}, "timeout must be above 0"),
     ],
-    ids=named,
+    ids=case_name,
 )
 def test_invalid_call_options_are_rejected_before_sending(options: dict[str, Any], said: str) -> None:
     with FaultServer() as server, http.Client(server.url) as api:

@@ -17,7 +17,7 @@ import pydantic
 import pytest
 
 from redrive.http.typed_json import JsonMismatch, json_reader
-from tests.named import named
+from tests.named import case_name
 
 T = TypeVar("T")
 Number = NewType("Number", int)
@@ -122,7 +122,7 @@ class Positive:
         (lambda data: data["n"], {"n": 1}, 1),
         (pydantic.TypeAdapter(list[Model]).validate_python, [{"n": 1}], [Model(n=1)]),
     ],
-    ids=named,
+    ids=case_name,
 )
 def test_matching_json_becomes_the_type(into: Any, data: Any, value: Any) -> None:
     assert json_reader(into)(data) == value
@@ -161,7 +161,7 @@ def test_matching_json_becomes_the_type(into: Any, data: Any, value: Any) -> Non
         (list[Model], [{"n": "secret"}], "$[0].n: Input should be a valid integer, unable to parse string as an integer"),
         (Positive, {"n": -1}, "$: Positive rejects the value (ValueError)"),
     ],
-    ids=named,
+    ids=case_name,
 )
 def test_a_mismatch_names_the_path_and_the_expected_type(into: Any, data: Any, said: str) -> None:
     with pytest.raises(JsonMismatch, match=f"^{re.escape(said)}$"):

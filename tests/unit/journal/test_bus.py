@@ -20,7 +20,7 @@ PATIENCE = 60.0
 
 
 @pytest.fixture
-def heard() -> Iterator[list[Record]]:
+def log_records() -> Iterator[list[Record]]:
     records: list[Record] = []
     unsubscribe = journal.subscribe(records.append, inline=True)
     yield records
@@ -71,7 +71,7 @@ def test_a_background_sink_receives_records() -> None:
 
 @pytest.mark.req("J-3")
 @pytest.mark.parametrize("inline", [True, False])
-def test_a_sink_that_raises_does_not_fail_the_call_and_is_counted(inline: bool, heard: list[Record]) -> None:
+def test_a_sink_that_raises_does_not_fail_the_call_and_is_counted(inline: bool, log_records: list[Record]) -> None:
     unsubscribe = journal.subscribe(broken, inline=inline)
     before = journal.dropped()
     with instant() as clock:
@@ -87,7 +87,7 @@ def test_a_sink_that_raises_does_not_fail_the_call_and_is_counted(inline: bool, 
         assert clock.slept == [0.25]
     assert journal.flush(PATIENCE)
     assert journal.dropped() - before == 2
-    assert [record.kind for record in heard] == ["retry", "recovered"]
+    assert [record.kind for record in log_records] == ["retry", "recovered"]
     unsubscribe()
     assert journal.dropped() - before == 2  # lost records are not delivered later
 
@@ -126,7 +126,7 @@ def test_flush_without_sinks_returns_true() -> None:
 
 
 @pytest.mark.req("J-3", "J-1")
-def test_success_records_go_to_sinks_with_every_only(heard: list[Record]) -> None:
+def test_success_records_go_to_sinks_with_every_only(log_records: list[Record]) -> None:
     every: list[Record] = []
     assert not bus.is_success_wanted()
     unsubscribe = journal.subscribe(every.append, every=True, inline=True)
@@ -135,40 +135,40 @@ def test_success_records_go_to_sinks_with_every_only(heard: list[Record]) -> Non
     bus.emit("note", {})
     unsubscribe()
     assert [record.kind for record in every] == ["success", "note"]
-    assert [record.kind for record in heard] == ["note"]
+    assert [record.kind for record in log_records] == ["note"]
     assert not bus.is_success_wanted()
 
 
 @pytest.mark.req("J-1")
-def test_a_record_has_correlation_ids_and_no_empty_fields(heard: list[Record]) -> None:
+def test_a_record_has_correlation_ids_and_no_empty_fields(log_records: list[Record]) -> None:
     with correlate(request_id="r-1", user_id="ann"):
         bus.emit("note", {"user_id": "bob", "http_status": None, "attempt": 0, "retryable": False})
-    assert heard[0].fields == {"request_id": "r-1", "user_id": "bob", "attempt": 0, "retryable": False}
+    assert log_records[0].fields == {"request_id": "r-1", "user_id": "bob", "attempt": 0, "retryable": False}
 
 
-def test_a_record_has_the_time_of_the_current_clock(heard: list[Record]) -> None:
+def test_a_record_has_the_time_of_the_current_clock(log_records: list[Record]) -> None:
     clock = FakeClock()
     clock.advance(1e6)
     with simulate(Simulation(clock)):
         bus.emit("note", {})
-    assert heard[0].at == clock.now()
+    assert log_records[0].at == clock.now()
 
 
 @pytest.mark.req("J-4")
-def test_a_record_is_redacted_before_sinks_receive_it(heard: list[Record]) -> None:
+def test_a_record_is_redacted_before_sinks_receive_it(log_records: list[Record]) -> None:
     bus.emit("note", {"token": "hunter2", "error": "password=hunter2", "headers": {"cookie": "hunter2"}})
-    assert heard[0].fields == {"token": "[redacted]", "error": "password=[redacted]", "headers": {"cookie": "[redacted]"}}
+    assert log_records[0].fields == {"token": "[redacted]", "error": "password=[redacted]", "headers": {"cookie": "[redacted]"}}
 
 
 @pytest.mark.req("J-3")
-def test_fields_that_raise_do_not_fail_the_call(heard: list[Record]) -> None:
+def test_fields_that_raise_do_not_fail_the_call(log_records: list[Record]) -> None:
     class Hostile(dict[str, Any]):
         def items(self) -> NoReturn:
             raise RuntimeError("no items for you")
 
     before = journal.dropped()
     bus.emit("note", {"fields": Hostile(a=1)})
-    assert heard == []
+    assert log_records == []
     assert journal.dropped() - before == 1
 
 
@@ -202,7 +202,7 @@ def test_a_sink_must_be_callable(sink: Any) -> None:
 
 
 @pytest.mark.req("J-3")
-def test_sinks_can_subscribe_during_delivery(heard: list[Record]) -> None:
+def test_sinks_can_subscribe_during_delivery(log_records: list[Record]) -> None:
     stop = threading.Event()
     problems: list[Exception] = []
 
@@ -222,7 +222,7 @@ def test_sinks_can_subscribe_during_delivery(heard: list[Record]) -> None:
     for thread in threads:
         thread.join()
     assert problems == []
-    assert [record.fields["number"] for record in heard] == list(range(500))
+    assert [record.fields["number"] for record in log_records] == list(range(500))
 
 
 FORK = """

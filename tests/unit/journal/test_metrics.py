@@ -13,20 +13,20 @@ from redrive.journal.metrics import CATALOGUE, OTHER, LabelLimiter, measure
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
-def counted(kind: str, **fields: Any) -> list[tuple[str, float, tuple[str, ...]]]:
+def measurements_of(kind: str, **fields: Any) -> list[tuple[str, float, tuple[str, ...]]]:
     return [(one.metric.name, one.value, one.labels) for one in measure(Record(kind, NOW, fields))]
 
 
 @pytest.mark.req("J-3")
 def test_attempts_of_calls_and_jobs_are_measured() -> None:
-    assert counted("retry", operation="crm", attempt=1, latency_ms=250.0) == [
+    assert measurements_of("retry", operation="crm", attempt=1, latency_ms=250.0) == [
         ("redrive_attempts_total", 1, ("call", "crm", "retry")),
         ("redrive_attempt_seconds", 0.25, ("call", "crm")),
     ]
-    assert counted("success", operation="crm/orders", attempt=1, logical_date="2026-01-31") == [
+    assert measurements_of("success", operation="crm/orders", attempt=1, logical_date="2026-01-31") == [
         ("redrive_attempts_total", 1, ("partition", "crm/orders", "success"))
     ]
-    assert counted("giveup", operation="mail", attempt=5, reason="attempts", job_id="7") == [
+    assert measurements_of("giveup", operation="mail", attempt=5, reason="attempts", job_id="7") == [
         ("redrive_attempts_total", 1, ("job", "mail", "giveup")),
         ("redrive_giveups_total", 1, ("job", "mail", "attempts")),
     ]
@@ -34,15 +34,15 @@ def test_attempts_of_calls_and_jobs_are_measured() -> None:
 
 @pytest.mark.req("J-3")
 def test_a_call_that_never_began_is_a_giveup_and_no_attempt() -> None:
-    assert counted("giveup", operation="crm", attempt=0, reason="breaker_open") == [
+    assert measurements_of("giveup", operation="crm", attempt=0, reason="breaker_open") == [
         ("redrive_giveups_total", 1, ("call", "crm", "breaker_open"))
     ]
 
 
 @pytest.mark.req("J-3")
 def test_items_are_counted_with_their_batch_and_without_reasons() -> None:
-    assert counted("giveup", operation="tiles", item="t1", reason="whatever somebody wrote", attempts=3) == []
-    assert counted("batch_ended", operation="tiles", acknowledged=58, given_up=1, pending=0) == [
+    assert measurements_of("giveup", operation="tiles", item="t1", reason="whatever somebody wrote", attempts=3) == []
+    assert measurements_of("batch_ended", operation="tiles", acknowledged=58, given_up=1, pending=0) == [
         ("redrive_batch_items_total", 58, ("tiles", "acknowledged")),
         ("redrive_batch_items_total", 1, ("tiles", "given_up")),
     ]
@@ -50,9 +50,9 @@ def test_items_are_counted_with_their_batch_and_without_reasons() -> None:
 
 @pytest.mark.req("J-3")
 def test_other_kinds_are_counted_as_events() -> None:
-    assert counted("lost_lease", operation="mail", job_id="7") == [("redrive_events_total", 1, ("lost_lease", "mail"))]
-    assert counted("ledger_trouble") == [("redrive_events_total", 1, ("ledger_trouble", "none"))]
-    assert counted("batch_step", operation="tiles", done=1) == []
+    assert measurements_of("lost_lease", operation="mail", job_id="7") == [("redrive_events_total", 1, ("lost_lease", "mail"))]
+    assert measurements_of("ledger_trouble") == [("redrive_events_total", 1, ("ledger_trouble", "none"))]
+    assert measurements_of("batch_step", operation="tiles", done=1) == []
 
 
 @pytest.mark.req("J-3")

@@ -12,7 +12,7 @@ from redrive.partitions import Gap, Reading
 from redrive.partitions.model import PartitionView
 from redrive.partitions.reader import explain_gap
 
-from .written import KEY, written
+from .written import KEY, written_run
 
 TODAY = date(2026, 2, 1)
 AT = datetime(2026, 2, 1, 4, tzinfo=timezone.utc)
@@ -61,7 +61,7 @@ def test_a_future_day_is_a_gap() -> None:
 
 
 def test_rows_and_completeness() -> None:
-    one, other = written([{"n": 1}]), written([{"n": 2}, {"n": 3}])
+    one, other = written_run([{"n": 1}]), written_run([{"n": 2}, {"n": 3}])
     reading = Reading([*one.files, *other.files], [])
     assert list(reading.rows()) == [{"n": 1}, {"n": 2}, {"n": 3}]
     assert reading.complete() is reading

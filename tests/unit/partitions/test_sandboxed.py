@@ -14,7 +14,7 @@ from redrive.testing import sandbox
 DAY = "2025-12-29"
 
 
-def made(fn: Any, **told: Any) -> tuple[App, Operator]:
+def build_app(fn: Any, **told: Any) -> tuple[App, Operator]:
     app = App(stores={"raw": {"type": "memory"}})
     app.dataset("crm", "orders", raw="raw", checks=[], customers=["a", "b", "c"], max_age=None, **told)(fn)
     return app, Operator(app, actor="ann")
@@ -24,7 +24,7 @@ def test_a_rate_limits_the_sandbox_clock() -> None:
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([{"n": 1}])
 
-    app, ann = made(orders, rate=0.1)
+    app, ann = build_app(orders, rate=0.1)
     with sandbox(app) as box:
         began = box.clock.now()
         ann.apply(ann.backfills.plan("crm/orders", DAY, DAY), because="new")
@@ -47,7 +47,7 @@ def test_a_probe_without_a_response_is_not_charged() -> None:
             raise error
         out.rows([{"n": 1}])
 
-    app, ann = made(orders)
+    app, ann = build_app(orders)
     with sandbox(app) as box:
         ann.apply(ann.backfills.plan("crm/orders", DAY, DAY), because="new")
         assert box.drain() == 6

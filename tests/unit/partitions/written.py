@@ -16,7 +16,9 @@ KEY = Partition("crm", "acme", "orders", date(2026, 1, 31))
 NOW = datetime(2026, 2, 1, 3, tzinfo=timezone.utc)
 
 
-def written(rows: Iterable[Mapping[str, Any]], *, previous: Raw | None = None, run_id: str = "r-1", at: datetime = NOW) -> Raw:
+def written_run(
+    rows: Iterable[Mapping[str, Any]], *, previous: Raw | None = None, run_id: str = "r-1", at: datetime = NOW
+) -> Raw:
     """A run that wrote these rows."""
     store = Store(Memory("m"))
     run = RunWriter(store, KEY, run_id)

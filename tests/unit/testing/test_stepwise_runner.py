@@ -27,7 +27,7 @@ def app() -> App:
     return App("sqlite:///never-opened.db", stores={"raw": {"type": "memory"}})
 
 
-def told(**more: Any) -> dict[str, Any]:
+def dataset_options(**more: Any) -> dict[str, Any]:
     return {"raw": "raw", "customers": ["acme"], "checks": [row_count(min=1)], "cron": "15 2 * * *", **more}
 
 
@@ -47,7 +47,7 @@ def test_a_daily_schedule_extracts_the_day_before(app: App, box: Sandbox) -> Non
     days: list[str] = []
     customers = ["acme"]
 
-    @app.dataset("crm", "orders", **told(customers=lambda: customers))
+    @app.dataset("crm", "orders", **dataset_options(customers=lambda: customers))
     def orders(partition: Partition, out: Sink) -> None:
         days.append(f"{partition.customer_id} {partition.logical_date}")
         out.rows([{"at": "x"}])
@@ -68,7 +68,7 @@ def test_a_daily_schedule_extracts_the_day_before(app: App, box: Sandbox) -> Non
 def test_attempts_are_minutes_and_hours_apart(app: App, box: Sandbox) -> None:
     moments: list[datetime] = []
 
-    @app.dataset("crm", "orders", **told())
+    @app.dataset("crm", "orders", **dataset_options())
     def orders(partition: Partition, out: Sink) -> None:
         moments.append(box.clock.now())
         assert (current().number, current().max_attempts) == (len(moments), 6)
@@ -85,7 +85,7 @@ def test_attempts_are_minutes_and_hours_apart(app: App, box: Sandbox) -> None:
 
 
 def test_a_partition_past_its_age_is_not_retried(app: App, box: Sandbox) -> None:
-    @app.dataset("crm", "orders", **told(max_age=3 * 3600))
+    @app.dataset("crm", "orders", **dataset_options(max_age=3 * 3600))
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([])
 
@@ -102,7 +102,7 @@ def test_a_partition_past_its_age_is_not_retried(app: App, box: Sandbox) -> None
 def test_not_ready_is_retried_and_stop_is_not(app: App, box: Sandbox) -> None:
     tried: Counter[str] = Counter()
 
-    @app.dataset("crm", "orders", **told(customers=["late", "left"]))
+    @app.dataset("crm", "orders", **dataset_options(customers=["late", "left"]))
     def orders(partition: Partition, out: Sink) -> None:
         tried[partition.customer_id] += 1
         if partition.customer_id == "left":
@@ -126,7 +126,7 @@ def test_not_ready_is_retried_and_stop_is_not(app: App, box: Sandbox) -> None:
 def test_a_source_that_is_down_is_paused_without_attempts(app: App, box: Sandbox) -> None:
     calls: list[datetime] = []
 
-    @app.dataset("crm", "orders", **told(customers=[f"c-{n}" for n in range(20)]))
+    @app.dataset("crm", "orders", **dataset_options(customers=[f"c-{n}" for n in range(20)]))
     def orders(partition: Partition, out: Sink) -> None:
         calls.append(box.clock.now())
         if len(calls) < 5:
@@ -156,7 +156,7 @@ def test_a_source_that_is_down_is_paused_without_attempts(app: App, box: Sandbox
 def test_a_killed_worker_loses_its_partition(app: App, box: Sandbox) -> None:
     runs: list[str] = []
 
-    @app.dataset("crm", "orders", **told())
+    @app.dataset("crm", "orders", **dataset_options())
     async def orders(partition: Partition, out: Sink) -> None:
         await asyncio.sleep(0)
         runs.append(out.run_id)
@@ -179,9 +179,9 @@ def test_a_dataset_with_failing_customers_does_not_block_others(app: App, box: S
     def nobody() -> list[str]:
         raise ConnectionError("who knows")
 
-    app.dataset("crm", "broken", **told(customers=nobody))(lambda partition, out: None)
+    app.dataset("crm", "broken", **dataset_options(customers=nobody))(lambda partition, out: None)
 
-    @app.dataset("crm", "orders", **told())
+    @app.dataset("crm", "orders", **dataset_options())
     def orders(partition: Partition, out: Sink) -> None:
         out.rows([{"n": 1}])
 
@@ -198,7 +198,7 @@ def test_a_dataset_with_failing_customers_does_not_block_others(app: App, box: S
 def test_the_day_is_in_the_time_zone_of_the_schedule(app: App, box: Sandbox) -> None:
     days: list[Any] = []
 
-    @app.dataset("crm", "orders", **told(cron="30 0 * * *", timezone="Pacific/Auckland"))
+    @app.dataset("crm", "orders", **dataset_options(cron="30 0 * * *", timezone="Pacific/Auckland"))
     def orders(partition: Partition, out: Sink) -> None:
         days.append((partition.logical_date, box.clock.now()))
         out.rows([{"n": 1}])

@@ -200,6 +200,9 @@ class ProcessSlot:
         except Interrupted:
             self._discard(terminate=True)
             raise CancelledError from None
+        except BaseException:  # the next job must not get the reply of this one
+            self._discard(terminate=True)
+            raise
         self._jobs += 1
         if self._is_worn(reply, job_type.memory_limit):
             self._retire()

@@ -22,6 +22,8 @@ SEND_SECONDS = 30.0
 """Time in which a process must read a message."""
 EXIT_POLL_SECONDS = 0.05
 """Time between two looks for the end of a process, where the system does not tell it."""
+MAX_POLL_SECONDS = 3600.0
+"""Longest wait of one poll. The system takes at most 24 days."""
 CODE = (
     "import sys; sys.path[:] = {path!r}; "
     "from redrive.worker.processes.child import main; main({connection}, {life})"
@@ -129,11 +131,9 @@ class ChildProcess:
         for descriptor in (self.socket.fileno(), wake, self._exit):
             if descriptor is not None:
                 poll.register(descriptor, select.POLLIN)
-        seconds = until - monotonic()
-        if self._exit is None:
-            seconds = min(seconds, EXIT_POLL_SECONDS)
-        timeout = None if seconds == math.inf else max(0, math.ceil(seconds * 1000))
-        return {descriptor for descriptor, _ in poll.poll(timeout)}
+        longest = EXIT_POLL_SECONDS if self._exit is None else MAX_POLL_SECONDS
+        seconds = max(0.0, min(until - monotonic(), longest))
+        return {descriptor for descriptor, _ in poll.poll(math.ceil(seconds * 1000))}
 
     def end(self, *, terminate: bool = True) -> None:
         """End the process and all processes that it started, and release its resources.

@@ -9,7 +9,7 @@ import pytest
 from redrive import RetryPolicy
 from redrive.batch import SendBuffer
 from redrive.errors import BufferClosed
-from tests.unit.batch.buffer.world import Receiver, balanced, errors, rpc_error, run, tasks
+from tests.unit.batch.buffer.world import Receiver, checked_stats, errors, rpc_error, run, tasks
 
 pytestmark = pytest.mark.req("G-4")
 
@@ -41,7 +41,7 @@ async def test_a_caller_cancelled_before_the_flush_withdraws_its_item() -> None:
     assert await errors(tasks(buffer, 2, 3)) == [None, None]
     assert receiver.batches == [[2, 3]]
     await buffer.aclose()
-    assert (await balanced(buffer)).withdrawn == 1
+    assert (await checked_stats(buffer)).withdrawn == 1
 
 
 @run

@@ -10,7 +10,7 @@ import pytest
 from redrive import journal
 from redrive.batch import SendBuffer
 from redrive.errors import BufferClosed
-from tests.unit.batch.buffer.world import Receiver, balanced, errors, run, tasks
+from tests.unit.batch.buffer.world import Receiver, checked_stats, errors, run, tasks
 
 pytestmark = pytest.mark.req("G-4")
 
@@ -69,7 +69,7 @@ async def test_items_without_a_response_in_time_get_buffer_closed() -> None:
     assert all(isinstance(error, BufferClosed) for error in found)
     assert [error.sent for error in found if isinstance(error, BufferClosed)] == [True, False]
     assert receiver.cancelled == 1
-    assert (await balanced(buffer)).failed == 2
+    assert (await checked_stats(buffer)).failed == 2
     [record] = [record for record in ring.records if record.kind == "undelivered"]
     assert (record.fields["items"], record.fields["in_flight"]) == (1, 1)
 

@@ -22,7 +22,7 @@ def enter(queue: SendQueue[str, str], *items: str) -> list[bool]:
     return [queue.add(item, item) for item in items]
 
 
-def taken(queue: SendQueue[str, str]) -> list[str]:
+def take_items(queue: SendQueue[str, str]) -> list[str]:
     batch = queue.take_batch()
     return [] if batch is None else batch.items
 
@@ -30,17 +30,17 @@ def taken(queue: SendQueue[str, str]) -> list[str]:
 def test_a_full_batch_is_taken() -> None:
     queue = make_queue()
     assert enter(queue, "a", "b", "c", "d") == [False, False, True, True]
-    assert taken(queue) == ["a", "b", "c"]
-    assert taken(queue) == []
+    assert take_items(queue) == ["a", "b", "c"]
+    assert take_items(queue) == []
     assert len(queue) == 1
 
 
 def test_a_partial_batch_is_taken_when_due() -> None:
     queue = make_queue()
     enter(queue, "a", "b")
-    assert taken(queue) == []
+    assert take_items(queue) == []
     queue.is_due = True
-    assert taken(queue) == ["a", "b"]
+    assert take_items(queue) == ["a", "b"]
     assert not queue.is_due, "later items have an interval of their own"
 
 
@@ -48,21 +48,21 @@ def test_the_queue_stays_due_until_it_is_empty() -> None:
     queue = make_queue(batch=2)
     enter(queue, "a", "b", "c")
     queue.is_due = True
-    assert (taken(queue), taken(queue), queue.is_due) == (["a", "b"], ["c"], False)
+    assert (take_items(queue), take_items(queue), queue.is_due) == (["a", "b"], ["c"], False)
 
 
 def test_a_partial_batch_is_taken_while_closing() -> None:
     queue = make_queue()
     enter(queue, "a")
     queue.is_closing = True
-    assert taken(queue) == ["a"]
+    assert take_items(queue) == ["a"]
 
 
 def test_a_withdrawn_item_is_not_sent() -> None:
     queue = make_queue()
     enter(queue, "a", "b", "c", "d")
     assert queue.withdraw("b")
-    assert taken(queue) == ["a", "c", "d"]
+    assert take_items(queue) == ["a", "c", "d"]
     assert not queue.withdraw("a"), "in flight"
     assert not queue.withdraw("x"), "never seen"
 
@@ -74,10 +74,10 @@ def test_items_above_the_limit_are_blocked_until_there_is_room() -> None:
     first = queue.take_batch()
     assert first is not None
     assert queue.admitted == 3, "items in flight still count"
-    assert taken(queue) == ["c"], "it cannot grow: there is no room for item"
+    assert take_items(queue) == ["c"], "it cannot grow: there is no room for item"
     queue.finish(first)
     assert queue.admitted == 3
-    assert taken(queue) == ["d", "e"]
+    assert take_items(queue) == ["d", "e"]
 
 
 def test_a_blocked_item_can_be_withdrawn() -> None:
@@ -86,7 +86,7 @@ def test_a_blocked_item_can_be_withdrawn() -> None:
     assert queue.withdraw("b")
     assert queue.withdraw("a")
     queue.is_due = True
-    assert taken(queue) == ["c"]
+    assert take_items(queue) == ["c"]
 
 
 def test_blocked_items_keep_their_order() -> None:
@@ -98,17 +98,17 @@ def test_blocked_items_keep_their_order() -> None:
     enter(queue, "c")
     queue.finish(first)
     queue.is_due = True
-    assert taken(queue) == ["b"]
+    assert take_items(queue) == ["b"]
 
 
 def test_a_batch_is_limited_in_bytes() -> None:
     queue = make_queue(batch=10, batch_bytes=5)
     assert enter(queue, "aa", "bb", "cc") == [False, False, True]
-    assert taken(queue) == ["aa", "bb"], "the third would make it 6"
-    assert taken(queue) == []
+    assert take_items(queue) == ["aa", "bb"], "the third would make it 6"
+    assert take_items(queue) == []
     enter(queue, "too large for any batch")
-    assert taken(queue) == ["cc"]
-    assert taken(queue) == ["too large for any batch"], "alone: the server decides"
+    assert take_items(queue) == ["cc"]
+    assert take_items(queue) == ["too large for any batch"], "alone: the server decides"
 
 
 def test_admitted_items_are_limited_in_bytes() -> None:
@@ -118,17 +118,17 @@ def test_admitted_items_are_limited_in_bytes() -> None:
     assert first is not None
     assert first.items == ["aaa"]
     assert (len(queue), queue.is_full) == (2, True), "in flight counts"
-    assert taken(queue) == []
+    assert take_items(queue) == []
     queue.finish(first)
-    assert (taken(queue), taken(queue)) == (["bb"], ["c"])
+    assert (take_items(queue), take_items(queue)) == (["bb"], ["c"])
     enter(queue, "more than it holds")
-    assert taken(queue) == [], "not while another item is admitted"
+    assert take_items(queue) == [], "not while another item is admitted"
 
 
 def test_an_item_above_the_byte_limit_is_admitted_alone() -> None:
     queue = make_queue(batch=1, admitted_bytes=4)
     enter(queue, "more than it holds")
-    assert taken(queue) == ["more than it holds"]
+    assert take_items(queue) == ["more than it holds"]
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.5, "3", None, True])

@@ -9,7 +9,7 @@ import pytest
 from redrive import RetryPolicy, current, outcome, retry
 from redrive.batch import SendBuffer
 from redrive.testing import instant
-from tests.unit.batch.buffer.world import Receiver, balanced, errors, rpc_error, run, tasks
+from tests.unit.batch.buffer.world import Receiver, checked_stats, errors, rpc_error, run, tasks
 
 pytestmark = pytest.mark.req("G-4")
 
@@ -44,7 +44,7 @@ async def test_exhausted_retries_give_each_caller_a_copy_of_the_last_error() -> 
         assert ended is not None
         assert (ended.attempts, ended.reason) == (4, "attempts")
         assert "Receiver.send after 4 attempts" in error.__notes__[0]
-    assert (await balanced(buffer)).failed == 3
+    assert (await checked_stats(buffer)).failed == 3
 
 
 @pytest.mark.parametrize(

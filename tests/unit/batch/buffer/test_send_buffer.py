@@ -13,7 +13,7 @@ from redrive import correlate, current, deadline, journal, retry
 from redrive.batch import BufferStats, SendBuffer
 from redrive.errors import Refused
 from redrive.testing import instant
-from tests.unit.batch.buffer.world import Receiver, balanced, errors, rpc_error, run, tasks
+from tests.unit.batch.buffer.world import Receiver, checked_stats, errors, rpc_error, run, tasks
 
 pytestmark = pytest.mark.req("G-4")
 AnyBuffer: Any = SendBuffer
@@ -26,7 +26,7 @@ async def test_a_full_batch_is_sent_immediately() -> None:
     async with SendBuffer(receiver.send, max_batch_size=2, flush_interval=60) as buffer:
         assert await errors(tasks(buffer, 1, 2, 3, 4)) == [None] * 4
     assert receiver.batches == [[1, 2], [3, 4]]
-    assert await balanced(buffer) == BufferStats(entered=4, accepted=4, batches=2)
+    assert await checked_stats(buffer) == BufferStats(entered=4, accepted=4, batches=2)
 
 
 @run
@@ -85,7 +85,7 @@ async def test_a_rejected_batch_is_not_retried() -> None:
         found = await errors(tasks(buffer, 1, 2))
     assert all(isinstance(error, Refused) for error in found)
     assert len(receiver.batches) == 1
-    assert (await balanced(buffer)).refused == 2
+    assert (await checked_stats(buffer)).refused == 2
 
 
 @run
@@ -97,7 +97,7 @@ async def test_each_caller_gets_the_response_of_its_item() -> None:
     assert accepted is None
     assert isinstance(refused, Refused)
     assert failed is wrong
-    assert await balanced(buffer) == BufferStats(entered=3, accepted=1, refused=1, failed=1, batches=1)
+    assert await checked_stats(buffer) == BufferStats(entered=3, accepted=1, refused=1, failed=1, batches=1)
 
 
 @run
@@ -132,7 +132,7 @@ async def test_send_all_sends_many_items() -> None:
             gate.set_result(True)
         await task
     assert [item for batch in receiver.batches for item in batch] == list(range(1, 101))
-    assert (await balanced(buffer)).batches == 10
+    assert (await checked_stats(buffer)).batches == 10
 
 
 @run
@@ -154,7 +154,7 @@ async def test_a_cancelled_send_all_withdraws_its_items() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     await buffer.aclose()
-    assert (await balanced(buffer)).withdrawn == 3
+    assert (await checked_stats(buffer)).withdrawn == 3
     assert receiver.batches == []
 
 

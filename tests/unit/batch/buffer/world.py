@@ -87,7 +87,7 @@ async def errors(sent: list[asyncio.Task[None]]) -> list[BaseException | None]:
         return await asyncio.gather(*sent, return_exceptions=True)
 
 
-async def balanced(buffer: SendBuffer[Any]) -> BufferStats:
+async def checked_stats(buffer: SendBuffer[Any]) -> BufferStats:
     stats = buffer.stats
     gone = stats.accepted + stats.refused + stats.failed + stats.spilled + stats.withdrawn
     assert stats.entered == gone + stats.waiting + stats.in_flight

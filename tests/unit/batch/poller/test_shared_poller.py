@@ -45,7 +45,7 @@ def run(work: Callable[[Server], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(bounded())
 
 
-async def started(*works: Awaitable[Any]) -> list[asyncio.Task[Any]]:
+async def start_tasks(*works: Awaitable[Any]) -> list[asyncio.Task[Any]]:
     tasks = [asyncio.ensure_future(work) for work in works]
     await asyncio.sleep(0)
     return tasks
@@ -59,7 +59,7 @@ async def until(met: Callable[[], bool]) -> None:
 def test_all_ids_are_fetched_together() -> None:
     async def work(server: Server) -> None:
         async with SharedPoller(server.fetch, **QUICK) as poller:
-            waits = await started(*(poller.wait(f"t-{number}") for number in range(100)))
+            waits = await start_tasks(*(poller.wait(f"t-{number}") for number in range(100)))
             await until(lambda: bool(server.asked))
             assert sorted(server.asked[0]) == sorted(f"t-{number}" for number in range(100))
             for number in range(100):
@@ -144,7 +144,7 @@ def test_a_cancelled_waiter_loses_no_signal() -> None:
     async def work(server: Server) -> None:
         server.gate = asyncio.Event()
         async with SharedPoller(server.fetch, **QUICK) as poller:
-            gone, stays, other = await started(poller.wait("t"), poller.wait("t"), poller.wait("u"))
+            gone, stays, other = await start_tasks(poller.wait("t"), poller.wait("t"), poller.wait("u"))
             await until(lambda: bool(server.asked))
             server.signals["t"].append("s")
             server.signals["u"].append("v")
@@ -160,7 +160,7 @@ def test_the_signal_of_a_cancelled_waiter_goes_to_the_next() -> None:
     async def work(server: Server) -> None:
         async with SharedPoller(server.fetch, **QUICK) as poller:
             for _ in range(50):
-                (first,) = await started(poller.wait("t"))
+                (first,) = await start_tasks(poller.wait("t"))
                 server.signals["t"].append("s")
                 await until(lambda: not server.signals["t"])  # fetched, and perhaps delivered
                 first.cancel()
@@ -175,7 +175,7 @@ def test_closing_ends_every_waiter() -> None:
     async def work(server: Server) -> None:
         server.gate = asyncio.Event()  # a fetch that hangs
         async with SharedPoller(server.fetch, **QUICK) as poller:
-            waits = await started(*(poller.wait(str(number)) for number in range(10)))
+            waits = await start_tasks(*(poller.wait(str(number)) for number in range(10)))
             await until(lambda: bool(server.asked))
         found = await asyncio.gather(*waits, return_exceptions=True)
         assert [type(error) for error in found] == [PollerClosed] * 10
@@ -189,7 +189,7 @@ def test_closing_ends_every_waiter() -> None:
 def test_a_cancelled_poll_task_ends_every_waiter() -> None:
     async def work(server: Server) -> None:
         poller: SharedPoller[str, str] = SharedPoller(server.fetch, **QUICK)
-        (wait,) = await started(poller.wait("t"))
+        (wait,) = await start_tasks(poller.wait("t"))
         for task in asyncio.all_tasks():
             if task.get_name().startswith("redrive poll of"):
                 task.cancel()
@@ -208,7 +208,7 @@ def test_signals_of_one_id_until_it_is_closed() -> None:
                 found.append(signal)  # noqa: PERF401  # one at a time, in order
 
         poller: SharedPoller[str, str] = SharedPoller(server.fetch, **QUICK)
-        (reading,) = await started(read())
+        (reading,) = await start_tasks(read())
         server.signals["t"] += ["1", "2"]
         await until(lambda: len(found) == 2)
         server.signals["t"].append("3")
@@ -225,7 +225,7 @@ def test_an_idle_poller_is_woken_by_a_signal() -> None:
         slow = {"min_interval": 0.001, "max_interval": 3600.0}
         async with SharedPoller(server.fetch, **slow) as poller:  # type: ignore[arg-type]  # numbers
             poller._pace = poller._pace._replace(interval=3600.0)
-            (wait,) = await started(poller.wait("t"))
+            (wait,) = await start_tasks(poller.wait("t"))
             await until(lambda: len(server.asked) >= 1)
             poller._pace = poller._pace._replace(interval=3600.0)
             server.signals["t"].append("s")
@@ -238,7 +238,7 @@ def test_an_idle_poller_is_woken_by_a_signal() -> None:
 def test_limits_and_invalid_options() -> None:
     async def work(server: Server) -> None:
         async with SharedPoller(server.fetch, max_waiting=2, **QUICK) as poller:
-            waits = await started(poller.wait("a"), poller.wait("b"))
+            waits = await start_tasks(poller.wait("a"), poller.wait("b"))
             with pytest.raises(RuntimeError, match="2 waiters at once; raise max_waiting="):
                 await poller.wait("c")
             async with SharedPoller(server.fetch, **QUICK) as other:

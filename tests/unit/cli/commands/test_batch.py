@@ -26,7 +26,7 @@ SHOWN = [
 
 
 @pytest.fixture
-def sent(url: str) -> App:
+def sent_app(url: str) -> App:
     """Twelve tiles given up, two pending, one accepted, and an item with a long name."""
     with App(url) as made:
         items = made.items("tiles")
@@ -40,7 +40,7 @@ def sent(url: str) -> App:
 
 
 @pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
-@pytest.mark.usefixtures("sent")
+@pytest.mark.usefixtures("sent_app")
 def test_output_fits_the_terminal_and_has_no_secrets(arguments: tuple[str, ...]) -> None:
     for width in (60, 80, 120):
         status, printed = call(*arguments, width=width)
@@ -51,14 +51,14 @@ def test_output_fits_the_terminal_and_has_no_secrets(arguments: tuple[str, ...])
 
 
 @pytest.mark.parametrize("arguments", SHOWN, ids=" ".join)
-@pytest.mark.usefixtures("sent")
+@pytest.mark.usefixtures("sent_app")
 def test_json_is_one_document_without_secrets(arguments: tuple[str, ...]) -> None:
     _, printed = call(*arguments, "--json")
     json.loads(printed)
     assert SECRET not in printed
 
 
-@pytest.mark.usefixtures("sent")
+@pytest.mark.usefixtures("sent_app")
 def test_status_and_giveups_show_counts_and_reasons() -> None:
     _, printed = call("batch", "status")
     assert printed.split()[:4] == ["batch", "pending", "given", "up"]
@@ -71,7 +71,7 @@ def test_status_and_giveups_show_counts_and_reasons() -> None:
     assert len(found) == 12
 
 
-@pytest.mark.usefixtures("sent")
+@pytest.mark.usefixtures("sent_app")
 def test_the_overview_counts_pending_items() -> None:
     printed = call("overview", width=160)[1]
     assert "Batches: 2 items rejected and sent again by the next call (2 tiles); see `redrive batch status`." in printed
@@ -105,12 +105,12 @@ def test_an_empty_ledger_has_no_rejected_items() -> None:
 
 
 @pytest.mark.req("B-13")
-def test_items_are_reopened_by_id(sent: App) -> None:
+def test_items_are_reopened_by_id(sent_app: App) -> None:
     status, printed = call("batch", "reopen", "tiles", "t1", "t2", "t13", "--because", "rendered anew", "--actor", "ann")
     assert status == 1
     assert printed.splitlines()[1:] == ["Skipped t13: it is not given up", "Reopened: t1", "Reopened: t2"]
     assert "To reopen: 2 items of tiles (checksum mismatch" in printed
-    with sent as made:
+    with sent_app as made:
         assert made.items("tiles").pending(["t1", "t3"]) == {"t1"}
         (entry,) = made.ledger.audit()
     assert (entry.actor, entry.action, entry.because) == ("ann", "batch.reopen", "rendered anew")
@@ -124,7 +124,7 @@ def test_items_are_reopened_by_id(sent: App) -> None:
 
 
 @pytest.mark.req("B-13")
-@pytest.mark.usefixtures("sent")
+@pytest.mark.usefixtures("sent_app")
 def test_a_selection_of_items_is_confirmed(url: str) -> None:
     many = ("batch", "reopen", "tiles", "--reason", "checksum", "--because", "an outage", "--ledger", url)
     refused = run(*many)
@@ -243,7 +243,7 @@ def test_reasons_of_items_in_user_code_are_shown(tmp_path: Path, monkeypatch: py
     assert "Traceback" not in gone.stderr
 
 
-@pytest.mark.usefixtures("sent")
+@pytest.mark.usefixtures("sent_app")
 def test_invalid_selections_of_items_are_rejected(url: str) -> None:
     nothing = run("batch", "reopen", "tiles", "--because", "x", "--ledger", url)
     assert (nothing.returncode, nothing.stderr.startswith("redrive: no items selected")) == (2, True)

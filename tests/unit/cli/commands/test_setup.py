@@ -69,8 +69,8 @@ def test_the_sample_app_works(here: Path) -> None:
         started = json.loads(until(lambda: out.read_text().partition("\n")[0]))
         assert (started["event"], started["kinds"]) == ("started", ["hello"])
         done = 'redrive_jobs_done_total{kind="hello"} 3.0'
-        until(lambda: done in scraped(started["metrics"]))
-        assert json.loads(scraped(started["metrics"].replace("/metrics", "/health"))) == {"status": "ok"}
+        until(lambda: done in scrape(started["metrics"]))
+        assert json.loads(scrape(started["metrics"].replace("/metrics", "/health"))) == {"status": "ok"}
     finally:
         os.kill(worker, signal.SIGTERM)
     assert warm().wait(worker) == 0
@@ -108,7 +108,7 @@ def until(look: Callable[[], T]) -> T:
     return found
 
 
-def scraped(url: str) -> str:
+def scrape(url: str) -> str:
     with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
         return str(answer.read().decode())
 

@@ -39,7 +39,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture
-def swept(ledger: Ledger) -> Ledger:
+def swept_ledger(ledger: Ledger) -> Ledger:
     """Sweep 1 replays three dead letters, the first as its canary."""
     ledger.submit_many([NewJob("mail", str(each)) for each in range(3)])
     ledger.settle([lease.dead("attempts") for lease in ledger.claim({"mail": 3}, worker="w")])
@@ -57,8 +57,8 @@ def acts_of(ledger: Ledger) -> list[Callable[[], object]]:
     return [step, lambda: None, canary_done, step]
 
 
-def test_a_pipe_gets_a_line_for_each_change(swept: Ledger, meanwhile: Callable[..., None]) -> None:
-    meanwhile(*acts_of(swept))
+def test_a_pipe_gets_a_line_for_each_change(swept_ledger: Ledger, meanwhile: Callable[..., None]) -> None:
+    meanwhile(*acts_of(swept_ledger))
     status, printed = call("sweeps", "show", "1", "--follow")
     lines = [line.partition(" UTC  ")[2] for line in printed.splitlines() if " UTC  " in line]
     *before, last = lines
@@ -74,8 +74,8 @@ def test_a_pipe_gets_a_line_for_each_change(swept: Ledger, meanwhile: Callable[.
     assert "Sweep 1: replay" in printed
 
 
-def test_json_is_one_document_for_each_change(swept: Ledger, meanwhile: Callable[..., None]) -> None:
-    meanwhile(*acts_of(swept))
+def test_json_is_one_document_for_each_change(swept_ledger: Ledger, meanwhile: Callable[..., None]) -> None:
+    meanwhile(*acts_of(swept_ledger))
     status, printed = call("sweeps", "show", "1", "--follow", "--json")
     documents = [json.loads(line) for line in printed.splitlines()]
     assert status == 0
@@ -87,8 +87,8 @@ def test_json_is_one_document_for_each_change(swept: Ledger, meanwhile: Callable
     ]
 
 
-def test_ctrl_c_ends_only_the_following(swept: Ledger, meanwhile: Callable[..., None]) -> None:
-    meanwhile(lambda: swept.sweeps.step(1), interrupt)
+def test_ctrl_c_ends_only_the_following(swept_ledger: Ledger, meanwhile: Callable[..., None]) -> None:
+    meanwhile(lambda: swept_ledger.sweeps.step(1), interrupt)
     status, printed = call("sweeps", "show", "1", "-f")
     assert status == 130
     assert "stopped watching; sweep 1 continues\n  redrive sweeps show 1 --follow\n" in printed
@@ -97,8 +97,8 @@ def test_ctrl_c_ends_only_the_following(swept: Ledger, meanwhile: Callable[..., 
     assert "completed steps stay" not in printed
 
 
-def test_an_ended_sweep_is_shown_immediately_at_a_terminal(url: str, swept: Ledger) -> None:
-    swept.sweeps.move(1, "cancel", **WHY)
+def test_an_ended_sweep_is_shown_immediately_at_a_terminal(url: str, swept_ledger: Ledger) -> None:
+    swept_ledger.sweeps.move(1, "cancel", **WHY)
     status, printed = on_terminal("sweeps", "show", "1", "--follow", REDRIVE_LEDGER=url)
     assert (status, "cancelled" in printed, " UTC  cancelled" in printed) == (1, True, False)
 

@@ -77,12 +77,12 @@ def disguised(name: str, attributes: dict[str, Any], raising: frozenset[str]) ->
     for attribute in raising:
         body[attribute] = property(lambda self: 1 / 0)
     for attribute, value in attributes.items():
-        body.setdefault(attribute, property(partial(_given, value)))
+        body.setdefault(attribute, property(partial(_return_value, value)))
     error: Exception = type(title, (Exception,), body)()
     return error
 
 
-def _given(value: object, _: object) -> object:
+def _return_value(value: object, _: object) -> object:
     return value
 
 

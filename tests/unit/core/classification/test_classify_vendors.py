@@ -17,7 +17,7 @@ def kind(module: str, name: str, base: type[Exception] = Exception) -> Any:
     return type(name, (base,), {"__module__": module})
 
 
-def shaped(error: Any, **attributes: Any) -> Any:
+def with_attributes(error: Any, **attributes: Any) -> Any:
     for name, value in attributes.items():
         setattr(error, name, value)
     return error
@@ -46,7 +46,7 @@ MONGO = kind("pymongo.errors", "OperationFailure", kind("pymongo.errors", "PyMon
 )
 def test_mysql_codes(code: int, fault: Fault) -> None:
     assert classify(MYSQL(code, "said")) == fault
-    assert classify(shaped(CONNECTOR("said"), errno=code)) == fault
+    assert classify(with_attributes(CONNECTOR("said"), errno=code)) == fault
 
 
 @pytest.mark.parametrize("name", ["IntegrityError", "ProgrammingError", "DataError", "NotSupportedError"])
@@ -69,7 +69,7 @@ def test_mysql_statements_that_are_wrong(name: str) -> None:
     ],
 )
 def test_mongo_codes_and_labels(code: int | None, label: str | None, expected: Kind) -> None:
-    error = shaped(MONGO("said"), code=code, has_error_label=lambda word: word == label)
+    error = with_attributes(MONGO("said"), code=code, has_error_label=lambda word: word == label)
     assert classify(error).kind == expected
 
 
@@ -100,15 +100,15 @@ def test_mongo_errors(name: str, fault: Fault) -> None:
 def test_errors_with_a_status(made: Any) -> None:
     expected: dict[int, Kind] = {503: "transient", 429: "throttled", 404: "permanent", 409: "permanent"}
     for status, meant in expected.items():
-        assert classify(shaped(made("said"), status=status)) == Fault(meant, status=status)
-    assert classify(shaped(made("said"), status=429, headers={"Retry-After": "7"})).after == 7
+        assert classify(with_attributes(made("said"), status=status)) == Fault(meant, status=status)
+    assert classify(with_attributes(made("said"), status=429, headers={"Retry-After": "7"})).after == 7
     assert classify(made("said")).kind == "unknown"
 
 
 def test_opensearch() -> None:
     transport = kind("opensearchpy.exceptions", "TransportError")
-    assert classify(shaped(transport("x"), status_code=503)).kind == "transient"
-    assert classify(shaped(transport("x"), status_code="N/A")).kind == "unknown"
+    assert classify(with_attributes(transport("x"), status_code=503)).kind == "transient"
+    assert classify(with_attributes(transport("x"), status_code="N/A")).kind == "unknown"
     assert classify(kind("opensearchpy.exceptions", "ConnectionTimeout", transport)("x")).kind == "timeout"
 
 

@@ -30,7 +30,7 @@ def test_values_that_differ_between_jobs_do_not_change_the_signature(one: str, o
     assert signature(ValueError(one)) == signature(ValueError(other))
 
 
-def refused(status: int, url: str) -> httpx.HTTPStatusError:
+def status_error(status: int, url: str) -> httpx.HTTPStatusError:
     """As httpx raises it."""
     with pytest.raises(httpx.HTTPStatusError) as caught:
         httpx.Response(status, request=httpx.Request("GET", url)).raise_for_status()
@@ -40,16 +40,18 @@ def refused(status: int, url: str) -> httpx.HTTPStatusError:
 @pytest.mark.req("L-7")
 def test_statuses_are_different_causes_at_any_address() -> None:
     statuses = (404, 401, 422, 410, 403)
-    errors = [refused(status, f"https://ann:secret@api.example.org/orders/{status}7?token=x") for status in statuses]
+    errors = [status_error(status, f"https://ann:secret@api.example.org/orders/{status}7?token=x") for status in statuses]
     assert [signature(error) for error in errors] == [
         f"HTTPStatusError: Client error {status} for url https://api.example.org/…" for status in statuses
     ]
-    assert signature(refused(404, "https://api.example.org/a/1")) == signature(refused(404, "https://api.example.org/b/2?c=3"))
+    assert signature(status_error(404, "https://api.example.org/a/1")) == signature(
+        status_error(404, "https://api.example.org/b/2?c=3")
+    )
 
 
 @pytest.mark.req("L-7")
 def test_hosts_are_different_causes() -> None:
-    assert signature(refused(503, "https://a.example.org/x")) != signature(refused(503, "https://b.example.org/x"))
+    assert signature(status_error(503, "https://a.example.org/x")) != signature(status_error(503, "https://b.example.org/x"))
     one, other = (ValueError(f"HTTPSConnectionPool(host='{host}', port=443): Max retries") for host in ("a.org", "b.org"))
     assert signature(one) == "ValueError: HTTPSConnectionPool(host=a.org, port=#): Max retries"
     assert signature(one) != signature(other)
@@ -85,7 +87,7 @@ def test_error_codes_are_kept_also_of_a_wrapped_error() -> None:
     slow = {"Error": {"Code": "SlowDown", "Message": "x"}, "ResponseMetadata": {"HTTPStatusCode": 503}}
     assert signature(ClientError(slow, "PutObject")).startswith("ClientError (503): An error occurred (SlowDown)")
     wrapped = RuntimeError("sync failed")
-    wrapped.__cause__ = refused(404, "https://api.example.org/a/1")
+    wrapped.__cause__ = status_error(404, "https://api.example.org/a/1")
     assert signature(wrapped) == "RuntimeError (404, api.example.org): sync failed"
     wrapped.__cause__ = wrapped
     assert signature(wrapped) == "RuntimeError: sync failed"

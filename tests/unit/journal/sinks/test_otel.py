@@ -53,7 +53,7 @@ class Traced:
 
 
 @pytest.fixture
-def traced() -> Iterator[Traced]:
+def tracing() -> Iterator[Traced]:
     made = Traced()
     unsubscribe = journal.subscribe(journal.otel(tracer_provider=made.provider, meter_provider=made.meters))
     yield made
@@ -69,11 +69,11 @@ def fetch() -> str:
 
 
 @pytest.mark.req("J-3", "H-5", "J-4")
-def test_each_attempt_of_a_call_is_a_child_of_the_current_span(traced: Traced) -> None:
+def test_each_attempt_of_a_call_is_a_child_of_the_current_span(tracing: Traced) -> None:
     failing = inject(fetch, ConnectionError("token=s3cret"))
-    with traced.tracer.start_as_current_span("request") as around, correlate(request_id="r-1"), instant(), failing:
+    with tracing.tracer.start_as_current_span("request") as around, correlate(request_id="r-1"), instant(), failing:
         fetch()
-    failed, recovered = traced.spans("crm.fetch")
+    failed, recovered = tracing.spans("crm.fetch")
     for span in (failed, recovered):
         assert span.parent is not None
         assert span.parent.span_id == around.get_span_context().span_id
@@ -88,9 +88,9 @@ def test_each_attempt_of_a_call_is_a_child_of_the_current_span(traced: Traced) -
 
 
 @pytest.mark.req("J-3")
-def test_a_first_success_is_a_span(traced: Traced) -> None:
+def test_a_first_success_is_a_span(tracing: Traced) -> None:
     fetch()
-    (span,) = traced.spans("crm.fetch")
+    (span,) = tracing.spans("crm.fetch")
     assert span.parent is None
     assert span.start_time is not None
     assert span.end_time is not None
@@ -98,7 +98,7 @@ def test_a_first_success_is_a_span(traced: Traced) -> None:
 
 
 @pytest.mark.req("J-2", "J-3")
-def test_a_job_span_links_to_its_submitter_and_has_children(traced: Traced) -> None:
+def test_a_job_span_links_to_its_submitter_and_has_children(tracing: Traced) -> None:
     tried: list[int] = []
     ended = threading.Event()
     with App("sqlite://") as app:
@@ -115,11 +115,11 @@ def test_a_job_span_links_to_its_submitter_and_has_children(traced: Traced) -> N
             fetch()
             second.submit()
 
-        with traced.tracer.start_as_current_span("request") as around:
+        with tracing.tracer.start_as_current_span("request") as around:
             first.submit()
         with app.worker(threads=1):
             assert ended.wait(30)
-    failed, done = traced.spans("first")
+    failed, done = tracing.spans("first")
     cause = around.get_span_context()
     for span in (failed, done):
         assert span.kind is SpanKind.CONSUMER
@@ -130,17 +130,17 @@ def test_a_job_span_links_to_its_submitter_and_has_children(traced: Traced) -> N
     assert done.attributes is not None
     assert (failed.attributes["redrive.outcome"], failed.status.status_code) == ("retry", StatusCode.ERROR)
     assert (done.attributes["redrive.outcome"], done.attributes["redrive.attempt"]) == ("recovered", 2)
-    (inner,) = traced.spans("crm.fetch")
+    (inner,) = tracing.spans("crm.fetch")
     assert inner.parent is not None
     assert done.context is not None
     assert inner.parent.span_id == done.context.span_id
-    (last,) = traced.spans("second")
+    (last,) = tracing.spans("second")
     assert [link.context.span_id for link in last.links] == [done.context.span_id]
     assert "s3cret" not in failed.to_json()
 
 
 @pytest.mark.req("J-3")
-def test_async_transaction_and_repeated_jobs_have_spans(traced: Traced) -> None:
+def test_async_transaction_and_repeated_jobs_have_spans(tracing: Traced) -> None:
     asked: list[int] = []
     with App("sqlite://") as app:
 
@@ -158,14 +158,14 @@ def test_async_transaction_and_repeated_jobs_have_spans(traced: Traced) -> None:
         with app.worker(threads=2):
             for job in jobs:
                 job.result(30)
-    assert [span.status.status_code for span in traced.spans("inside")] == [StatusCode.UNSET] * 2
-    outcomes = [span.attributes["redrive.outcome"] for span in traced.spans("inside") if span.attributes]
+    assert [span.status.status_code for span in tracing.spans("inside")] == [StatusCode.UNSET] * 2
+    outcomes = [span.attributes["redrive.outcome"] for span in tracing.spans("inside") if span.attributes]
     assert outcomes[0] == "again"
-    assert len(traced.spans("async")) == 1
+    assert len(tracing.spans("async")) == 1
 
 
 @pytest.mark.req("J-3")
-def test_metrics_have_the_names_of_prometheus(traced: Traced) -> None:
+def test_metrics_have_the_names_of_prometheus(tracing: Traced) -> None:
     fetch()
     with App("sqlite://") as app:
 
@@ -173,9 +173,9 @@ def test_metrics_have_the_names_of_prometheus(traced: Traced) -> None:
         def mail() -> None: ...
 
         mail.submit()
-        observe_ledger(app, meter_provider=traced.meters)
+        observe_ledger(app, meter_provider=tracing.meters)
         assert journal.flush()
-        found = traced.metrics()
+        found = tracing.metrics()
     names = {metric.name for metric in LEDGER_METRICS if metric is not PARTITIONS}  # the ledger has no partitions
     assert names <= found.keys()
     assert {"redrive_attempts_total", "redrive_attempt_seconds"} <= found.keys() & {metric.name for metric in RECORD_METRICS}

@@ -55,7 +55,7 @@ def leaks(text: str) -> bool:
     return "S3cret" in text or "Pw9" in text
 
 
-def printed(act: Callable[[], Any]) -> str:
+def printed_text(act: Callable[[], Any]) -> str:
     """Return all that a program would print of the error: message, notes and causes. Empty after a success."""
     try:
         act()
@@ -100,7 +100,7 @@ def test_no_function_that_takes_an_address_prints_its_password() -> None:
         "AsyncClient": AsyncClient,
         "path": BaseUrl("https://h.example").join,
     }
-    found = [(name, url) for name, take in takers.items() for url in ADDRESSES if leaks(printed(lambda: take(url)))]  # noqa: B023
+    found = [(name, url) for name, take in takers.items() for url in ADDRESSES if leaks(printed_text(lambda: take(url)))]  # noqa: B023
     assert found == []
 
 
@@ -108,7 +108,7 @@ def test_no_function_that_takes_an_address_prints_its_password() -> None:
 @pytest.mark.parametrize("scheme", ["postgresql", "postgressql"])
 def test_no_ledger_that_cannot_be_opened_prints_its_password(scheme: str) -> None:
     urls = [url for url in ADDRESSES[:: len(PASSWORDS) // 2] if url.startswith(scheme)]
-    assert [url for url in urls if leaks(printed(lambda: open_ledger(url)))] == []  # noqa: B023
+    assert [url for url in urls if leaks(printed_text(lambda: open_ledger(url)))] == []  # noqa: B023
 
 
 @pytest.mark.req("J-4")
@@ -130,5 +130,5 @@ def test_storage_options_print_no_password() -> None:
         options = {"bucket": "b", "endpoint_url": url, "key": "k", "secret": "S3cretPw", "region_name": "r"}
         for kind in ("s3", "sftp", "azure", "graph", "unknown"):
             given = {"raw": {"type": kind, "options": options}}
-            text = printed(lambda: to_registry(given).get_store("raw"))  # noqa: B023
+            text = printed_text(lambda: to_registry(given).get_store("raw"))  # noqa: B023
             assert not leaks(redact_text(text)), (kind, url)

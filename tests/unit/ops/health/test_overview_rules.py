@@ -32,7 +32,7 @@ LATE = replace(WELL, waiting=7, due_since=NOW - timedelta(minutes=9))
 MANY = Trend((0,) * 23 + (40,), 40, 40, NOW - timedelta(minutes=20), recent=True)
 
 
-def said(facts: OverviewFacts) -> list[tuple[str, str, str | None, int]]:
+def problems_of(facts: OverviewFacts) -> list[tuple[str, str, str | None, int]]:
     return [(one.name, one.severity, one.kind, one.count) for one in find_problems(facts)]
 
 
@@ -86,14 +86,16 @@ def test_a_paused_source_is_a_problem() -> None:
 
 
 def test_late_jobs_differ_from_unregistered_ones() -> None:
-    assert said(replace(FACTS, kinds=(LATE,))) == [("late", "warning", "mail", 7)]
-    assert said(replace(FACTS, kinds=(LATE,), registered=set())) == [("unregistered", "warning", "mail", 7)]
-    assert said(replace(FACTS, kinds=(LATE,), registered=set(), all_report_kinds=False)) == [("late", "warning", "mail", 7)]
+    assert problems_of(replace(FACTS, kinds=(LATE,))) == [("late", "warning", "mail", 7)]
+    assert problems_of(replace(FACTS, kinds=(LATE,), registered=set())) == [("unregistered", "warning", "mail", 7)]
+    assert problems_of(replace(FACTS, kinds=(LATE,), registered=set(), all_report_kinds=False)) == [
+        ("late", "warning", "mail", 7)
+    ]
 
 
 def test_parked_and_failing_job_types_are_problems() -> None:
     parked = replace(LATE, parked="503", parked_since=NOW)
-    assert said(replace(FACTS, kinds=(parked,))) == [("parked", "critical", "mail", 7)]
+    assert problems_of(replace(FACTS, kinds=(parked,))) == [("parked", "critical", "mail", 7)]
     probed = replace(parked, probe_at=NOW + timedelta(seconds=12))
     (problem,) = find_problems(replace(FACTS, kinds=(probed,)))
     assert problem.says.endswith("resumes it; next probe in 12 s (03:00:12 UTC)")
@@ -108,7 +110,7 @@ def test_parked_and_failing_job_types_are_problems() -> None:
 
 def test_past_failures_are_not_a_problem() -> None:
     assert find_problems(replace(FACTS, kinds=(replace(WELL, failed=MANY, died=MANY),))) == []
-    assert said(replace(FACTS, kinds=(replace(WELL, failed=MANY, died=MANY, retry_wait=1),))) == [
+    assert problems_of(replace(FACTS, kinds=(replace(WELL, failed=MANY, died=MANY, retry_wait=1),))) == [
         ("failing", "warning", "mail", 40)
     ]
 

@@ -59,7 +59,7 @@ def box(lake: Lake) -> Iterator[Sandbox]:
         yield made
 
 
-def filled(lake: Lake, box: Sandbox) -> str:
+def run_backfill(lake: Lake, box: Sandbox) -> str:
     """Run a backfill of a day for all customers. Return the current run of acme."""
     plan = lake.ann.backfills.plan(lake.orders, DAY, DAY)
     assert plan.count == 2
@@ -77,7 +77,7 @@ def in_force(lake: Lake) -> str:
 @pytest.mark.req("P-13")
 @pytest.mark.req("O-1")
 def test_a_rollback_goes_to_an_earlier_run_and_back(lake: Lake, box: Sandbox) -> None:
-    first = filled(lake, box)
+    first = run_backfill(lake, box)
     lake.rows = 5
     lake.ann.apply(lake.ann.partitions.reprocess(lake.orders, DAY, customers=["acme"]), because="more rows")
     box.drain()
@@ -101,7 +101,7 @@ def test_a_rollback_goes_to_an_earlier_run_and_back(lake: Lake, box: Sandbox) ->
 @pytest.mark.req("P-13")
 @pytest.mark.req("P-7")
 def test_deleted_raw_data_is_reported(lake: Lake, box: Sandbox) -> None:
-    first = filled(lake, box)
+    first = run_backfill(lake, box)
     lake.ann.apply(lake.ann.partitions.reprocess(lake.orders, DAY, customers=["acme"]), because="again")
     box.drain()
     assert [one for one in lake.ann.health.check().findings if one.name == "raw data"] == []
@@ -142,7 +142,7 @@ def test_lost_raw_data_is_counted_named_and_listed(lake: Lake, box: Sandbox) -> 
 @pytest.mark.req("P-13")
 @pytest.mark.req("O-1")
 def test_damaged_data_is_not_reported_as_read(lake: Lake, box: Sandbox) -> None:
-    run = filled(lake, box)
+    run = run_backfill(lake, box)
     key = f"crm/acme/orders/{DAY}"
     (file,) = [one for one in lake.root.rglob("rows.jsonl") if run in str(one)]
     good = file.read_bytes()
@@ -165,7 +165,7 @@ def test_damaged_data_is_not_reported_as_read(lake: Lake, box: Sandbox) -> None:
 
 @pytest.mark.req("O-1")
 def test_raw_data_that_cannot_be_checked_is_not_reported_as_readable(lake: Lake, box: Sandbox) -> None:
-    filled(lake, box)
+    run_backfill(lake, box)
     key = f"crm/acme/orders/{DAY}"
     bare = Operator(lake.app.ledger, actor="ann").partitions
     shown = plain(explanation_view(bare.explain(key)))
@@ -249,7 +249,7 @@ def test_raw_data_is_read_from_the_raw_store(lake: Lake, box: Sandbox) -> None:
 
 @pytest.mark.req("O-2")
 def test_a_revalidation_without_raw_data_names_the_command_that_extracts_again(lake: Lake, box: Sandbox) -> None:
-    filled(lake, box)
+    run_backfill(lake, box)
     for file in lake.root.rglob("manifest.json"):
         file.unlink()
     with pytest.raises(NotAllowed, match="use `redrive state reprocess` instead"):
@@ -268,7 +268,7 @@ def test_a_revalidation_without_raw_data_names_the_command_that_extracts_again(l
 @pytest.mark.req("P-13")
 @pytest.mark.req("O-1")
 def test_a_removed_raw_file_is_reported_before_it_is_read(lake: Lake, box: Sandbox) -> None:
-    run = filled(lake, box)
+    run = run_backfill(lake, box)
     key = f"crm/acme/orders/{DAY}"
     assert lake.ann.partitions.explain(key).lost is None
     (file,) = [one for one in lake.root.rglob("rows.jsonl") if run in str(one)]
@@ -306,7 +306,7 @@ def test_a_rollback_to_the_same_raw_data_is_reported(
         yield lake.ann
 
     monkeypatch.setattr(markers, "open_operator", operator)
-    first, key = filled(lake, box), f"crm/acme/orders/{DAY}"
+    first, key = run_backfill(lake, box), f"crm/acme/orders/{DAY}"
     for act in (lake.ann.partitions.revalidate, lake.ann.partitions.reprocess):
         lake.ann.apply(act(lake.orders, DAY, customers=["acme"]), because="again")
         box.drain(forever=False)
@@ -349,7 +349,7 @@ def plain(what: RenderableType) -> str:
 
 
 def test_raw_data_without_a_run_is_reported(lake: Lake, box: Sandbox) -> None:
-    run = filled(lake, box)
+    run = run_backfill(lake, box)
     names = {"orphan runs", "half runs"}
     assert [one for one in lake.ann.health.check().findings if one.name in names] == []
     (folder,) = [one.parent for one in lake.root.rglob("manifest.json") if run in str(one)]

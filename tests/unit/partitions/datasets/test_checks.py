@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from redrive.partitions import Check, Finding, drop, freshness, not_null, row_count, schema, unique
 from redrive.partitions.datasets.checks import DuplicateCounter
 
-from ..written import written
+from ..written import written_run
 
 
-def found(check: Check, rows: list[dict[str, Any]], **more: Any) -> Finding:
-    finding = check(written(rows, **more))
+def run_check(check: Check, rows: list[dict[str, Any]], **more: Any) -> Finding:
+    finding = check(written_run(rows, **more))
     assert isinstance(finding, Finding)
     return finding
 
@@ -27,23 +27,23 @@ ROWS: list[dict[str, Any]] = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"
 
 
 def test_row_count() -> None:
-    assert found(row_count(min=1), ROWS) == Finding(True, 3, {"min": 1}, "3 rows; at least 1 wanted")
-    assert found(row_count(min=4), ROWS) == Finding(False, 3, {"min": 4}, "3 rows; at least 4 wanted")
-    assert found(row_count(min=1, max=2), ROWS) == Finding(False, 3, {"min": 1, "max": 2}, "3 rows; 1 to 2 wanted")
-    assert found(row_count(), []).ok
+    assert run_check(row_count(min=1), ROWS) == Finding(True, 3, {"min": 1}, "3 rows; at least 1 wanted")
+    assert run_check(row_count(min=4), ROWS) == Finding(False, 3, {"min": 4}, "3 rows; at least 4 wanted")
+    assert run_check(row_count(min=1, max=2), ROWS) == Finding(False, 3, {"min": 1, "max": 2}, "3 rows; 1 to 2 wanted")
+    assert run_check(row_count(), []).ok
 
 
 def test_not_null() -> None:
-    assert found(not_null("id"), ROWS) == Finding(True, 0, 0, "")
-    assert found(not_null("id", "name"), ROWS) == Finding(False, 1, 0, "name is missing in 1 of 3 rows, first in row 3")
-    assert found(not_null("nmae"), ROWS) == Finding(False, 3, 0, "nmae is missing in 3 of 3 rows, first in row 1")
+    assert run_check(not_null("id"), ROWS) == Finding(True, 0, 0, "")
+    assert run_check(not_null("id", "name"), ROWS) == Finding(False, 1, 0, "name is missing in 1 of 3 rows, first in row 3")
+    assert run_check(not_null("nmae"), ROWS) == Finding(False, 3, 0, "nmae is missing in 3 of 3 rows, first in row 1")
 
 
 def test_unique() -> None:
-    assert found(unique("id", "name"), ROWS) == Finding(True, 0, 0, "")
-    assert found(unique("id"), ROWS) == Finding(False, 1, 0, "1 of 3 rows is a duplicate; first in row 3: id = 2")
-    assert not found(unique("a"), [{"a": {"x": 1, "y": 2}}, {"a": {"y": 2, "x": 1}}]).ok
-    assert found(unique("a"), [{"a": 1}, {"a": "1"}, {"a": True}]).ok
+    assert run_check(unique("id", "name"), ROWS) == Finding(True, 0, 0, "")
+    assert run_check(unique("id"), ROWS) == Finding(False, 1, 0, "1 of 3 rows is a duplicate; first in row 3: id = 2")
+    assert not run_check(unique("a"), [{"a": {"x": 1, "y": 2}}, {"a": {"y": 2, "x": 1}}]).ok
+    assert run_check(unique("a"), [{"a": 1}, {"a": "1"}, {"a": True}]).ok
 
 
 @given(st.lists(st.integers(0, 40)), st.integers(1, 10))
@@ -56,11 +56,11 @@ def test_duplicates_are_counted_in_memory_and_in_files(values: list[int], in_mem
 
 def test_schema() -> None:
     check = schema({"id": int, "name": str | None})
-    assert found(check, ROWS) == Finding(True, 0, 0, "")
-    bad = found(schema({"id": str, "x": Any}), ROWS)
+    assert run_check(check, ROWS) == Finding(True, 0, 0, "")
+    bad = run_check(schema({"id": str, "x": Any}), ROWS)
     assert bad == Finding(False, 3, 0, "3 of 3 rows do not fit; row 1: id: expected str, not int")
-    assert found(schema({"id": int, "gone": int}), ROWS).detail.endswith("row 1: gone is missing")
-    assert found(schema({"id": int}, extra=False), ROWS).detail.endswith("row 1: name is not in the schema")
+    assert run_check(schema({"id": int, "gone": int}), ROWS).detail.endswith("row 1: gone is missing")
+    assert run_check(schema({"id": int}, extra=False), ROWS).detail.endswith("row 1: name is not in the schema")
 
 
 @pytest.mark.parametrize(
@@ -78,28 +78,30 @@ def test_schema() -> None:
 )
 def test_types_of_columns(kind: Any, fits: list[Any], does_not: list[Any]) -> None:
     check = schema({"x": kind})
-    assert all(found(check, [{"x": value}]).ok for value in fits)
-    assert not any(found(check, [{"x": value}]).ok for value in does_not)
+    assert all(run_check(check, [{"x": value}]).ok for value in fits)
+    assert not any(run_check(check, [{"x": value}]).ok for value in does_not)
 
 
 def test_freshness() -> None:
     rows: list[dict[str, Any]] = [{"at": "2026-01-31T20:00:00"}, {"at": "2026-01-31T23:30:00+00:00"}, {"at": None}]
-    assert found(freshness("at", within=3600), rows).ok
-    late = found(freshness("at", within=timedelta(minutes=10)), rows)
+    assert run_check(freshness("at", within=3600), rows).ok
+    late = run_check(freshness("at", within=timedelta(minutes=10)), rows)
     assert (late.ok, late.value, late.limit) == (False, 1800.0, 600.0)
     early = datetime(2026, 1, 31, 23, 35, tzinfo=timezone.utc)
-    assert found(freshness("at", within=600), rows, at=early).value == 300.0, "the day is not over: the run's own moment counts"
-    assert found(freshness("at", within=1), [{"at": "2026-01-31"}]).ok, "a date counts to its end"
-    assert found(freshness("at", within=1), [{}]).detail == "no row has a timestamp in at"
+    assert run_check(freshness("at", within=600), rows, at=early).value == 300.0, (
+        "the day is not over: the run's own moment counts"
+    )
+    assert run_check(freshness("at", within=1), [{"at": "2026-01-31"}]).ok, "a date counts to its end"
+    assert run_check(freshness("at", within=1), [{}]).detail == "no row has a timestamp in at"
     with pytest.raises(ValueError, match="at is 'soon', not a timestamp in ISO form"):
-        found(freshness("at", within=1), [{"at": "soon"}])
+        run_check(freshness("at", within=1), [{"at": "soon"}])
 
 
 def test_drop() -> None:
-    before = written([{"id": n} for n in range(100)], run_id="r-0")
-    assert found(drop(max=0.3), ROWS) == Finding(True, None, -0.3, "nothing to compare with; the current run has no rows")
-    assert found(drop(max=0.3), [{"id": n} for n in range(70)], previous=before).ok
-    lost = found(drop(max=0.3), [{"id": n} for n in range(39)], previous=before)
+    before = written_run([{"id": n} for n in range(100)], run_id="r-0")
+    assert run_check(drop(max=0.3), ROWS) == Finding(True, None, -0.3, "nothing to compare with; the current run has no rows")
+    assert run_check(drop(max=0.3), [{"id": n} for n in range(70)], previous=before).ok
+    lost = run_check(drop(max=0.3), [{"id": n} for n in range(39)], previous=before)
     assert lost == Finding(False, -0.61, -0.3, "39 rows; the current run r-0 has 100")
 
 

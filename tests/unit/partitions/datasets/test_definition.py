@@ -27,13 +27,13 @@ def extract(partition: Partition, out: Sink) -> None:
     """All orders."""
 
 
-def told(app: App, fn: Any = extract, source: Any = "crm", query: Any = "orders", **more: Any) -> Dataset:
+def define_dataset(app: App, fn: Any = extract, source: Any = "crm", query: Any = "orders", **more: Any) -> Dataset:
     given: dict[str, Any] = {"raw": "raw", "checks": [row_count(min=1)], "customers": ["acme"]}
     return app.dataset(source, query, **{**given, **more})(fn)
 
 
 def test_a_dataset_reads_and_does_nothing_else(app: App) -> None:
-    orders = told(app)
+    orders = define_dataset(app)
     assert (orders.source, orders.query, orders.function) == ("crm", "orders", extract)
     assert repr(orders) == "<Dataset crm/orders>"
     assert orders.__doc__ == "All orders."
@@ -54,7 +54,7 @@ def test_roles_have_no_methods_beyond_their_rights() -> None:
 
 
 def test_defaults(app: App) -> None:
-    told(app)
+    define_dataset(app)
     (one,) = app.datasets
     policy = one.limits.policy
     assert (policy.max_attempts, policy.max_age, one.limits.concurrency) == (6, timedelta(days=7), 10)
@@ -64,7 +64,7 @@ def test_defaults(app: App) -> None:
 
 
 def test_options_are_stored(app: App) -> None:
-    told(
+    define_dataset(
         app,
         retry=retry(max_attempts=3, backoff=backoff.steps(1, 2)),
         max_age=3600,
@@ -84,13 +84,15 @@ def test_options_are_stored(app: App) -> None:
 
 
 def test_an_explicit_timeout_is_kept(app: App) -> None:
-    told(app, retry=retry(attempt_timeout=10))
+    define_dataset(app, retry=retry(attempt_timeout=10))
     (one,) = app.datasets
     assert one.settings.attempt_timeout == 10
 
 
 def test_other_forms_of_options(app: App) -> None:
-    told(app, raw=Store(Memory("m")), customers=lambda: iter(["a", "b", "a"]), retry=RetryPolicy(max_attempts=2), max_age=None)
+    define_dataset(
+        app, raw=Store(Memory("m")), customers=lambda: iter(["a", "b", "a"]), retry=RetryPolicy(max_attempts=2), max_age=None
+    )
     (one,) = app.datasets
     assert one.current_customers() == ["a", "b"]
     assert (one.limits.policy.max_attempts, one.limits.policy.max_age) == (2, None)
@@ -134,22 +136,22 @@ def generator(partition: Partition, out: Sink) -> Iterator[None]:
 )
 def test_invalid_options_are_rejected(app: App, changed: dict[str, Any], says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=says):
-        told(app, **changed)
+        define_dataset(app, **changed)
     assert not len(app.datasets)
 
 
 def test_a_second_dataset_of_one_name_is_rejected(app: App) -> None:
-    told(app)
+    define_dataset(app)
     with pytest.raises(ValueError, match="there is a dataset crm/orders already, .*extract; .* needs another query or source"):
-        told(app)
-    told(app, query="orders/v2")
+        define_dataset(app)
+    define_dataset(app, query="orders/v2")
     assert [one.name for one in app.datasets] == ["crm/orders", "crm/orders%2Fv2"]
     with pytest.raises(ValueError, match="unknown dataset crm/oders; known: crm/orders, crm/orders%2Fv2"):
         app.datasets.find("crm", "oders")
 
 
 def test_the_customers_function_is_called_each_time(app: App) -> None:
-    told(app, customers=lambda: ["acme", None])
+    define_dataset(app, customers=lambda: ["acme", None])
     (one,) = app.datasets
     with pytest.raises(TypeError, match="crm/orders: a customer must be text, not NoneType"):
         one.current_customers()
@@ -160,7 +162,7 @@ def test_a_failing_customers_function_is_named_with_its_dataset(app: App) -> Non
         yield "acme"
         raise FileNotFoundError("customers.txt")
 
-    told(app, customers=customers)
+    define_dataset(app, customers=customers)
     (extraction,) = app.datasets
     with pytest.raises(ValueError, match=r"^crm/orders: customers\(\) failed: FileNotFoundError: customers.txt$"):
         extraction.current_customers()
@@ -169,7 +171,7 @@ def test_a_failing_customers_function_is_named_with_its_dataset(app: App) -> Non
 def test_a_worker_may_have_datasets_only(app: App) -> None:
     with pytest.raises(ValueError, match="no commands and no handlers are registered"):
         app.kinds()
-    told(app)
+    define_dataset(app)
     assert app.kinds() == []
     assert app.kinds(["crm/orders"]) == []
     with pytest.raises(ValueError, match="'crm/oders' is not registered; registered: crm/orders"):

@@ -17,13 +17,13 @@ from redrive.partitions.raw.writer import RunWriter
 from redrive.storage import Store
 from redrive.storage.memory import Memory
 
-from ..written import KEY, NOW, written
+from ..written import KEY, NOW, written_run
 
 ROWS = [{"id": 1}, {"id": 2}]
 
 
-def judged(*checks: Check, rows: list[dict[str, Any]] = ROWS) -> Verdict:
-    return Validator("crm/orders", "3", checks).validate(written(rows))
+def run_validator(*checks: Check, rows: list[dict[str, Any]] = ROWS) -> Verdict:
+    return Validator("crm/orders", "3", checks).validate(written_run(rows))
 
 
 def no_negative_ids(raw: Raw) -> bool:
@@ -32,7 +32,7 @@ def no_negative_ids(raw: Raw) -> bool:
 
 @pytest.mark.req("P-13")
 def test_valid_data_is_accepted() -> None:
-    verdict = judged(row_count(min=1), unique("id"), no_negative_ids)
+    verdict = run_validator(row_count(min=1), unique("id"), no_negative_ids)
     assert (verdict.decision, verdict.reason, verdict.message, verdict.final) == ("accepted", None, None, False)
     assert (verdict.validator, verdict.version, verdict.record_count, verdict.run_id) == ("crm/orders", "3", 2, "r-1")
     assert verdict.checks == (
@@ -40,7 +40,7 @@ def test_valid_data_is_accepted() -> None:
         {"name": "unique(id)", "ok": True, "value": 0, "limit": 0, "detail": ""},
         {"name": "no_negative_ids", "ok": True, "value": None, "limit": None, "detail": ""},
     )
-    assert verdict.manifest == written(ROWS).manifest.digest
+    assert verdict.manifest == written_run(ROWS).manifest.digest
 
 
 def test_a_check_that_could_not_use_the_ledger_gives_no_verdict() -> None:
@@ -48,12 +48,12 @@ def test_a_check_that_could_not_use_the_ledger_gives_no_verdict() -> None:
         raise LookupError("no figures") from LedgerUnavailable("away")
 
     with pytest.raises(LookupError):
-        judged(row_count(min=1), compare)
+        run_validator(row_count(min=1), compare)
 
 
 @pytest.mark.req("P-13")
 def test_a_rejection_has_the_measured_values() -> None:
-    verdict = judged(row_count(min=5), unique("id"), not_null("name"))
+    verdict = run_validator(row_count(min=5), unique("id"), not_null("name"))
     assert (verdict.decision, verdict.reason, verdict.final) == ("rejected", "row_count", False)
     assert (
         verdict.message == "row_count: 2 rows; at least 5 wanted; not_null(name): name is missing in 2 of 2 rows, first in row 1"
@@ -66,19 +66,19 @@ def test_a_rejection_has_the_measured_values() -> None:
 
 
 def test_data_that_does_not_fit_is_final() -> None:
-    verdict = judged(row_count(min=5), schema({"id": str}))
+    verdict = run_validator(row_count(min=5), schema({"id": str}))
     assert (verdict.reason, verdict.final) == ("schema", True)
 
 
 def test_no_checks_accept() -> None:
-    assert judged().decision == "accepted"
+    assert run_validator().decision == "accepted"
 
 
 def test_a_check_that_raises_rejects_with_its_error() -> None:
     def broken(raw: Raw) -> bool:
         return next(raw.rows())["placed_on"] <= "2026"  # type: ignore[no-any-return]
 
-    verdict = judged(broken, row_count(min=1))
+    verdict = run_validator(broken, row_count(min=1))
     assert (verdict.decision, verdict.reason, verdict.final) == ("rejected", "broken", False)
     assert verdict.message == "broken: the check raised KeyError: 'placed_on'"
     assert verdict.checks[1]["ok"], "the others were asked all the same"
@@ -88,26 +88,26 @@ def test_a_check_that_raises_stop_is_final() -> None:
     def closed(raw: Raw) -> bool:
         raise Stop("the customer has left")
 
-    assert judged(closed).message == "closed: the customer has left"
-    assert judged(closed).final
+    assert run_validator(closed).message == "closed: the customer has left"
+    assert run_validator(closed).final
 
 
 @pytest.mark.parametrize("answer", [None, 1, "yes", [True]])
 def test_a_check_without_a_result_rejects(answer: Any) -> None:
-    verdict = judged(lambda raw: answer)
+    verdict = run_validator(lambda raw: answer)
     assert verdict.message is not None
     assert f"it returned {type(answer).__name__}, and a check returns True, False or a Finding" in verdict.message
 
 
 def test_measured_values_are_stored_as_short_json() -> None:
-    verdict = judged(lambda raw: Finding(False, value=object, limit=list(range(1000)), detail="x" * 5000))
+    verdict = run_validator(lambda raw: Finding(False, value=object, limit=list(range(1000)), detail="x" * 5000))
     (row,) = verdict.checks
     assert row["value"] == "<class 'object'>"
     assert len(row["limit"]) == len(row["detail"]) == 1000
 
 
 def test_secrets_are_redacted() -> None:
-    assert "hunter2" not in str(judged(lambda raw: Finding(False, detail="password=hunter2")))
+    assert "hunter2" not in str(run_validator(lambda raw: Finding(False, detail="password=hunter2")))
 
 
 def damaged_store() -> tuple[Store, Raw]:
@@ -136,7 +136,7 @@ def test_an_unavailable_store_is_not_a_verdict(check: Check, monkeypatch: pytest
 
     monkeypatch.setattr(File, "read", away)
     with pytest.raises(Unavailable):
-        judged(check)
+        run_validator(check)
 
 
 def test_rows_that_cannot_be_read_are_rejected() -> None:
@@ -154,7 +154,7 @@ def test_rows_are_read_once_for_all_checks_of_rows(monkeypatch: pytest.MonkeyPat
     opened: list[str] = []
     before = File.open
     monkeypatch.setattr(File, "open", lambda self: opened.append(self.name) or before(self))  # type: ignore[func-returns-value]
-    assert judged(unique("id"), not_null("id"), schema({"id": int})).decision == "accepted"
+    assert run_validator(unique("id"), not_null("id"), schema({"id": int})).decision == "accepted"
     assert opened == ["rows.jsonl"]
 
 

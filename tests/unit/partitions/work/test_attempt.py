@@ -28,7 +28,7 @@ class Response:
     headers: dict[str, str]
 
 
-def held(**told: Any) -> ExtractionAttempt:
+def new_attempt(**told: Any) -> ExtractionAttempt:
     app = App("sqlite:///never-opened.db", stores={"raw": {"type": "memory"}})
     app.dataset("crm", "orders", raw="raw", checks=[], customers=[], version="2", **told)(lambda partition, out: None)
     (one,) = app.datasets
@@ -38,13 +38,13 @@ def held(**told: Any) -> ExtractionAttempt:
 def end(
     error: BaseException, *, stopping: bool = False, lost: bool = False, uncharged: int = 0, **told: Any
 ) -> Verdict | Release | None:
-    one = held(**told)
+    one = new_attempt(**told)
     one.is_lost = lost
     one.lease = replace(one.lease, uncharged=uncharged)
     return verdict_or_release(ExtractionResult(one, None, error, 1.0), NOW, Parking(uncharged=20), is_stopping=stopping)
 
 
-def charged(error: BaseException, **told: Any) -> Verdict:
+def end_charged(error: BaseException, **told: Any) -> Verdict:
     found = end(error, **told)
     assert isinstance(found, Verdict)
     return found
@@ -57,7 +57,7 @@ def given_back(error: BaseException, **told: Any) -> Release:
 
 
 def test_an_ordinary_error_is_a_rejection() -> None:
-    found = charged(ConnectionError("no answer"))
+    found = end_charged(ConnectionError("no answer"))
     assert (found.run_id, found.decision, found.reason, found.final) == ("r-3", "rejected", "ConnectionError", False)
     assert (found.validator, found.version) == ("crm/orders", "2")
     assert found.message is not None
@@ -65,21 +65,21 @@ def test_an_ordinary_error_is_a_rejection() -> None:
 
 
 def test_stop_is_final() -> None:
-    assert charged(Stop("the customer has left")).final
+    assert end_charged(Stop("the customer has left")).final
 
 
 def test_data_that_fits_no_schema_is_final() -> None:
     pydantic = pytest.importorskip("pydantic")
     with pytest.raises(pydantic.ValidationError) as wrong:
         pydantic.TypeAdapter(int).validate_python("x")
-    assert (charged(wrong.value).reason, charged(wrong.value).final) == ("schema", True)
-    assert not charged(ValueError("bad")).final
+    assert (end_charged(wrong.value).reason, end_charged(wrong.value).final) == ("schema", True)
+    assert not end_charged(ValueError("bad")).final
 
 
 def test_not_ready_is_not_charged() -> None:
     found = given_back(Again("the report is not there yet", after=60, free=True))
     assert (found.cause, found.after) == ("not_ready", 60)
-    assert charged(Again("odd", after=60)).after == 60
+    assert end_charged(Again("odd", after=60)).after == 60
 
 
 def test_a_rate_limit_is_not_charged() -> None:
@@ -93,12 +93,12 @@ def test_a_rate_limit_is_not_charged() -> None:
 def test_a_rejected_credential_is_charged_unless_others_are_rejected_too() -> None:
     httpx2 = pytest.importorskip("httpx2")
     response = httpx2.Response(401, request=httpx2.Request("GET", "https://crm"))
-    found = charged(httpx2.HTTPStatusError("who are you", request=response.request, response=response))
+    found = end_charged(httpx2.HTTPStatusError("who are you", request=response.request, response=response))
     assert (found.shared, found.final, found.signature is not None) == (True, False, True)
-    assert charged(Unavailable("the lake is away", path="x", backend="raw")).shared
-    blocked = charged(Blocked("the bill is not paid", until=NOW + timedelta(hours=1)))
+    assert end_charged(Unavailable("the lake is away", path="x", backend="raw")).shared
+    blocked = end_charged(Blocked("the bill is not paid", until=NOW + timedelta(hours=1)))
     assert (blocked.shared, blocked.after) == (True, 3600)
-    assert not charged(ConnectionError("no answer")).shared
+    assert not end_charged(ConnectionError("no answer")).shared
 
 
 @pytest.mark.req("P-10")
@@ -111,10 +111,10 @@ def test_a_block_of_the_whole_source_is_declared() -> None:
 def test_attempts_that_are_not_charged_are_bounded() -> None:
     throttled = retry(on=lambda error: Fault("throttled", 7))
     assert given_back(ValueError("busy"), retry=throttled, uncharged=19).cause == "rate_limited"
-    assert charged(ValueError("busy"), retry=throttled, uncharged=20).charged
+    assert end_charged(ValueError("busy"), retry=throttled, uncharged=20).charged
     assert given_back(Blocked("maintenance", systemic=True), uncharged=19).cause == "systemic"
-    assert charged(Blocked("maintenance", systemic=True), uncharged=20).charged
-    assert charged(ConnectionError("no answer"), uncharged=20).charged
+    assert end_charged(Blocked("maintenance", systemic=True), uncharged=20).charged
+    assert end_charged(ConnectionError("no answer"), uncharged=20).charged
     assert given_back(Again("not there yet", free=True), uncharged=1000).cause == "not_ready", "asked for by the extraction"
 
 
@@ -147,45 +147,45 @@ def test_a_fault_of_the_ledger_does_not_count(error: BaseException) -> None:
             assert (found.cause, found.signature) == ("ledger", None)
             waits.append(found.after)
         assert waits == [1.0, 2.0, 60.0]
-        bounded = charged(error, uncharged=20, **options)
+        bounded = end_charged(error, uncharged=20, **options)
         assert (bounded.charged, bounded.signature, bounded.shared, bounded.final) == (True, None, False, False)
 
 
 def test_decisions_of_an_extraction_hold_during_a_ledger_outage() -> None:
-    assert charged(caused_by_ledger(Stop("the customer has left"))).final
-    assert charged(caused_by_ledger(Blocked("the bill is not paid"))).shared
+    assert end_charged(caused_by_ledger(Stop("the customer has left"))).final
+    assert end_charged(caused_by_ledger(Blocked("the bill is not paid"))).shared
     assert given_back(caused_by_ledger(Again("not there yet", free=True))).cause == "not_ready"
 
 
 def test_a_catch_all_rule_is_not_evidence_of_an_outage() -> None:
-    assert charged(KeyError("bug"), retry=retry(on=Exception)).signature is None
-    assert charged(ConnectionError("no answer"), retry=retry(on=Exception)).signature is not None
-    assert charged(KeyError("declared"), retry=retry(on=KeyError)).signature is not None
+    assert end_charged(KeyError("bug"), retry=retry(on=Exception)).signature is None
+    assert end_charged(ConnectionError("no answer"), retry=retry(on=Exception)).signature is not None
+    assert end_charged(KeyError("declared"), retry=retry(on=KeyError)).signature is not None
 
 
 def test_rules_of_the_dataset_classify_errors() -> None:
     rules = retry(on=(lambda error: Fault("permanent") if "closed" in str(error) else None, ValueError))
-    assert charged(ValueError("closed account"), retry=rules).final
-    assert not charged(ValueError("odd"), retry=rules).final
-    assert charged(KeyError("odd"), retry=rules).final is False, "what nobody knows may be mended"
+    assert end_charged(ValueError("closed account"), retry=rules).final
+    assert not end_charged(ValueError("odd"), retry=rules).final
+    assert end_charged(KeyError("odd"), retry=rules).final is False, "what nobody knows may be mended"
     throttled = retry(on=lambda error: Fault("throttled", 7))
     assert given_back(ValueError("busy"), retry=throttled).after == 7
 
     def broken(error: Exception) -> bool:
         raise RuntimeError
 
-    assert not charged(ValueError("odd"), retry=retry(on=broken)).final
+    assert not end_charged(ValueError("odd"), retry=retry(on=broken)).final
 
 
 def test_a_cancelled_extraction_is_released_when_the_worker_stops() -> None:
     assert given_back(CancelledError(), stopping=True).cause == "stopped"
-    assert charged(CancelledError()).reason == "CancelledError"
+    assert end_charged(CancelledError()).reason == "CancelledError"
 
 
 def test_a_lost_lease_has_no_effect() -> None:
     assert end(LeaseLost("gone"), lost=True) is None
     assert end(CancelledError(), lost=True) is None
-    assert charged(LeaseLost("of somebody else's")).decision == "rejected"
+    assert end_charged(LeaseLost("of somebody else's")).decision == "rejected"
 
 
 class Evil(Exception):
@@ -194,14 +194,14 @@ class Evil(Exception):
 
 
 def test_an_error_that_raises_when_examined_is_a_rejection() -> None:
-    found = charged(Evil())
+    found = end_charged(Evil())
     assert (found.reason, found.final) == ("Evil", False)
 
 
 def test_damaged_data_and_the_end_of_the_process_are_rejections() -> None:
-    assert charged(Damaged("gone", path="x", backend="raw")).reason == "damaged"
-    assert charged(SystemExit(3)).reason == "SystemExit"
+    assert end_charged(Damaged("gone", path="x", backend="raw")).reason == "damaged"
+    assert end_charged(SystemExit(3)).reason == "SystemExit"
 
 
 def test_secrets_are_redacted() -> None:
-    assert "hunter2" not in str(charged(ValueError("password=hunter2")))
+    assert "hunter2" not in str(end_charged(ValueError("password=hunter2")))

@@ -53,7 +53,7 @@ def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def ended(one: SteppedRunner) -> None:
+def wait_for_end(one: SteppedRunner) -> None:
     deadline = time.monotonic() + 60
     while one.running:
         assert time.monotonic() < deadline
@@ -81,7 +81,7 @@ def test_leases_are_released_if_no_thread_can_start(app: App, monkeypatch: pytes
             one.turn(now())
     assert one.running == 0
     one.turn(now())
-    ended(one)
+    wait_for_end(one)
     assert states(app) == ["accepted", "returned"]
 
 
@@ -94,7 +94,7 @@ def test_a_verdict_is_kept_while_the_ledger_is_offline(app: App, monkeypatch: py
         with pytest.raises(ConnectionError, match="away"):
             one.turn(now())
     assert one.running == 1, "it keeps its place, and is written later"
-    ended(one)
+    wait_for_end(one)
     assert states(app) == ["accepted"]
 
 
@@ -113,7 +113,7 @@ def test_a_lost_lease_writes_nothing_more(app: App) -> None:
         session.core.execute(update(work).values(attempt_no=work.c.attempt_no + 1))
     one.turn(now())
     gate.set()
-    ended(one)
+    wait_for_end(one)
     assert not list(app.stores.get_store("raw").files())
     assert states(app) == ["leased"], "its verdict was never said: somebody else has the partition"
 

@@ -13,7 +13,7 @@ from redrive.ledger import open_ledger
 from redrive.ops.plans import stored
 from tests.conformance.partitions.world import World
 from tests.unit.cli.command import call
-from tests.unit.cli.lake import BAD, audited
+from tests.unit.cli.lake import BAD, audit_entries
 
 
 @pytest.mark.req("O-2")
@@ -35,9 +35,9 @@ def test_a_plan_is_saved_and_applied_by_another_person(lake: World, tmp_path: Pa
     status, printed = call("plan", "apply", str(file), "--because", "second", "--actor", "ben")
     assert (status, "partitions changed since the plan: 1 pending meanwhile" in printed) == (4, True)
     assert "already applied" not in printed
-    assert [entry.because for entry in audited(lake, "partition.retry")] == ["first"]
+    assert [entry.because for entry in audit_entries(lake, "partition.retry")] == ["first"]
     status, printed = call("plan", "apply", kept["id"], "--because", "twice", "--actor", "ben", width=1000)
-    (first,) = audited(lake, "partition.retry")
+    (first,) = audit_entries(lake, "partition.retry")
     assert (status, f"the plan was already applied as sweep {first.what['sweep']}, see" in printed) == (4, True)
     status, printed = call("plan", "apply", str(file), "--because", "second", "--accept-drift", "skip", "--json")
     assert (status, json.loads(printed)["sweep"]["total"]) == (0, 2)
