@@ -37,7 +37,7 @@ HELD = """
 import os, sys, threading, warnings
 from contextlib import ExitStack
 from redrive.ledger import NewJob, open_ledger
-from tests.acceptance.crash.sharing import forked
+from tests.acceptance.crash.sharing import fork_child
 
 warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads: that is what is tested
 ledger = open_ledger(sys.argv[1], migrate=True)
@@ -55,7 +55,7 @@ def hold():
 thread = threading.Thread(target=hold)
 thread.start()
 held.wait()
-child = forked(lambda: ledger.submit(NewJob("plain", "child")), ledger.counts, ledger.close)
+child = fork_child(lambda: ledger.submit(NewJob("plain", "child")), ledger.counts, ledger.close)
 status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 free.set()
 thread.join()
