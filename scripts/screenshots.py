@@ -56,7 +56,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), shop("sqlite:///redrive.db") as app:
         add_problems(app, "the total is -3")
         dead_letters = [each.id for each in app.ledger.dead_letters(status="pending", error="CrmRejected", limit=9)]
-        sweep = app.ledger.sweeps.begin("replay", dead_letters, actor="ann", because="INC-42: addresses are there now", canary=1)
+        sweep = app.ledger.sweeps.begin("replay", dead_letters, actor="ann", because="INC-42: the addresses were added", canary=1)
         app.ledger.sweeps.step(sweep.id)
         items = app.items("tiles")
         items.increment_many([f"t-{number}" for number in range(5)])
