@@ -111,7 +111,7 @@ def test_outcomes_of_marked_tests_are_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("marker", "said"),
+    ("marker", "message"),
     [
         ('req("R-999")', "there is no requirement 'R-999'"),
         ("req()", "write @pytest.mark.req("),
@@ -119,8 +119,8 @@ def test_outcomes_of_marked_tests_are_recorded(tmp_path: Path) -> None:
         ("req(1)", "write @pytest.mark.req("),
     ],
 )
-def test_an_invalid_marker_stops_the_run(tmp_path: Path, marker: str, said: str) -> None:
+def test_an_invalid_marker_stops_the_run(tmp_path: Path, marker: str, message: str) -> None:
     done, record = run(tmp_path, f"@pytest.mark.{marker}\ndef test_it(): pass\n")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert said in done.stderr
+    assert message in done.stderr
     assert record == {}

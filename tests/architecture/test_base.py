@@ -70,7 +70,7 @@ EVERYTHING = "import redrive\nfor name in getattr(redrive, '__all__', ()): getat
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "message"),
     [
         (
             "from redrive import App; App('sqlite:///shop.db')",
@@ -100,8 +100,8 @@ EVERYTHING = "import redrive\nfor name in getattr(redrive, '__all__', ()): getat
         ),
     ],
 )
-def test_a_missing_extra_is_named(program: str, said: str) -> None:
-    assert said in bare(f"try:\n    {program}\nexcept Exception as error:\n    print(error)")
+def test_a_missing_extra_is_named(program: str, message: str) -> None:
+    assert message in bare(f"try:\n    {program}\nexcept Exception as error:\n    print(error)")
 
 
 @pytest.mark.parametrize("program", ["import redrive", EVERYTHING], ids=["import", "every name"])

@@ -83,7 +83,7 @@ def test_only_marked_blocks_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("```python\n1 / 0\n```\n", 'File "page.md", line 2'),
         ("<!-- not run: no reason to -->\n```python\n1 +\n```\n", "SyntaxError"),
@@ -93,10 +93,10 @@ def test_only_marked_blocks_run(tmp_path: Path) -> None:
         ("<!-- run -->\n```console\n$ echo one\ntwo\n```\n", "instead of\ntwo"),
     ],
 )
-def test_an_invalid_page_is_reported(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_page_is_reported(tmp_path: Path, text: str, message: str) -> None:
     done = run("page.md", text, tmp_path)
     assert done.returncode != 0
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_a_console_block_may_expect_another_exit_code(tmp_path: Path) -> None:

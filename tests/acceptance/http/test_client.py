@@ -83,7 +83,7 @@ def test_an_active_trace_is_propagated(mode: Mode, server: FaultServer) -> None:
 
 @pytest.mark.req("H-4")
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b'{"id": 7}', r"\$\.id: expected str, not a number"),
         (b'{"state": "x"}', r"\$\.id: missing"),
@@ -92,9 +92,9 @@ def test_an_active_trace_is_propagated(mode: Mode, server: FaultServer) -> None:
         (b"", r"\$: no body"),
     ],
 )
-def test_a_mismatch_with_into_is_not_retried(mode: Mode, server: FaultServer, body: bytes, said: str) -> None:
+def test_a_mismatch_with_into_is_not_retried(mode: Mode, server: FaultServer, body: bytes, message: str) -> None:
     server.script(Answer(200, {"content-type": "text/html"}, body))
-    with client(mode, server.url) as api, pytest.raises(httpx2.DecodingError, match=said) as caught:
+    with client(mode, server.url) as api, pytest.raises(httpx2.DecodingError, match=message) as caught:
         api.get("/s?token=hush", into=Session)
     assert server.count == 1
     assert str(caught.value).startswith(f"GET {server.url}/s returned 200, but the response does not fit into=: ")

@@ -247,7 +247,7 @@ def test_thousands_of_items_in_one_call(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"id": "id"}, "id= is a column of a table"),
         ({"status": item.c.status}, "columns of one table"),
@@ -255,10 +255,10 @@ def test_thousands_of_items_in_one_call(engine: Engine) -> None:
         ({"engine": "sqlite://"}, "TableItems takes an Engine"),
     ],
 )
-def test_invalid_columns_are_rejected(change: dict[str, Any], said: str) -> None:
+def test_invalid_columns_are_rejected(change: dict[str, Any], message: str) -> None:
     right: dict[str, Any] = {"id": TILES.c.id, "attempts": TILES.c.attempts, "status": TILES.c.status}
     given = right | change
-    with pytest.raises((TypeError, ValueError), match=said):
+    with pytest.raises((TypeError, ValueError), match=message):
         TableItems(given.pop("engine", sqlalchemy.create_engine("sqlite://")), **given)
 
 

@@ -105,17 +105,17 @@ def test_a_cluster_address_of_a_single_server_is_reported(redis_url: str, stream
 
 
 @pytest.mark.parametrize(
-    ("mode", "end", "said"),
+    ("mode", "end", "message"),
     [
         ("cluster", "", "Redis cluster 127.0.0.1:{port}: .*; check that its nodes run"),
         ("sentinel", "/mymaster", "no Sentinel of 127.0.0.1:{port} knows a running master 'mymaster'; check that they run.*"),
     ],
 )
-def test_offline_servers_are_named_in_one_line(mode: str, end: str, said: str) -> None:
+def test_offline_servers_are_named_in_one_line(mode: str, end: str, message: str) -> None:
     port = free_port()
     source = RedisStream(f"redis+{mode}://ann:Secret-7@127.0.0.1:{port}{end}", "orders", group="shop")
     for act in (lambda: source.connect().read(1, 0.01), lambda: source.publisher().publish([Message("1", b"", {})])):
-        with pytest.raises(redis.ConnectionError, match=said.format(port=port)) as caught:
+        with pytest.raises(redis.ConnectionError, match=message.format(port=port)) as caught:
             act()
         assert "\n" not in str(caught.value)
         assert "Secret-7" not in str(caught.value)
@@ -141,7 +141,7 @@ def test_other_addresses_are_passed_to_the_client_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("http://h", "must begin with redis://"),
         ("redis+ring://h", "must begin with redis://"),
@@ -152,7 +152,7 @@ def test_other_addresses_are_passed_to_the_client_unchanged() -> None:
         ("redis+cluster://", "each server must be host:port"),
     ],
 )
-def test_an_invalid_address_is_rejected_without_its_password(url: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said) as caught:
+def test_an_invalid_address_is_rejected_without_its_password(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
         RedisStream(url, "orders", group="shop")
     assert "Secret-7" not in str(caught.value)

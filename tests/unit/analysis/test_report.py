@@ -281,7 +281,7 @@ def test_the_report_is_json_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (lambda: AnyLayer(""), "name of a layer must be text"),
         (lambda: AnyLayer("a", by="celery"), "by must be one of redrive, tenacity"),
@@ -300,8 +300,8 @@ def test_the_report_is_json_data() -> None:
         (lambda: layers(["api"]), "not str 'api'"),
     ],
 )
-def test_invalid_layers_are_rejected(wrong: Callable[[], object], said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=".*" + said.replace("(", r"\(")):
+def test_invalid_layers_are_rejected(wrong: Callable[[], object], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=".*" + message.replace("(", r"\(")):
         wrong()
 
 

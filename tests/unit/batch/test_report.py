@@ -41,12 +41,12 @@ NONSENSE: list[tuple[Any, str]] = [
 
 
 @pytest.mark.req("B-1")
-@pytest.mark.parametrize(("report", "said"), NONSENSE, ids=[said for _, said in NONSENSE])
-def test_an_invalid_report_is_rejected_and_not_counted(report: Any, said: str) -> None:
+@pytest.mark.parametrize(("report", "message"), NONSENSE, ids=[said for _, said in NONSENSE])
+def test_an_invalid_report_is_rejected_and_not_counted(report: Any, message: str) -> None:
     store = Store()
     with instant() as clock, pytest.raises(BadReport) as refused:
         retrying(Script(report), items=store).send_pending()
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert refused.value.report is report
     assert "Script.send_pending" in str(refused.value)
     assert (store.increments, store.gone, clock.slept) == ([], {}, [])
@@ -63,17 +63,17 @@ def test_a_result_without_repr_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "expected", "only", "said"),
+    ("report", "expected", "only", "message"),
     [
         (partial(a="", b="no"), ["a", "b", "c"], False, "pass 1, this pass was not counted: missing item 'c'"),
         (partial(a="", b="no", c="no"), ["a", "b"], True, "unexpected item 'c'"),
         (partial(a="", b="no"), [*"abcdefghij"], False, "missing items 'c', 'd', 'e', 'f', 'g' and 3 more"),
     ],
 )
-def test_missing_and_unexpected_ids_are_rejected(report: Report, expected: list[str], only: bool, said: str) -> None:
+def test_missing_and_unexpected_ids_are_rejected(report: Report, expected: list[str], only: bool, message: str) -> None:
     with pytest.raises(BadReport) as refused:
         check_report(report, operation="x", expected=expected, only=only)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_valid_report_is_returned() -> None:
@@ -206,16 +206,16 @@ def test_a_custom_report_class_without_to_report_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "back", "said"),
+    ("to", "back", "message"),
     [
         (to_report, lambda report: report, r"from_report= must take 2 arguments \(the Report, the sender's last result\)"),
         (to_report, lambda report, last, more: report, r"from_report= must take 2 arguments .*\(report, last, more\)"),
         (lambda: None, from_report, r"to_report= must take 1 argument \(the sender's result\)"),
     ],
 )
-def test_a_mapping_with_wrong_arguments_is_rejected_before_sending(to: Any, back: Any, said: str) -> None:
+def test_a_mapping_with_wrong_arguments_is_rejected_before_sending(to: Any, back: Any, message: str) -> None:
     sender = Script(FIRST)
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         retrying(sender, items=Store(), to_report=to, from_report=back)
     assert retrying(sender, items=Store(), to_report=to_report, from_report=lambda *both: both[1]) is not None
 

@@ -259,7 +259,7 @@ class Nothing:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"items": Nothing()}, "it has no increment, give_up, pending"),
         ({"items": Store}, "that is a class"),
@@ -273,8 +273,8 @@ class Nothing:
         ({"items": Store(), "item_attempts": "5"}, "item_attempts must be a whole number"),
     ],
 )
-def test_invalid_options_are_rejected(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(TypeError, match=said):
+def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
         retrying(Script(), **options)
 
 

@@ -36,7 +36,7 @@ def test_aliases_of_settings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "error", "said"),
+    ("section", "error", "message"),
     [
         ({"max_retries": 1}, TypeError, "unknown key 'max_retries' in batch settings; use one of: max_in_call_retries,"),
         ({"max_attempts": 4, "max_in_call_retries": 3}, TypeError, "both set 'max_in_call_retries'"),
@@ -50,21 +50,21 @@ def test_aliases_of_settings() -> None:
         ([1], TypeError, "batch settings must be a table of"),
     ],
 )
-def test_invalid_settings_are_rejected(section: Any, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_invalid_settings_are_rejected(section: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         Settings.from_mapping(section)
 
 
 @pytest.mark.parametrize(
-    ("variable", "said"),
+    ("variable", "message"),
     [
         ({"T_MAX_IN_CALL_RETRIES": "three"}, "T_MAX_IN_CALL_RETRIES must be a whole number, not 'three'"),
         ({"T_BACKOFF_CAP": "long"}, "T_BACKOFF_CAP must be a number of seconds, not 'long'"),
         ({"T_ENABLED": "maybe"}, "T_ENABLED must be true or false, not 'maybe'"),
     ],
 )
-def test_an_invalid_variable_is_named(variable: dict[str, str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_an_invalid_variable_is_named(variable: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Settings.from_env("T", variable)
     with pytest.raises(TypeError, match="the prefix"):
         Settings.from_env("_", variable)

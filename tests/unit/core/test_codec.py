@@ -246,7 +246,7 @@ def test_a_removed_field_is_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "stored", "said"),
+    ("annotation", "stored", "message"),
     [
         (dict[str, int], [1], "expected an object, not list"),
         (dict[str, Any], [["a", 1]], "expected an object, not list"),
@@ -257,9 +257,9 @@ def test_a_removed_field_is_ignored() -> None:
         (UUID, 5, "expected UUID, not int"),
     ],
 )
-def test_a_stored_value_that_does_not_match_is_a_type_error(annotation: Any, stored: Any, said: str) -> None:
+def test_a_stored_value_that_does_not_match_is_a_type_error(annotation: Any, stored: Any, message: str) -> None:
     """Other code wrote it. The reader learns from this error that it can never be read."""
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         codec(annotation).load(stored)
 
 

@@ -259,7 +259,7 @@ def test_invalid_template_fields_are_rejected_at_decoration(field: str) -> None:
 
 @pytest.mark.req("I-1")
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("shop:{user}:e:v1", f"a key has at least 5 parts, {SHAPE}; it has 4"),
         (":{user}:e:o:v1", "key part 'domain' is empty; only 'user' may be empty"),
@@ -268,8 +268,8 @@ def test_invalid_template_fields_are_rejected_at_decoration(field: str) -> None:
         ("shop:{user}:e\n:o:v1", "key part 'entity' has a character that cannot be printed: 'e\\n'"),
     ],
 )
-def test_a_template_that_is_never_a_valid_key_is_rejected_at_decoration(text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(f'key template {text!r}: {said}')}$"):
+def test_a_template_that_is_never_a_valid_key_is_rejected_at_decoration(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(f'key template {text!r}: {message}')}$"):
         Template.over(text, ship)
 
 

@@ -284,7 +284,7 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.req("R-7")
 @pytest.mark.parametrize(
-    ("variable", "text", "said"),
+    ("variable", "text", "message"),
     [
         ("CRM_MAX_ATTEMPTS", "many", "CRM_MAX_ATTEMPTS must be a whole number, not 'many'"),
         ("CRM_MAX_ATTEMPTS", "2.5", "CRM_MAX_ATTEMPTS must be a whole number, not '2.5'"),
@@ -302,8 +302,8 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
         ("CRM_TIMEOUT", "-5", "CRM_TIMEOUT must not be negative: -5.0"),
     ],
 )
-def test_an_invalid_variable_is_named_with_the_expected_form(variable: str, text: str, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}$"):
+def test_an_invalid_variable_is_named_with_the_expected_form(variable: str, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         RetryPolicy.from_env("CRM", {variable: text})
 
 

@@ -67,7 +67,7 @@ def test_codes_are_configured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"max_batch_bytes": 0}, "max_batch_bytes must be at least 1"),
         ({"max_batch_bytes": "4 MiB"}, "max_batch_bytes must be a whole number"),
@@ -76,8 +76,8 @@ def test_codes_are_configured() -> None:
     ],
     ids=str,
 )
-def test_invalid_options_are_rejected(options: dict[str, Any], said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
         channel_options(**options)
     with pytest.raises(TypeError, match="a mapping takes a RetryPolicy"):
         channel_options(3)  # type: ignore[arg-type]

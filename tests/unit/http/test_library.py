@@ -26,14 +26,14 @@ else:
 
 
 @pytest.mark.parametrize(
-    ("there", "missing", "said"),
+    ("there", "missing", "message"),
     [
         ("httpx", "httpx2", 'redrive.http.Client needs httpx2: pip install "redrive[http]"'),
         ("httpx2", "httpx", "a client"),
     ],
 )
-def test_the_transport_needs_only_one_library(there: str, missing: str, said: str) -> None:
+def test_the_transport_needs_only_one_library(there: str, missing: str, message: str) -> None:
     with FaultServer(503, 200) as server:
         program = WITHOUT.format(there=there, missing=missing, url=server.url)
         done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines() == ["200", said], done.stderr
+    assert done.stdout.splitlines() == ["200", message], done.stderr

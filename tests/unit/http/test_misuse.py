@@ -22,7 +22,7 @@ def test_an_unknown_option_is_rejected_with_the_known_ones(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("", "must begin with http:// or https:// and a host"),
         ("crm.example.com", "must begin with http:// or https://"),
@@ -38,14 +38,14 @@ def test_an_unknown_option_is_rejected_with_the_known_ones(kind: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", [http.Client, http.AsyncClient])
-def test_an_invalid_base_url_is_rejected(kind: Any, url: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said) as caught:
+def test_an_invalid_base_url_is_rejected(kind: Any, url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
         kind(url)
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"auth": ""}, "auth must be printable ASCII"),
         ({"auth": "se cret\n"}, "auth must be printable ASCII"),
@@ -65,8 +65,8 @@ def test_an_invalid_base_url_is_rejected(kind: Any, url: str, said: str) -> None
     ids=case_name,
 )
 @pytest.mark.parametrize("kind", [http.Client, http.AsyncClient])
-def test_invalid_client_options_are_rejected(kind: Any, options: dict[str, Any], said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=said) as caught:
+def test_invalid_client_options_are_rejected(kind: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message) as caught:
         kind("http://crm", **options)
     assert "secret" not in str(caught.value).replace("'secret'", "secret" if "auth" not in options else "")
 
@@ -79,7 +79,7 @@ def test_a_sync_client_rejects_an_async_httpx_client_and_vice_versa() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"json": {}, "content": b""}, "two bodies; pass one"),
         ({"json": {1, 2}}, "not JSON serializable"),
@@ -98,9 +98,9 @@ def test_a_sync_client_rejects_an_async_httpx_client_and_vice_versa() -> None:
     ],
     ids=case_name,
 )
-def test_invalid_call_options_are_rejected_before_sending(options: dict[str, Any], said: str) -> None:
+def test_invalid_call_options_are_rejected_before_sending(options: dict[str, Any], message: str) -> None:
     with FaultServer() as server, http.Client(server.url) as api:
-        with pytest.raises((TypeError, ValueError), match=said):
+        with pytest.raises((TypeError, ValueError), match=message):
             api.post("/", **options)
         assert server.connections == 0
 

@@ -130,7 +130,7 @@ def test_matching_json_becomes_the_type(into: Any, data: Any, value: Any) -> Non
 
 @pytest.mark.req("H-4")
 @pytest.mark.parametrize(
-    ("into", "data", "said"),
+    ("into", "data", "message"),
     [
         (int, "7", "$: expected int, not a string"),
         (int, True, "$: expected int, not a boolean"),
@@ -163,8 +163,8 @@ def test_matching_json_becomes_the_type(into: Any, data: Any, value: Any) -> Non
     ],
     ids=case_name,
 )
-def test_a_mismatch_names_the_path_and_the_expected_type(into: Any, data: Any, said: str) -> None:
-    with pytest.raises(JsonMismatch, match=f"^{re.escape(said)}$"):
+def test_a_mismatch_names_the_path_and_the_expected_type(into: Any, data: Any, message: str) -> None:
+    with pytest.raises(JsonMismatch, match=f"^{re.escape(message)}$"):
         json_reader(into)(data)
 
 

@@ -27,7 +27,7 @@ def test_names_may_contain_commas_slashes_percents_and_unicode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (("", "a", "q", "2026-01-31"), "source must be printable"),
         (("crm", " ", "q", "2026-01-31"), "customer_id must be printable"),
@@ -42,8 +42,8 @@ def test_names_may_contain_commas_slashes_percents_and_unicode() -> None:
         (("crm", "a", "q", datetime(2026, 1, 31)), "a day, not a timestamp"),  # noqa: DTZ001
     ],
 )
-def test_invalid_names_are_rejected(wrong: tuple[Any, ...], said: str) -> None:
-    with pytest.raises((ValueError, TypeError), match=said):
+def test_invalid_names_are_rejected(wrong: tuple[Any, ...], message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
         Partition(*wrong)
 
 

@@ -212,7 +212,7 @@ async def test_an_error_leaves_no_reference_cycle() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"max_batch_size": 0}, "max_batch_size must be at least 1"),
         ({"max_waiting": 0}, "max_waiting must be at least 1"),
@@ -231,8 +231,8 @@ async def test_an_error_leaves_no_reference_cycle() -> None:
     ],
     ids=str,
 )
-def test_invalid_buffer_options_are_rejected(options: dict[str, Any], said: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_invalid_buffer_options_are_rejected(options: dict[str, Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
         AnyBuffer(Receiver().send, **options)
 
 

@@ -133,7 +133,7 @@ def test_the_actor_is_the_user_unless_one_is_passed(busy: Ledger, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (("dead", "replay", "4"), 2, "Missing option '--because'"),
         (("dead", "replay", "4", "--because", " "), 2, "--because: pass a reason"),
@@ -161,10 +161,10 @@ def test_the_actor_is_the_user_unless_one_is_passed(busy: Ledger, monkeypatch: p
         (("dead", "replay", "4", "--because", "x", "--actor", ""), 2, "empty value"),
     ],
 )
-def test_a_rejected_command_changes_nothing(busy: Ledger, arguments: tuple[str, ...], status: int, said: str) -> None:
+def test_a_rejected_command_changes_nothing(busy: Ledger, arguments: tuple[str, ...], status: int, message: str) -> None:
     before = busy.dead_letters(), busy.audit()
     found, printed = call(*arguments)
-    assert (found, said in printed) == (status, True), printed
+    assert (found, message in printed) == (status, True), printed
     assert (busy.dead_letters(), busy.audit()) == before
 
 
@@ -181,18 +181,18 @@ def test_yes_and_max_replace_the_prompt(busy: Ledger) -> None:
 
 @pytest.mark.parametrize("act", ["discard", "replay"])
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "message"),
     [
         (("--limit", "3", "--max", "3"), "--max 3: 7 match; nothing was done"),
         (("--limit", "3", "--max", "9"), "--limit 3: 7 match; nothing was done; pass --limit 7, or select fewer"),
     ],
 )
 def test_a_script_changes_nothing_if_more_match_than_the_limit(
-    busy: Ledger, act: str, limits: tuple[str, ...], said: str
+    busy: Ledger, act: str, limits: tuple[str, ...], message: str
 ) -> None:
     before = busy.dead_letters(), busy.audit()
     status, printed = call("dead", act, "--reason", "attempts", "--because", "old", "--yes", *limits)
-    assert (status, said in printed) == (1, True), printed
+    assert (status, message in printed) == (1, True), printed
     assert "7 match; only the oldest 3 are included. Use --limit 7 for all of them." in printed
     assert (busy.dead_letters(), busy.audit()) == before
     assert call("dead", act, "--reason", "attempts", "--because", "old", "--yes", "--max", "7")[0] == 0
@@ -256,7 +256,7 @@ def test_a_list_that_is_cut_starts_with_the_total(busy: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (("dead", "list", "--ledger", ""), 2, "empty value; leave it out"),
         (("dead", "list", "--ledger", "mysql://x"), 2, "a ledger's address is"),
@@ -266,9 +266,9 @@ def test_a_list_that_is_cut_starts_with_the_total(busy: Ledger) -> None:
         (("dead", "replay", "--kind", "receipts.send", "--because", "fixed", "--dry-run"), 1, "No pending dead letter matches."),
     ],
 )
-def test_exit_codes_are_those_of_the_help(busy: Ledger, arguments: tuple[str, ...], status: int, said: str) -> None:
+def test_exit_codes_are_those_of_the_help(busy: Ledger, arguments: tuple[str, ...], status: int, message: str) -> None:
     code, printed = call(*arguments, width=200)
-    assert (code, said in " ".join(printed.split())) == (status, True), printed
+    assert (code, message in " ".join(printed.split())) == (status, True), printed
 
 
 @pytest.mark.usefixtures("busy")

@@ -74,7 +74,7 @@ def test_multiplied_attempts_are_exit_code_1() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("layers", "missing.toml"), "redrive: missing.toml cannot be read: No such file or directory\n"),
         (("layers", "nowhere:stack"), "redrive: module nowhere cannot be imported"),
@@ -82,10 +82,10 @@ def test_multiplied_attempts_are_exit_code_1() -> None:
         (("layers", "fine.toml", "--colour"), "No such option"),
     ],
 )
-def test_bad_input_is_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_exit_code_2(arguments: tuple[str, ...], message: str) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -50,7 +50,7 @@ def test_output_fits_the_terminal(client: str, width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("botocor",), "no mapping for 'botocor' (did you mean 'botocore'?); known: tenacity, botocore"),
         (("grpc", "many.toml"), "grpc makes 5 attempts at most, in silence; max_attempts=9 cannot be carried over"),
@@ -61,8 +61,8 @@ def test_output_fits_the_terminal(client: str, width: int) -> None:
         (("grpc", "mine"), "mine: no such file; pass a TOML file with a [retry] table, or module:object"),
     ],
 )
-def test_bad_input_is_exit_code_2(arguments: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_exit_code_2(arguments: tuple[str, ...], message: str) -> None:
     done = run("layers", "--native", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr

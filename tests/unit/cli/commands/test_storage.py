@@ -176,7 +176,7 @@ def test_check_reports_every_store() -> None:
 
 @pytest.mark.usefixtures("config")
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "message"),
     [
         (("cat", "raw:missing"), 1, "disk: file 'raw/missing' not found"),
         (("cat", "raw:../a"), 2, "invalid path '../a'"),
@@ -192,15 +192,15 @@ def test_check_reports_every_store() -> None:
         (("check", "nothing"), 2, "unknown store 'nothing'"),
     ],
 )
-def test_invalid_storage_arguments_are_rejected(arguments: tuple[str, ...], status: int, said: str) -> None:
+def test_invalid_storage_arguments_are_rejected(arguments: tuple[str, ...], status: int, message: str) -> None:
     done = run("storage", *arguments)
     assert (done.returncode, done.stdout) == (status, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("toml", "said"),
+    ("toml", "message"),
     [
         ("[stores.x]\ntype = 'loca'", "backend 'x': unknown type of backend 'loca' (did you mean 'local'?)"),
         ("[stores.x]\ntype = 'local'\noptions = { rot = '.' }", "unknown option 'rot' (did you mean 'root'?)"),
@@ -208,12 +208,12 @@ def test_invalid_storage_arguments_are_rejected(arguments: tuple[str, ...], stat
         ("[stores", "is not valid TOML"),
     ],
 )
-def test_an_invalid_configuration_is_rejected(tmp_path: Path, toml: str, said: str) -> None:
+def test_an_invalid_configuration_is_rejected(tmp_path: Path, toml: str, message: str) -> None:
     file = tmp_path / "wrong.toml"
     file.write_text(toml)
     done = run("storage", "ls", "--config", str(file))
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -195,7 +195,7 @@ GIVEN_UP = "Sender.send_pending: item t7 given up after 5 rejections: checksum\n
 
 @pytest.mark.req("B-4", "J-3")
 @pytest.mark.parametrize(
-    ("first", "said"),
+    ("first", "message"),
     [
         ("", GIVEN_UP),
         ("import logging", GIVEN_UP),
@@ -208,10 +208,10 @@ GIVEN_UP = "Sender.send_pending: item t7 given up after 5 rejections: checksum\n
     ],
     ids=["no logging", "unconfigured", "configured", "silenced", "level"],
 )
-def test_a_given_up_item_is_printed_without_logging_setup(first: str, said: str) -> None:
+def test_a_given_up_item_is_printed_without_logging_setup(first: str, message: str) -> None:
     program = GIVES_UP.replace("{first}", first)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stderr == said
+    assert done.stderr == message
 
 
 @pytest.mark.req("J-4")

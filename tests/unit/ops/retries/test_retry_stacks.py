@@ -77,7 +77,7 @@ def test_every_form_of_backoff_is_read(backoff: str, waits: list[tuple[float, fl
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "stack.toml: no layers in it; use [[layer]] tables, the outermost first"),
         ("layer = 3", "no layers in it"),
@@ -113,10 +113,10 @@ def test_every_form_of_backoff_is_read(backoff: str, waits: list[tuple[float, fl
         ("[[layer]]\nname = 'a'\nbackoff = ['1']", "must be seconds or a timedelta"),
     ],
 )
-def test_an_invalid_file_is_reported(text: str, said: str) -> None:
+def test_an_invalid_file_is_reported(text: str, message: str) -> None:
     with pytest.raises(Unreadable) as wrong:
         read(text)
-    assert said in str(wrong.value)
+    assert message in str(wrong.value)
     assert str(wrong.value).startswith("stack.toml")
 
 
@@ -162,7 +162,7 @@ def test_an_object_of_a_local_module_is_loaded(name: str, found: list[tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("nowhere:x", "module nowhere cannot be imported: not found in "),
         ("nowhere.else:x", "module nowhere.else cannot be imported: not found in "),
@@ -176,12 +176,12 @@ def test_an_object_of_a_local_module_is_loaded(name: str, found: list[tuple[str,
         ("..:crm", "module .. cannot be imported"),
     ],
 )
-def test_an_invalid_object_is_reported(source: str, said: str) -> None:
+def test_an_invalid_object_is_reported(source: str, message: str) -> None:
     Path("mine.py").write_text(MODULE)
     Path("broken.py").write_text("import nowhere")
     Path("leaves.py").write_text("raise SystemExit(3)")
     with pytest.raises(Unreadable) as wrong:
         layers(source)
-    assert said in str(wrong.value)
+    assert message in str(wrong.value)
     if source in ("broken:x", "leaves:x"):
         assert str(wrong.value).endswith(f"{source[:6]}.py:1)")  # where
