@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 
@@ -19,6 +20,7 @@ MAX_KEY_BYTES = 1000
 """Postgres cannot index more than about 2,700 bytes."""
 MAX_MAPPING_BYTES = 64 * 1024
 """Limit for the headers of a job and for its correlation ids, names and values together."""
+_NOT_IN_JSON = re.compile("[\0\ud800-\udfff]")
 MAX_ERROR_CHARS = 8_000
 """The beginning and the end of a longer error are stored."""
 
@@ -36,7 +38,7 @@ def check_job(job: NewJob, max_payload: int, /) -> NewJob:
     check_name("key", job.key, MAX_KEY_BYTES)
     check_payload(f"{job.kind}: payload", job.payload, max_payload)
     if job.headers:
-        check_mapping("headers", job.headers)
+        check_headers(job.headers)
     if job.ids:
         check_mapping("ids", job.ids)
     if job.tags:
@@ -121,6 +123,17 @@ def check_mapping(label: str, value: Mapping[str, str], /) -> None:
             f"{label} have {size} bytes; the ledger takes at most {MAX_MAPPING_BYTES}; "
             "put large values into the payload"
         )
+
+
+def check_headers(headers: Mapping[str, str], /) -> None:
+    """Reject headers that are not text, too large, or that Postgres cannot read from JSON."""
+    check_mapping("headers", headers)
+    for name, value in headers.items():
+        if _NOT_IN_JSON.search(name + value):
+            raise ValueError(
+                f"header {name!r:.60} has a NUL character or a lone surrogate, which a ledger "
+                "cannot store; encode the value, for example as base64"
+            )
 
 
 def to_json(label: str, value: Mapping[str, str] | None, /) -> str | None:

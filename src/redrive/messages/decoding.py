@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -108,6 +108,8 @@ def _decode_headers(message: Message, source: str) -> StoredEvent:
             check_name("id", event_id, MAX_ID_BYTES)
             # The id of a CloudEvent is unique in its source.
             origin = headers.get(prefix + ORIGIN) or None
+            if origin is not None and not origin.isprintable():
+                raise ValueError(f"an event's source must be printable: {origin!r:.60}")
         own: Mapping[str, str] = NO_HEADERS
         if len(headers) > described_by:
             not_own = (prefix + TYPE, prefix + ID)
@@ -229,6 +231,15 @@ def message_of_fields(
             if name != body_field
         }
     return Message(message_id, fields.get(body_field, b""), headers, deliveries, at, fields)
+
+
+@lru_cache(maxsize=100)
+def timestamp_of(milliseconds: int | str, /) -> datetime | None:
+    """Return the time of a message. Cached, because many messages have the same millisecond."""
+    try:
+        return datetime.fromtimestamp(int(milliseconds) / 1000, timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _is_fields(raw: Any) -> bool:

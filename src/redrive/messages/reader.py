@@ -80,8 +80,8 @@ class SourceReader:
         """Number of messages that were read since the last check of the backlog."""
         self._arrivals: ArrivalQueue | None = None
         self._held: Sequence[Message] = ()
-        """Messages that were read when their source was just paused by hand. They are not stored
-        before it is resumed."""
+        """Messages that were read and not handed over: their source was just paused by hand, or the
+        ledger was away. The next round hands them over."""
         self._batches: deque[PendingBatch] = deque()
         self._unacknowledged: list[Message] = []
         """Messages that are stored and not yet acknowledged."""
@@ -110,18 +110,20 @@ class SourceReader:
             self._acknowledge_stored(0)
             clock_around().sleep(PAUSED_SECONDS)
             return
-        messages, self._held = self._held, ()
+        messages = self._held
         if not messages and not self._pause_for_backlog(monotonic()):
             messages = self.consumer.read(
                 self._source.batch, 0.0 if self._batches else BLOCK_SECONDS
             )
             if not messages and self._arrivals is not None:
                 self._arrivals.source_idle()
+        self._held = messages
         if messages and self._is_paused():
-            self._held, messages = messages, ()
+            return
         if messages:
             crash_point("read.after")
             self._hand_over(messages)
+            self._held = ()
         # After a short read, the source is empty for now, and the next read may wait.
         is_full_read = len(messages) >= self._source.batch
         self._acknowledge_stored(MAX_BATCHES_AHEAD - 1 if is_full_read else 0)

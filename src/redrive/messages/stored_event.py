@@ -154,7 +154,7 @@ class StoredEvent(NamedTuple):
             if len(part.key) * 4 > validation.MAX_KEY_BYTES:
                 validation.check_name("key", part.key, validation.MAX_KEY_BYTES)
         if headers or origin is not None or ids_around():
-            validation.check_mapping("headers", headers)
+            validation.check_headers(headers)
             ids, job_headers = self.ids(), self.job_headers()
             texts = self._json_texts(ids, job_headers)
             event_headers = validation.to_json("headers", headers)

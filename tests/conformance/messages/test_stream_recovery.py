@@ -10,6 +10,7 @@ import pytest
 import redis
 
 from redrive import Event
+from redrive.errors import LedgerUnavailable
 from redrive.ledger import Ledger
 from redrive.ledger.jobs import parking
 from redrive.ledger.model import NewJob
@@ -160,6 +161,36 @@ def test_entries_are_kept_while_the_ledger_is_unavailable(
     reading.do(NOW)
     assert pending(client, stream) == 0
     assert {kind: tally.ready for kind, tally in shop.app.ledger.counts().items()} == {"book": 1, f"read:{stream}": 1}
+
+
+def test_messages_are_handed_over_again_after_a_failed_round(
+    shop: Shop, client: redis.Redis, stream: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading = shop.reading()
+    client.xadd(stream, {"type": "paid", "id": "p-1", "source": "crm", "payload": "{}"})
+    with monkeypatch.context() as patch:
+
+        def away(*_: object) -> None:
+            raise LedgerUnavailable("the database is away")
+
+        patch.setattr(Inbox, "places_stored_without_origin", away)
+        with pytest.raises(LedgerUnavailable):
+            reading.do(NOW)
+    assert pending(client, stream) == 1
+    reading.do(NOW)
+    assert pending(client, stream) == 0
+    assert shop.app.ledger.counts()["book"].ready == 1
+
+
+@pytest.mark.parametrize("header", ["source", "note"])
+def test_text_that_postgres_cannot_store_is_a_dead_letter(shop: Shop, client: redis.Redis, stream: str, header: str) -> None:
+    client.xadd(stream, {"type": "paid", "id": "p-1", "payload": "{}", header: b"a\0b"})
+    paid(client, stream, "p-2")
+    ledger = shop.app.ledger
+    shop.work(lambda: len(ledger.dead_letters()) == 1 and len(shop.seen) == 1)
+    assert [event.id for event in shop.seen] == ["p-2"]
+    assert [letter.kind for letter in ledger.dead_letters()] == [f"read:{stream}"]
+    assert pending(client, stream) == 0
 
 
 @pytest.mark.req("M-5")
