@@ -87,6 +87,25 @@ class MockCluster:
             self._rd.rd_kafka_mock_partition_delete_records(self._cluster, topic.encode(), partition, ctypes.c_int64(before))
         )
 
+    def send_header(self, topic: str, name: bytes, body: bytes) -> None:
+        """Send a message to partition 0 with a header whose name has any bytes. Clients for Python send only UTF-8."""
+        rd, error = self._rd, ctypes.create_string_buffer(512)
+        options = ctypes.c_void_p(rd.rd_kafka_conf_new())
+        rd.rd_kafka_conf_set(options, b"bootstrap.servers", self.address.encode(), error, 512)
+        producer = ctypes.c_void_p(rd.rd_kafka_new(PRODUCER, options, error, 512))
+        rd.rd_kafka_headers_new.restype = ctypes.c_void_p
+        headers = ctypes.c_void_p(rd.rd_kafka_headers_new(1))
+        rd.rd_kafka_header_add(headers, name, ctypes.c_ssize_t(len(name)), b"", ctypes.c_ssize_t(0))
+        end, to, partition, value, flags, with_headers, copy = 0, 1, 3, 4, 7, 10, 2
+        self._check(
+            rd.rd_kafka_producev(
+                *(producer, to, topic.encode(), partition, 0, value, body, ctypes.c_size_t(len(body))),
+                *(flags, copy, with_headers, headers, end),
+            )
+        )
+        self._check(rd.rd_kafka_flush(producer, 15_000))
+        rd.rd_kafka_destroy(producer)
+
     def stop(self, *brokers: int) -> None:
         """Close the connections of brokers, and take no new ones."""
         for broker in brokers or range(1, BROKERS + 1):

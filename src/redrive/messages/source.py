@@ -6,9 +6,9 @@ stored. `redrive.testing.SourceConformance` tests an implementation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from .event import NO_HEADERS, Event
 
@@ -43,6 +43,9 @@ class Message(NamedTuple):
     at: datetime | None = None
     raw: Any = None
     key: str | None = None
+
+
+Decode: TypeAlias = Callable[[Message], Event[Any]]
 
 
 class DeadLetterNotice(NamedTuple):

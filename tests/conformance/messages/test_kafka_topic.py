@@ -18,6 +18,7 @@ from redrive.messages.kafka.group_member import GroupMember
 from redrive.messages.kafka.offsets import NOTE
 from redrive.messages.kafka.record import RecordPlace
 from redrive.messages.reader import SourceReader
+from tests.conformance.messages.shop import Shop
 from tests.servers.kafka import QUICK, MockCluster
 
 TOPIC, GROUP = "orders", "shop"
@@ -203,6 +204,55 @@ def test_a_new_group_can_start_with_new_messages(cluster: MockCluster) -> None:
     send(cluster, b"new")
     assert [message.body for message in read(consumer, 1)] == [b"new"]
     consumer.close()
+
+
+@pytest.mark.req("E-5")
+def test_a_new_group_that_starts_at_the_end_reads_what_is_sent_while_it_restarts(cluster: MockCluster) -> None:
+    topic = KafkaTopic(cluster.address, TOPIC, group=GROUP, options=QUICK, start="latest")
+    send(cluster, *numbers(3))
+    first = topic.connect()
+    until(lambda: bool(first.assignment.partitions), first)
+    first.close()
+    send(cluster, b"sent meanwhile")
+    second = topic.connect()
+    assert [message.body for message in read(second, 1)] == [b"sent meanwhile"]
+    second.close()
+
+
+@pytest.mark.req("E-5")
+def test_a_header_name_that_is_not_utf8_is_a_dead_letter_and_others_go_on(
+    ledger: Ledger, cluster: MockCluster, topic: KafkaTopic
+) -> None:
+    send(cluster, b"1", headers={"type": "paid", "id": "before"})
+    cluster.send_header(TOPIC, b"na\xffme", b"poison")
+    send(cluster, b"2", headers={"type": "paid", "id": "behind"})
+    shop = Shop(ledger, topic)
+    shop.work(lambda: len(shop.seen) == 2 and len(ledger.dead_letters()) == 1)
+    assert {event.id for event in shop.seen} == {"before", "behind"}
+    (letter,) = ledger.dead_letters()
+    assert "is not valid UTF-8" in (letter.error or "")
+    assert "poison" in letter.payload.decode()
+
+
+@pytest.mark.req("E-7")
+def test_records_that_the_brokers_have_not_stored_are_not_published(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("redrive.messages.kafka.publisher.SEND_SECONDS", 0.1)
+    publisher = KafkaTopic(cluster.address, TOPIC, options={"message.timeout.ms": 60_000}).publisher()
+    cluster.stop()
+    with pytest.raises(ConnectionError, match=r"not stored in 0\.2 s; check the brokers, and message\.timeout\.ms"):
+        publisher.publish([Message("1", b"1")])
+    publisher.close()
+
+
+@pytest.mark.req("E-7")
+def test_a_message_that_is_too_large_raises_a_value_error(cluster: MockCluster) -> None:
+    publisher = KafkaTopic(cluster.address, TOPIC, options={"message.max.bytes": 1000}).publisher()
+    with pytest.raises(ValueError, match="the message is too large; publish a reference"):
+        publisher.publish([Message("1", b"x" * 2000)])
+    publisher.publish([Message("2", b"2")])
+    publisher.close()
 
 
 @pytest.mark.req("E-5")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ...core.lazy import deferred
 from ..source import DeadLetterNotice, Message
 from .assignment import Assignment
-from .dead_letters import DeadLetterTopic
 from .offsets import PartitionOffsets, crashes_of
 from .problems import ClientError, QuietLogger, explain
+from .publisher import TopicPublisher
 from .record import lost_messages, to_message
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class GroupMember:
         topic: str,
         *,
         starts_at_end: bool = False,
-        dead_letters: DeadLetterTopic | None = None,
+        dead_letters: TopicPublisher | None = None,
     ) -> None:
         """Create a consumer that connects at its first read.
 
@@ -120,7 +120,7 @@ class GroupMember:
     def announce(self, notices: Sequence[DeadLetterNotice], /) -> None:
         """Write dead letters to their topic."""
         if self._dead_letters is not None:
-            self._dead_letters.write(notices)
+            self._dead_letters.announce(notices)
 
     def close(self) -> None:
         """Commit what is acknowledged, and leave the group."""
@@ -275,8 +275,8 @@ class GroupMember:
             if not self._commit_now(offsets):
                 return
         else:
-            self._has_commit_in_flight = True
             self._client.commit(offsets=offsets, asynchronous=True)
+            self._has_commit_in_flight = True
         for partition in due.values():
             partition.committed, partition.crashes = partition.position, 0
 
@@ -311,18 +311,23 @@ class GroupMember:
                     self._error = failed
 
     def _on_assign(self, client: Any, places: list[cimpl.TopicPartition]) -> None:
-        """Start partitions at their committed offsets. A new group starts at the first message."""
+        """Start partitions at their committed offsets. A new group starts at the first message.
+
+        A new group that starts at the end commits the end. Otherwise it would skip messages that
+        are sent before it has read one, if the partition moves or the worker restarts.
+        """
         try:
             committed = client.committed(places, timeout=RESPONSE_SECONDS)
         except cimpl.KafkaException:
             committed = places  # the client looks for the offsets itself, and repeats it
         for place in committed:
-            self.assignment.partitions[place.partition] = PartitionOffsets(
-                crashes_of(place.metadata)
-            )
-            if committed is not places and place.offset < 0:
-                at_end = self._starts_at_end
-                place.offset = cimpl.OFFSET_END if at_end else cimpl.OFFSET_BEGINNING
+            partition = PartitionOffsets(crashes_of(place.metadata))
+            self.assignment.partitions[place.partition] = partition
+            if committed is places or place.offset >= 0:
+                continue
+            place.offset = cimpl.OFFSET_BEGINNING
+            if self._starts_at_end:
+                place.offset = partition.position = _end_of(client, place)
         client.incremental_assign(committed)
 
     def _on_revoke(self, client: Any, places: list[cimpl.TopicPartition]) -> None:
@@ -374,6 +379,14 @@ class GroupMember:
             group=self._options["group.id"],
             reason=self._reason if is_vague else "",
         )
+
+
+def _end_of(client: Any, place: cimpl.TopicPartition) -> int:
+    """Return the offset of the next message, or a negative number that stands for it."""
+    try:
+        return int(client.get_watermark_offsets(place, timeout=RESPONSE_SECONDS)[1])
+    except cimpl.KafkaException:
+        return int(cimpl.OFFSET_END)
 
 
 def _poll_while_idle(member: weakref.ref[GroupMember], closed: threading.Event) -> None:

@@ -90,6 +90,11 @@ def explain(
             f"Kafka {servers}: cannot connect ({text}); check address, brokers and "
             "security.protocol in options="
         )
+    if code == codes.MSG_SIZE_TOO_LARGE:
+        return ValueError(
+            f"Kafka topic {topic!r}: the message is too large; publish a reference to its data, or "
+            "raise message.max.bytes in options= and max.message.bytes of the topic"
+        )
     if code in (ClientError.INVALID_ARG, ClientError.CONFLICT):
         return ValueError(f"KafkaTopic: options= are not valid: {text}")
     return ConnectionError(f"Kafka topic {topic!r}: {text} ({error.name()})")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import base64
-from datetime import datetime, timezone
-from functools import lru_cache
+from operator import methodcaller
 from typing import Any, NamedTuple
 
-from ..decoding import CLOUD_EVENT_PREFIXES, ID, ORIGIN, TYPE
+from ..decoding import CLOUD_EVENT_PREFIXES, ID, ORIGIN, TYPE, timestamp_of
 from ..source import Message
 
 KEY_HEADER = "kafka-key"
@@ -18,8 +17,14 @@ DESCRIBING = frozenset(
 )
 """Headers that describe the event. A value that is not UTF-8 makes the message unreadable."""
 TYPES = tuple(prefix + TYPE for prefix in ("", *CLOUD_EVENT_PREFIXES))
+INVALID_NAME = "(name)\udcff"
+"""Stands for headers of which one has a name that is not UTF-8. It makes a message unreadable."""
 UNKNOWN_TIME = 0
 """The type of timestamp of a record that has none."""
+
+# For a name that is not UTF-8, the client returns a list with a null pointer, and sets an error.
+# A plain call does not check this once CPython has specialised it, and the process would crash.
+_call_headers = methodcaller("headers")
 
 
 class RecordPlace(NamedTuple):
@@ -40,8 +45,8 @@ def to_message(record: Any, topic: str, /) -> Message:
     time_type, milliseconds = record.timestamp()
     message_id, at = f"{topic}-{place.partition}-{place.offset}", None
     if time_type != UNKNOWN_TIME:
-        message_id, at = f"{message_id}-{milliseconds}", _timestamp(milliseconds)
-    headers = {name: _to_text(name, value) for name, value in record.headers() or ()}
+        message_id, at = f"{message_id}-{milliseconds}", timestamp_of(milliseconds)
+    headers = _headers_of(record)
     key = None
     if record.key() is not None:
         key = _to_text(KEY_HEADER, record.key())
@@ -49,6 +54,15 @@ def to_message(record: Any, topic: str, /) -> Message:
     if not any(name in headers for name in TYPES):
         headers[TYPE] = topic
     return Message(message_id, record.value() or b"", headers, at=at, raw=place, key=key)
+
+
+def _headers_of(record: Any) -> dict[str, str]:
+    try:
+        headers = _call_headers(record) or ()
+    except (SystemError, UnicodeDecodeError):
+        # The client cannot decode a name. It has no other way to the headers, so all are lost.
+        return {INVALID_NAME: ""}
+    return {name: _to_text(name, value) for name, value in headers}
 
 
 def lost_messages(topic: str, partition: int, first: int, end: int, /) -> Message:
@@ -67,12 +81,3 @@ def _to_text(name: str, value: bytes | str | None) -> str:
         if name in DESCRIBING:
             return value.decode("utf-8", "surrogateescape")
         return BINARY + base64.b64encode(value).decode()
-
-
-@lru_cache(maxsize=100)
-def _timestamp(milliseconds: int) -> datetime | None:
-    """Return the time of a record. Cached, because many records have the same millisecond."""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return None

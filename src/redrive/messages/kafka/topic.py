@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
-from ...core.seconds import whole_number
 from ...journal.redaction.secrets import keep_address_secret, keep_options_secret, redact_address
 from ..event import MAX_NAME_BYTES, Event
-from ..source import MAX_BATCH, Message
-from .dead_letters import SEND_SECONDS, DeadLetterTopic
+from ..source import Decode, Message
+from ..source_options import check_reading, check_texts
 from .group_member import GroupMember
-from .publisher import TopicPublisher
+from .publisher import SEND_SECONDS, TopicPublisher
 
 SCHEME = "kafka://"
 OWN_OPTIONS = {
@@ -39,8 +38,6 @@ CLIENT_OPTIONS: Mapping[str, Any] = {
 }
 """Options that differ from the defaults of librdkafka. `options=` can change them."""
 _SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@,\[\]]+)(:\d{1,5})?")
-
-Decode: TypeAlias = Callable[[Message], Event[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,33 +77,15 @@ class KafkaTopic:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "servers", _check_servers(self.servers))
-        for name in ("topic", "group"):
-            value = getattr(self, name)
-            if name == "group" and value == "":
-                continue
-            if not isinstance(value, str) or not value.strip() or not value.isprintable():
-                raise ValueError(
-                    f"KafkaTopic: {name} must be text, printable and not empty: {value!r}"
-                )
+        check_texts(self, "topic", "group")
         _check_topic(self.topic)
         if self.dead_topic == "":
             object.__setattr__(self, "dead_topic", f"{self.topic}.dead")
         if self.dead_topic is not None:
             _check_topic(self.dead_topic)
-        if self.dead_topic == self.topic:
-            raise ValueError(
-                f"KafkaTopic: dead letters in {self.topic!r} would be read as messages; change "
-                "dead_topic="
-            )
         if self.start not in ("earliest", "latest"):
             raise ValueError(f"KafkaTopic: start= must be earliest or latest: {self.start!r}")
-        if whole_number("batch", self.batch) > MAX_BATCH:
-            raise ValueError(f"KafkaTopic: batch= must be at most {MAX_BATCH}: {self.batch!r}")
-        if self.decode is not None and not callable(self.decode):
-            raise TypeError(
-                "KafkaTopic: decode= must be a function from a Message to an Event, not "
-                f"{self.decode!r}"
-            )
+        check_reading(self, "topic", "dead_topic")
         object.__setattr__(self, "options", _check_options(self.options))
 
     @property
@@ -141,8 +120,7 @@ class KafkaTopic:
             reading["partition.assignment.strategy"] = "cooperative-sticky"
         dead_letters = None
         if self.dead_topic is not None:
-            writing = {"acks": "all", "message.timeout.ms": int(SEND_SECONDS * 1000), **shared}
-            dead_letters = DeadLetterTopic(writing, self.dead_topic)
+            dead_letters = self._publisher_of(self.dead_topic, {})
         return GroupMember(
             reading,
             self.topic,
@@ -156,13 +134,11 @@ class KafkaTopic:
         Raises:
             ImportError: confluent-kafka is not installed.
         """
-        shared = self._shared_options()
-        writing = {
-            "acks": "all",
-            "enable.idempotence": True,
-            "message.timeout.ms": int(SEND_SECONDS * 1000),
-        }
-        return TopicPublisher({**writing, **shared}, self.topic)
+        return self._publisher_of(self.topic, {"enable.idempotence": True})
+
+    def _publisher_of(self, topic: str, more: Mapping[str, Any]) -> TopicPublisher:
+        writing = {"acks": "all", "message.timeout.ms": int(SEND_SECONDS * 1000), **more}
+        return TopicPublisher({**writing, **self._shared_options()}, topic)
 
     def _shared_options(self) -> dict[str, Any]:
         """Return the options of consumers and producers."""
