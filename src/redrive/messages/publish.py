@@ -18,7 +18,7 @@ from ..ledger.model import Lease, NewJob
 from ..worker.job_type import JobType
 from .event import DEFAULT_SOURCE, MAX_NAME_BYTES, Event, check_name
 from .source import Message
-from .stored_event import StoredEvent, dump_payload
+from .stored_event import StoredEvent
 
 PREFIX = "publish:"
 EVENT_TYPE, EVENT_ID, EVENT_SOURCE, EVENT_TIME = "type", "id", "source", "time"
@@ -76,16 +76,19 @@ def publish_job(event: Event[Any], to: str, key: str | None, /) -> NewJob:
         EVENT_TYPE: event.type,
         EVENT_ID: event.id,
     }
+    # The id of an event is unique in its source only.
+    stored = StoredEvent.from_event(event)
     if event.source != DEFAULT_SOURCE:
         headers[EVENT_SOURCE] = event.source
+        stored = stored._replace(origin=event.source)
     if event.at is not None:
         headers[EVENT_TIME] = event.at.isoformat()
     if key is not None:
         headers[KEY_HEADER] = key
     return NewJob(
         kind=PREFIX + to,
-        key=str(Key("publish", to, StoredEvent.from_event(event).dedupe_id, "send")),
-        payload=dump_payload(event.payload),
+        key=str(Key("publish", to, stored.dedupe_id, "send")),
+        payload=stored.payload,
         max_attempts=MAX_ATTEMPTS,
         headers=headers,
         sequence=key,
@@ -128,9 +131,12 @@ class SharedPublisher:
             waiting.error = error
             # One message that the broker rejects must not hold back the others. After a second
             # failure, the broker itself is away: the others are sent by their next attempts.
-            if error is not None and len(batch) > 1 and failures < MAX_FAILURES:
-                waiting.error = self._send([waiting])
-                failures += waiting.error is not None
+            if error is not None and len(batch) > 1:
+                if failures < MAX_FAILURES:
+                    waiting.error = self._send([waiting])
+                    failures += waiting.error is not None
+                else:  # not the error of this message, which may be a fault of another one
+                    waiting.error = ConnectionError(f"not sent, because others failed: {error}")
             waiting.is_sent = True
 
     def _send(self, batch: Sequence[_Waiting]) -> BaseException | None:
