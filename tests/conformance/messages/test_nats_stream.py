@@ -392,3 +392,20 @@ def test_decode_receives_the_message(ledger: Ledger, broker: NatsBroker) -> None
     broker.admin.send(f"{broker.stream}.x", [(b'{"n": 1}', {"number": "9"})])
     shop.work(lambda: len(shop.seen) == 1)
     assert (shop.seen[0].id, shop.seen[0].payload) == ("9", {"n": 1})
+
+
+@pytest.mark.req("E-7")
+@pytest.mark.parametrize(
+    ("headers", "body", "problem"),
+    [({"a: b": ""}, b"{}", "rename the header"), ({}, b"x" * (MAX_PAYLOAD + 1), "publish a reference to large data")],
+)
+def test_a_message_that_nats_rejects_raises_a_value_error(
+    broker: NatsBroker, headers: dict[str, str], body: bytes, problem: str
+) -> None:
+    publisher = NatsStream(broker.url, broker.stream).publisher()
+    with pytest.raises(ValueError, match=problem):
+        publisher.publish([Message("1", body, {"type": "paid", "id": "1", **headers})])
+    publisher.publish([Message("2", b"{}", {"type": "paid", "id": "2", "note": "a\r\nNats-Rollup: all"})])
+    ((stored, _),) = broker.admin.messages(broker.stream)
+    assert stored["note"] == "a  Nats-Rollup: all"
+    publisher.close()

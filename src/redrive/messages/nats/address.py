@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
+
+from ..source_options import join_server, parse_server
 
 DEFAULT_PORT = 4222
 SCHEMES = ("nats", "tls")
@@ -37,7 +39,10 @@ class NatsAddress(NamedTuple):
                 schemes.add(scheme)
             own_login, _, host = rest.rpartition("@")
             login = login or own_login
-            servers.append(_check_host(host.rstrip("/"), shown))
+            server = parse_server(
+                host.rstrip("/"), DEFAULT_PORT, f"nats://n1:4222,n2:4222: {shown!r}"
+            )
+            servers.append(join_server(*server))
         if not schemes <= set(SCHEMES) or len(schemes) != 1:
             raise ValueError(
                 "the address must begin with nats:// or tls://, such as nats://localhost: "
@@ -58,17 +63,3 @@ class NatsAddress(NamedTuple):
 def hide_login(url: str, /) -> str:
     """Return an address without user, password and token. In doubt, more is hidden than needed."""
     return re.sub(r"(://|\A).*@", r"\1***@", url, flags=re.DOTALL)
-
-
-def _check_host(host: str, shown: str) -> str:
-    try:
-        parts = urlsplit(f"nats://{host}")
-        port = parts.port or DEFAULT_PORT
-    except ValueError:
-        parts, port = urlsplit(""), 0
-    if not parts.hostname or parts.path or parts.query or parts.fragment or "@" in host:
-        raise ValueError(
-            f"each server must be host:port, such as nats://n1:4222,n2:4222: {shown!r}"
-        )
-    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{name}:{port}"

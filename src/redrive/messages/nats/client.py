@@ -35,6 +35,9 @@ RESPONSE_SECONDS = 5.0
 INFO_SECONDS = 2.0
 """The same for a question that changes nothing. While there is no leader, no response comes."""
 STREAM_NOT_FOUND = 10059
+MESSAGE_TOO_LARGE = 10054
+UNSENDABLE = ("BadHeaderError", "MaxPayloadError")
+"""Errors of nats-py about a message that it does not send. Older versions do not have the first."""
 OTHER_STREAM = 10060
 NO_JETSTREAM = (10039, 10076)
 """JetStream is not enabled, for the account or on the server."""
@@ -254,6 +257,12 @@ def explain(error: BaseException, /, *, stream: str, consumer: str, servers: str
         return error
     text = str(error).removeprefix("nats: ").strip().strip("'")
     lower = text.lower()
+    code = error.code if isinstance(error, ApiError) else 0
+    if code == MESSAGE_TOO_LARGE or type(error).__name__ in UNSENDABLE:
+        return ValueError(
+            f"NATS stream {stream!r}: {text}; rename the header, or publish a reference to large "
+            "data, or raise max_payload of the server and max_msg_size of the stream"
+        )
     if isinstance(error, ApiError):
         if error.code == STREAM_NOT_FOUND:
             return LookupError(
@@ -266,8 +275,9 @@ def explain(error: BaseException, /, *, stream: str, consumer: str, servers: str
             )
         if error.code in NO_JETSTREAM:
             return ConnectionError(f"{server}: JetStream is not enabled; start it with -js")
-        code = error.code or error.status
-        return ConnectionError(f"NATS stream {stream!r}: {text} (JetStream error {code})")
+        return ConnectionError(
+            f"NATS stream {stream!r}: {text} (JetStream error {code or error.status})"
+        )
     if "authorization" in lower or "authentication" in lower or "user credentials" in lower:
         return PermissionError(
             f"{server}: the login was rejected; check user, password, token or credentials="

@@ -20,6 +20,7 @@ OMITTED = "payload_omitted"
 EXPECTED_STREAM = "Nats-Expected-Stream"
 """With it, no other stream accepts the message."""
 _NOT_IN_SUBJECT = re.compile(r"[\s*>]")
+_LINE_BREAKS = str.maketrans("\r\n", "  ")
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f%]|\A\s|\s\Z")
 
 
@@ -42,8 +43,9 @@ def to_publication(message: Message, stream: str, /) -> Publication:
     if words[0] != stream:
         words.insert(0, stream)
     origin = message.headers.get(ORIGIN)
-    headers = {
-        **message.headers,
+    # Clients before 2.16 would send what follows a line break as a header of its own.
+    headers = {name: value.translate(_LINE_BREAKS) for name, value in message.headers.items()}
+    headers |= {
         MESSAGE_ID: f"{origin}:{id_}" if origin else id_,
         EXPECTED_STREAM: stream,
     }

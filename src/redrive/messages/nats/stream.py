@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from ...core.lazy import deferred
-from ...core.seconds import Seconds, positive, whole_number
+from ...core.seconds import Seconds, positive
 from ...journal.redaction.secrets import keep_address_secret, keep_secret
-from ..event import MAX_NAME_BYTES, Event
-from ..source import MAX_BATCH, Message
+from ..event import Event
+from ..source import Decode, Message
+from ..source_options import check_reading
 from .address import NatsAddress
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 else:  # the extra may be missing
     (pull_consumer,) = deferred(__package__, "pull_consumer")
 
-Decode: TypeAlias = Callable[[Message], Event[Any]]
 NAME = re.compile(r"[^\s.*>/\\]+")
 """A stream or a consumer."""
 WORD = r"(?:[^\s.*>]+|\*)"
@@ -87,11 +87,6 @@ class NatsStream:
                     f"NatsStream: {name} must be a name without spaces and without . * > / \\: "
                     f"{value!r}"
                 )
-        if len(self.stream.encode()) > MAX_NAME_BYTES:
-            raise ValueError(
-                f"NatsStream: the stream's name must not be longer than {MAX_NAME_BYTES} bytes: "
-                f"{self.stream[:60]!r}…"
-            )
         if isinstance(self.subjects, str):
             raise TypeError(f"NatsStream: subjects= must be a list; pass [{self.subjects!r}]")
         object.__setattr__(self, "subjects", tuple(self.subjects))
@@ -105,17 +100,11 @@ class NatsStream:
                 raise ValueError(
                     f"NatsStream: dead_subject= must not contain * or >: {self.dead_subject!r}"
                 )
-        if whole_number("batch", self.batch) > MAX_BATCH:
-            raise ValueError(f"NatsStream: batch= must be at most {MAX_BATCH}: {self.batch!r}")
         if positive("ack_wait", self.ack_wait) < MIN_ACK_WAIT:
             raise ValueError(
                 f"NatsStream: ack_wait= must be at least {MIN_ACK_WAIT} s: {self.ack_wait!r}"
             )
-        if self.decode is not None and not callable(self.decode):
-            raise TypeError(
-                "NatsStream: decode= must be a function from a Message to an Event, not "
-                f"{self.decode!r}"
-            )
+        check_reading(self, "stream", "dead_subject")
 
     @property
     def name(self) -> str:
