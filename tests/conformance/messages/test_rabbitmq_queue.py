@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 import socket
@@ -16,7 +17,7 @@ import pytest
 
 from redrive.core.clock import SYSTEM
 from redrive.ledger import Ledger, open_ledger
-from redrive.messages import RabbitQueue
+from redrive.messages import DeadLetterNotice, RabbitQueue
 from redrive.messages.rabbitmq import connection as connections
 from tests.conformance.messages.shop import Shop
 from tests.conformance.messages.test_rabbitmq_source import queue
@@ -224,16 +225,19 @@ def test_poison_becomes_dead_letters_and_others_go_on(
         (b"1" * 10_000_000, {}, {"message_id": "large", "message_type": "paid"}),
         (deep, {}, {"message_id": "deep", "message_type": "paid"}),
         (b"{}", {"name": bytearray(b"\xff")}, {"message_id": "header", "message_type": "paid"}),
+        (b"{}", {"name": "a\0b"}, {"message_id": "nul", "message_type": "paid"}),
+        (b"\xff", {}, {"message_id": "a\0b", "message_type": "paid"}),
         (b"{}", {}, {"message_id": "good", "message_type": "paid"}),
     ]
     rabbit_admin.publish(queue, *rows)
     shop = Shop(ledger, RabbitQueue(rabbitmq["url"], queue))
-    shop.work(lambda: len(ledger.dead_letters()) == 4 and len(shop.seen) == 1 and len(rabbit_admin.peek(f"{queue}.dead")) == 4)
+    shop.work(lambda: len(ledger.dead_letters()) == 6 and len(shop.seen) == 1 and len(rabbit_admin.peek(f"{queue}.dead")) == 6)
     assert [event.id for event in shop.seen] == ["good"]
     assert rabbit_admin.count(queue) == 0
     letters = rabbit_admin.drain(f"{queue}.dead")
     assert {properties.headers["source"] for properties, _ in letters} == {queue}
-    assert {properties.headers["source_id"] for properties, _ in letters} == {"bytes", "large", "deep", "header"}
+    hashed = hashlib.sha256(b"a\0b").hexdigest()
+    assert {properties.headers["source_id"] for properties, _ in letters} == {"bytes", "large", "deep", "header", "nul", hashed}
 
 
 def test_a_message_that_the_client_cannot_parse_is_set_aside_by_the_delivery_limit(
@@ -249,6 +253,49 @@ def test_a_message_that_the_client_cannot_parse_is_set_aside_by_the_delivery_lim
     shop.work(lambda: len(shop.seen) == 4)
     assert Counter(event.id for event in shop.seen) == Counter(["p-1", "p-2", "p-3", "p-4"])
     wait(lambda: rabbit_admin.count(f"{queue}.dead") == 1)
+
+
+def test_a_connection_without_a_channel_is_closed(rabbitmq: dict[str, Any], queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(*_: object, **__: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(connections, "_open_channel", full)
+    consumer = RabbitQueue(rabbitmq["url"], queue).connect()
+    with pytest.raises(ConnectionError, match="no reply; check the address"):
+        consumer.read(1, 0.1)
+    assert int(evaluate(rabbitmq["name"], rabbitmq["epmd"], connections_of(queue))) == 0
+    consumer.close()
+
+
+def test_a_dead_letter_that_is_too_large_is_announced_without_its_payload(
+    rabbitmq: dict[str, Any], rabbit_admin: RabbitAdmin, queue: str
+) -> None:
+    consumer = RabbitQueue(rabbitmq["url"], queue).connect()
+    size = connections.MAX_PAYLOAD_BYTES + 1
+    consumer.announce([DeadLetterNotice(1, {"id": "1"}, b"x" * size), DeadLetterNotice(2, {"id": "2"}, b"{}")])
+    consumer.close()
+    announced = {
+        properties.headers["id"]: (properties.headers.get(connections.OMITTED), body)
+        for properties, body in rabbit_admin.drain(f"{queue}.dead")
+    }
+    assert announced == {"1": (str(size), b""), "2": (None, b"{}")}
+
+
+@pytest.mark.parametrize(
+    ("dead_exchange", "delivery_limit", "version", "expected"),
+    [
+        ("dead", 5, "4.0.1", 5),
+        ("dead", None, "4.0.1", -1),
+        (None, 5, "4.0.1", -1),
+        (None, 5, "3.10.8", None),
+        ("dead", None, "3.10.8", None),
+    ],
+)
+def test_a_queue_without_a_dead_exchange_drops_nothing(
+    dead_exchange: str | None, delivery_limit: int | None, version: str, expected: int | None
+) -> None:
+    arguments = connections.queue_arguments(dead_exchange, delivery_limit, version)
+    assert arguments.get("x-delivery-limit") == expected
 
 
 def test_the_least_rights_read_and_announce(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote
 
 from ...journal.redaction.secrets import redact_address
+from ..source_options import join_server, parse_server
 
 SCHEMES = ("amqp", "amqps")
 DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
@@ -41,8 +42,10 @@ class AmqpAddress(NamedTuple):
         hosts, _, vhost = place.partition("/")
         if not at:
             login = ""
+        example = f"amqp://r1:5672,r2:5672: {shown!r}"
         servers = tuple(
-            _check_server(host.strip(), DEFAULT_PORTS[scheme], shown) for host in hosts.split(",")
+            join_server(*parse_server(host.strip(), DEFAULT_PORTS[scheme], example))
+            for host in hosts.split(",")
         )
         return cls(scheme, login, servers, unquote(vhost) or "/", query)
 
@@ -79,17 +82,3 @@ class AmqpAddress(NamedTuple):
 
 def _quote_once(text: str) -> str:
     return quote(unquote(text), safe="")
-
-
-def _check_server(host: str, port: int, shown: str) -> str:
-    try:
-        parts = urlsplit(f"amqp://{host}")
-        port = parts.port or port
-    except ValueError:
-        parts = urlsplit("")
-    if not parts.hostname or parts.fragment or parts.netloc != host:
-        raise ValueError(
-            f"each server must be host or host:port, such as amqp://r1:5672,r2:5672: {shown!r}"
-        )
-    name = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{name}:{port}"

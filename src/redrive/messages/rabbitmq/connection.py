@@ -42,9 +42,14 @@ QUIET_SECONDS = 30.0
 If a queue is deleted and created again at once, RabbitMQ 3 keeps the consumer and drops its
 deliveries without a notice. They stay reserved until the connection is closed.
 """
+NO_DELIVERY_LIMIT = -1
+"""Since RabbitMQ 4, the default is 20. RabbitMQ 3 has no limit by default, and rejects this."""
 PERSISTENT = 2
 MAX_ID_CHARS = 60
 """Longest `message_id`, which has at most 255 bytes. The header `id` has the whole id."""
+MAX_PAYLOAD_BYTES = 15 * 1024 * 1024
+"""Longest payload of an announced dead letter. RabbitMQ 4 takes 16 MiB by default."""
+OMITTED = "payload_omitted"
 MAX_HEADER_CHARS = 10_000
 """Longest header of an announced dead letter. All headers must fit in one frame of 128 KiB."""
 
@@ -78,6 +83,7 @@ class QueueConnection:
 
         failed: OSError | None = None
         for server in servers:
+            client: AbstractConnection | None = None
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     client = await connect(address.url(server, f"redrive {queue}"))
@@ -85,6 +91,9 @@ class QueueConnection:
             except Exception as error:
                 failed = explain_connect(error, address, server)
                 failed.__cause__ = error
+                if client is not None:
+                    with suppress(Exception):
+                        await client.close()
             else:
                 return cls(client, channel, queue)
         assert failed is not None, "an address has at least one server"
@@ -225,19 +234,14 @@ class QueueConnection:
         """Create the queue as a quorum queue, unless it exists with any options."""
         if await self._exists(commands.Queue.Declare(queue=self._queue, passive=True)):
             return
-        arguments: dict[str, Any] = {"x-queue-type": "quorum"}
         if dead_exchange is not None:
             await self.create_dead_exchange(dead_exchange)
-            arguments |= {
-                "x-dead-letter-exchange": dead_exchange,
-                # At least once: the queue keeps a message until the other queue has stored it.
-                "x-dead-letter-strategy": "at-least-once",
-                "x-overflow": "reject-publish",
-            }
-            if delivery_limit is not None:
-                arguments["x-delivery-limit"] = delivery_limit
+        version = str(self._channel.connection.server_properties.get("version", ""))
         await self._channel.queue_declare(
-            self._queue, durable=True, arguments=arguments, timeout=REPLY_SECONDS
+            self._queue,
+            durable=True,
+            arguments=queue_arguments(dead_exchange, delivery_limit, version),
+            timeout=REPLY_SECONDS,
         )
 
     async def create_dead_exchange(self, name: str) -> None:
@@ -267,14 +271,33 @@ class QueueConnection:
             await self.create_dead_exchange(exchange)
             self._publishing = await _open_channel(self._client, confirms=True)
         channel = self._publishing
-        await asyncio.gather(*[_publish(channel, notice, exchange) for notice in notices])
+        await asyncio.gather(
+            *[
+                _publish(
+                    channel, _to_announcement(notice), notice.fields.get("kind"), exchange=exchange
+                )
+                for notice in notices
+            ]
+        )
 
-    async def send(self, messages: Sequence[Message]) -> None:
-        """Send messages to the queue, and wait until the server has stored them."""
+    async def send(
+        self, messages: Sequence[Message], dead_exchange: str | None, delivery_limit: int | None
+    ) -> None:
+        """Send messages to the queue, and wait until the server has stored them.
+
+        A missing queue is created. If it is deleted later, the server returns the messages, and the
+        next connection creates it again.
+        """
         if self._sending is None or self._sending.is_closed:
+            await self.create_queue(dead_exchange, delivery_limit)
             self._sending = await _open_channel(self._client, confirms=True)
         channel = self._sending
-        await asyncio.gather(*[_send(channel, message, self._queue) for message in messages])
+        await asyncio.gather(
+            *[
+                _publish(channel, message, message.headers.get("type"), queue=self._queue)
+                for message in messages
+            ]
+        )
 
     async def close(self) -> None:
         """Close the connection. The server returns the reserved messages to the queue."""
@@ -282,6 +305,32 @@ class QueueConnection:
         for task in self._tasks:
             task.cancel()
         await self._client.close()
+
+
+def queue_arguments(
+    dead_exchange: str | None, delivery_limit: int | None, version: str, /
+) -> dict[str, Any]:
+    """Return the arguments of a new quorum queue. Pure.
+
+    Args:
+        dead_exchange: Exchange for messages that exceed the limit. None: there is no limit, because
+            the queue would drop them.
+        delivery_limit: Maximum number of deliveries. None: no limit.
+        version: Version of the server.
+    """
+    arguments: dict[str, Any] = {"x-queue-type": "quorum"}
+    if dead_exchange is not None:
+        arguments |= {
+            "x-dead-letter-exchange": dead_exchange,
+            # At least once: the queue keeps a message until the other queue has stored it.
+            "x-dead-letter-strategy": "at-least-once",
+            "x-overflow": "reject-publish",
+        }
+    if dead_exchange is not None and delivery_limit is not None:
+        arguments["x-delivery-limit"] = delivery_limit
+    elif not version.startswith("3."):
+        arguments["x-delivery-limit"] = NO_DELIVERY_LIMIT
+    return arguments
 
 
 async def _open_channel(client: AbstractConnection, *, confirms: bool) -> Channel:
@@ -292,34 +341,27 @@ async def _open_channel(client: AbstractConnection, *, confirms: bool) -> Channe
     return cast("Channel", opened)
 
 
-async def _publish(channel: Channel, notice: DeadLetterNotice, exchange: str) -> None:
-    headers: dict[str, Any] = {
-        name: value[:MAX_HEADER_CHARS] for name, value in notice.fields.items()
-    }
-    properties = commands.Basic.Properties(
-        headers=headers,
-        delivery_mode=PERSISTENT,
-        message_id=f"dead-{notice.id}",
-        message_type=notice.fields.get("kind"),
-    )
-    await channel.basic_publish(
-        notice.payload or b"",
-        exchange=exchange,
-        properties=properties,
-        mandatory=True,
-        timeout=REPLY_SECONDS,
-    )
+def _to_announcement(notice: DeadLetterNotice) -> Message:
+    """Return the message that announces a dead letter."""
+    headers = {name: value[:MAX_HEADER_CHARS] for name, value in notice.fields.items()}
+    payload = notice.payload or b""
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        headers[OMITTED], payload = str(len(payload)), b""
+    return Message(f"dead-{notice.id}", payload, headers)
 
 
-async def _send(channel: Channel, message: Message, queue: str) -> None:
+async def _publish(
+    channel: Channel, message: Message, type_: str | None, *, exchange: str = "", queue: str = ""
+) -> None:
     properties = commands.Basic.Properties(
         headers=dict(message.headers),
         delivery_mode=PERSISTENT,
         message_id=message.id[:MAX_ID_CHARS],
-        message_type=message.headers.get("type"),
+        message_type=type_,
     )
     await channel.basic_publish(
         message.body or b"",
+        exchange=exchange,
         routing_key=queue,
         properties=properties,
         mandatory=True,

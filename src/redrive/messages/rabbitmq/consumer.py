@@ -89,11 +89,8 @@ class QueueConsumer:
     def publish(self, messages: Sequence[Message], /) -> None:
         """Send messages to the queue, with publisher confirms. Create a missing queue."""
 
-        async def send(connection: QueueConnection) -> None:
-            await connection.create_queue(self._dead_exchange, self._delivery_limit)
-            await connection.send(messages)
-
-        self._run(send)
+        options = (self._dead_exchange, self._delivery_limit)
+        self._run(lambda connection: connection.send(messages, *options))
 
     def close(self) -> None:
         """Close the connection. The server returns the reserved messages to the queue."""

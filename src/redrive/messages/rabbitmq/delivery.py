@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Mapping
@@ -54,13 +55,20 @@ def to_message(delivered: DeliveredMessage, connection: int, /) -> Message:
     # A classic queue does not count. It only says whether this is the first delivery.
     count = table.get(DELIVERY_COUNT, 1 if delivered.redelivered else 0)
     return Message(
-        id=properties.message_id or f"{UNKNOWN_ID_PREFIX}{uuid.uuid4().hex}",
+        id=_message_id(properties.message_id),
         body=delivered.body,
         headers=headers,
         deliveries=count + 1 if isinstance(count, int) else 1,
         at=properties.timestamp,
         raw=DeliveryTag(connection, delivered.delivery_tag or 0),
     )
+
+
+def _message_id(given: str | None) -> str:
+    """Return the id of a message. An id that the ledger cannot store is replaced by its hash."""
+    if not given:
+        return f"{UNKNOWN_ID_PREFIX}{uuid.uuid4().hex}"
+    return given if given.isprintable() else hashlib.sha256(given.encode()).hexdigest()
 
 
 def to_text(value: Any, /) -> str:

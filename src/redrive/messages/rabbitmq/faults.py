@@ -61,13 +61,17 @@ def explain(error: BaseException, queue: str, address: AmqpAddress, /) -> BaseEx
     if isinstance(error, exceptions.ChannelNotFoundEntity):
         return LookupError(f"{where}: {text}; the next read creates it")
     if isinstance(error, exceptions.ChannelPreconditionFailed):
+        if "message size" in text:  # above its `max_message_size`
+            return ValueError(
+                f"{where}: {text}; publish a reference to the data, or raise max_message_size"
+            )
         return ConnectionError(f"{where}: {text}")
     if isinstance(error, exceptions.PublishError):
         return LookupError(
-            f"{where}: a dead letter was not routed to a queue; bind a queue to the exchange"
+            f"{where}: a message was not routed to a queue; bind a queue to the exchange"
         )
     if isinstance(error, exceptions.DeliveryError):
-        return ConnectionError(f"{where}: rejected a dead letter; check the limits of its queue")
+        return ConnectionError(f"{where}: rejected a message; check the limits of its queue")
     if isinstance(error, TimeoutError):
         return ConnectionError(f"{where}: no reply; check the server and the network")
     if is_undecodable(error):

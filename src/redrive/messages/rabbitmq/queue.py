@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from ...core.seconds import whole_number
 from ...journal.redaction.secrets import keep_address_secret
-from ..event import MAX_NAME_BYTES, Event
-from ..source import MAX_BATCH, Message
+from ..event import Event
+from ..source import Decode, Message
+from ..source_options import check_reading, check_texts
 from .address import AmqpAddress
 from .consumer import QueueConsumer
-
-Decode: TypeAlias = Callable[[Message], Event[Any]]
 
 MAX_PREFETCH = 65_535
 BATCHES_AT_ONCE = 3
@@ -57,25 +55,15 @@ class RabbitQueue:
     delivery_limit: int | None = field(default=20, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("url", "queue"):
-            value = getattr(self, name)
-            if not isinstance(value, str) or not value.strip() or not value.isprintable():
-                shown = "" if name == "url" else f": {value!r}"
-                raise ValueError(
-                    f"RabbitQueue: {name} must be text, printable and not empty{shown}"
-                )
+        check_texts(self, "url", "queue")
         keep_address_secret(self.url)
         try:
             AmqpAddress.parse(self.url)
         except ValueError as error:
             raise ValueError(f"RabbitQueue: {error}") from None
-        if len(self.queue.encode()) > MAX_NAME_BYTES:
-            raise ValueError(
-                f"RabbitQueue: the queue's name must not be longer than {MAX_NAME_BYTES} bytes: "
-                f"{self.queue[:60]!r}…"
-            )
-        if whole_number("batch", self.batch) > MAX_BATCH:
-            raise ValueError(f"RabbitQueue: batch= must be at most {MAX_BATCH}: {self.batch!r}")
+        if self.dead_exchange == "":
+            object.__setattr__(self, "dead_exchange", f"{self.queue}.dead")
+        check_reading(self, "queue", "dead_exchange")
         if self.prefetch == 0:
             object.__setattr__(self, "prefetch", BATCHES_AT_ONCE * self.batch)
         if whole_number("prefetch", self.prefetch) > MAX_PREFETCH:
@@ -84,13 +72,6 @@ class RabbitQueue:
             )
         if self.delivery_limit is not None:
             whole_number("delivery_limit", self.delivery_limit)
-        if self.decode is not None and not callable(self.decode):
-            raise TypeError(
-                "RabbitQueue: decode= must be a function from a Message to an Event, not "
-                f"{self.decode!r}"
-            )
-        if self.dead_exchange == "":
-            object.__setattr__(self, "dead_exchange", f"{self.queue}.dead")
         self._check_dead_exchange()
 
     def _check_dead_exchange(self) -> None:
@@ -103,11 +84,6 @@ class RabbitQueue:
             raise ValueError(
                 f"RabbitQueue: dead_exchange= must not be longer than {MAX_AMQP_BYTES} bytes: "
                 f"{name[:60]!r}…"
-            )
-        if name == self.queue:
-            raise ValueError(
-                f"RabbitQueue: dead letters in {self.queue!r} would be read as messages; change "
-                "dead_exchange="
             )
 
     @property
