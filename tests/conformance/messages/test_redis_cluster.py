@@ -148,8 +148,8 @@ def test_other_addresses_are_passed_to_the_client_unchanged() -> None:
         ("unix+cluster:///run/s", "must begin with redis://"),
         ("redis+sentinel://ann:Secret-7@h:26379", "must end with the name of the master"),
         ("redis+cluster://ann:Secret-7@h:7000/3", "a cluster has only the database 0, not '3'"),
-        ("redis+cluster://ann:Secret-7@h:port", "each server must be host:port"),
-        ("redis+cluster://", "each server must be host:port"),
+        ("redis+cluster://ann:Secret-7@h:port", "each server must be host or host:port"),
+        ("redis+cluster://", "each server must be host or host:port"),
     ],
 )
 def test_an_invalid_address_is_rejected_without_its_password(url: str, message: str) -> None:

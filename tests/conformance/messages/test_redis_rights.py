@@ -173,3 +173,10 @@ def test_a_client_certificate_of_the_address_is_sent(tls: Callable[..., TlsDoor]
     consumer: ConsumerGroup = RedisStream(own, stream, group="shop").connect()
     assert consumer.read(1, 0.01) == []
     consumer.close()
+
+
+@pytest.mark.parametrize("mark", ["/", "?", "#"])
+def test_a_password_that_is_not_quoted_is_not_shown(mark: str) -> None:
+    with pytest.raises(ValueError, match=r"write / \? # as %2F %3F %23") as refused:
+        RedisStream(f"redis://:Hidden{mark}Word@localhost:6379", "orders")
+    assert "Hidden" not in str(refused.value)

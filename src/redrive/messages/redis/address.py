@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from ..source_options import parse_server
+
 Mode: TypeAlias = Literal["single", "cluster", "sentinel"]
 SINGLE_SCHEMES = ("redis", "rediss", "unix", "valkey", "valkeys")
 MODES: dict[str, Mode] = {"cluster": "cluster", "sentinel": "sentinel"}
@@ -42,12 +44,23 @@ class RedisAddress(NamedTuple):
             )
         base = base.replace("valkey", "redis")
         if not plus:
+            try:  # here, because the error of redis-py shows a part of an unquoted password
+                urlsplit(f"{base}://{rest}").port  # noqa: B018
+            except ValueError:
+                raise ValueError(
+                    "the server must be host:port; in a user or password, write / ? # as %2F %3F "
+                    "%23"
+                ) from None
             return cls("single", f"{base}://{rest}")
         mode = MODES[kind]
         place, question, query = rest.partition("?")
         login, at, place = place.rpartition("@")
         hosts, _, path = place.partition("/")
-        nodes = tuple(_parse_host(host.strip(), mode) for host in hosts.split(","))
+        example = f"redis+{mode}://n1:7000,n2:7001"
+        nodes = tuple(
+            parse_server(unquote(host.strip()), DEFAULT_PORTS[mode], example)
+            for host in hosts.split(",")
+        )
         service, database = "", path.strip("/")
         if mode == "sentinel":
             service, _, database = path.strip("/").partition("/")
@@ -80,19 +93,5 @@ class RedisAddress(NamedTuple):
             return ",".join(f"{host}:{port}" for host, port in self.nodes)
         if self.url.startswith("unix://"):
             return self.url.removeprefix("unix://").partition("?")[0].rpartition("@")[2]
-        try:
-            parts = urlsplit(self.url)
-            return f"{parts.hostname or 'localhost'}:{parts.port or DEFAULT_PORTS['single']}"
-        except ValueError:  # redis-py reports it
-            return "of this address"
-
-
-def _parse_host(host: str, mode: Mode) -> tuple[str, int]:
-    try:
-        parts = urlsplit(f"//{host}")
-        name, port = parts.hostname, parts.port or DEFAULT_PORTS[mode]
-    except ValueError:
-        name, port = None, 0
-    if not name:
-        raise ValueError(f"each server must be host:port, such as redis+{mode}://n1:7000,n2:7001")
-    return unquote(name), port
+        parts = urlsplit(self.url)
+        return f"{parts.hostname or 'localhost'}:{parts.port or DEFAULT_PORTS['single']}"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timezone
-from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...core.lazy import deferred
 from ...journal.bus import emit
 from ...worker.processes.identity import is_label_gone
-from ..decoding import message_of_fields
+from ..decoding import message_of_fields, timestamp_of
 from ..source import DeadLetterNotice, Message
 from .address import RedisAddress
 from .client import Client, close, disconnect, run_pipeline
@@ -290,10 +288,6 @@ class ConsumerGroup:
             self.client.xgroup_delconsumer(self.stream, self.group, name)
         return removed
 
-    def disconnect(self) -> None:
-        """Close the connection. After a failover it may lead to a server that is now a replica."""
-        disconnect(self.client)
-
     def _with_group(self, act: Callable[[], T]) -> T:
         """Do something with the group. Create the group, or the stream, if it does not exist."""
         try:
@@ -372,18 +366,9 @@ def _to_messages(rows: Sequence[tuple[Any, Any]]) -> list[Message]:
             messages.append(Message(entry_id, None))
             continue
         by_name = fields if isinstance(fields, dict) else dict(fields)
-        at = _timestamp(entry_id.partition("-")[0])
+        at = timestamp_of(entry_id.partition("-")[0])
         messages.append(message_of_fields(entry_id, by_name, at))
     return messages
-
-
-@lru_cache(maxsize=100)
-def _timestamp(milliseconds: str) -> datetime | None:
-    """Return the time in an entry id. Cached, because many entries have the same millisecond."""
-    try:
-        return datetime.fromtimestamp(int(milliseconds) / 1000, timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def _to_text(value: Any) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ...core.seconds import Seconds, positive, whole_number
+from ...core.seconds import Seconds, positive
 from ...journal.redaction.secrets import keep_address_secret, redact_address
 from ...worker.processes.identity import process_label
-from ..event import MAX_NAME_BYTES, Event
-from ..source import MAX_BATCH, Message
+from ..event import Event
+from ..source import Message
+from ..source_options import check_reading, check_texts
 from .address import RedisAddress
 from .client import open_client
 from .consumer_group import ConsumerGroup, StreamPublisher
@@ -64,40 +65,16 @@ class RedisStream:
     trim: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("url", "stream", "group"):
-            value = getattr(self, name)
-            if name == "group" and value == "":
-                continue
-            if not isinstance(value, str) or not value.strip() or not value.isprintable():
-                shown = "" if name == "url" else f": {value!r}"
-                raise ValueError(
-                    f"RedisStream: {name} must be text, printable and not empty{shown}"
-                )
+        check_texts(self, "url", "stream", "group")
         keep_address_secret(self.url)
         try:
             RedisAddress.parse(self.url)
         except ValueError as error:
             raise ValueError(f"RedisStream: {error}: {redact_address(self.url)!r}") from None
-        if len(self.name.encode()) > MAX_NAME_BYTES:
-            raise ValueError(
-                f"RedisStream: the stream's name must not be longer than {MAX_NAME_BYTES} bytes: "
-                f"{self.stream[:60]!r}…"
-            )
-        if whole_number("batch", self.batch) > MAX_BATCH:
-            raise ValueError(f"RedisStream: batch= must be at most {MAX_BATCH}: {self.batch!r}")
         positive("idle", self.idle)
-        if self.decode is not None and not callable(self.decode):
-            raise TypeError(
-                "RedisStream: decode= must be a function from an entry's fields to an Event, not "
-                f"{self.decode!r}"
-            )
         if self.dead_stream == "":
             object.__setattr__(self, "dead_stream", f"{self.stream}.dead")
-        if self.dead_stream == self.stream:
-            raise ValueError(
-                f"RedisStream: dead letters in {self.stream!r} would be read as messages; change "
-                "dead_stream="
-            )
+        check_reading(self, "stream", "dead_stream", takes="an entry's fields")
 
     @property
     def name(self) -> str:
