@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -173,6 +174,20 @@ def test_a_restarted_scheduler_costs_no_attempt(cluster: DaskCluster) -> None:
     assert ends(records, "held-away") == [("again", 1), ("success", 1)]
     again = next(each for each in records if each.kind == "again")
     assert "the scheduler went away" in again.fields["error"]
+
+
+@pytest.mark.req("E-10")
+def test_a_suspended_scheduler_is_one_line_of_the_status(cluster: DaskCluster) -> None:
+    with lake(cluster.folder, "lake_suspended") as module, module.app.worker(threads=1, executor=cluster.address) as worker:
+        backfill(module.app, "orders", customers=("acme",), until=SINCE)
+        until(lambda: counts(module.app) == {"success": 1})
+        assert cluster.scheduler is not None
+        cluster.scheduler.send_signal(signal.SIGSTOP)
+        try:
+            until(lambda: "no scheduler responds" in problem_of(worker))
+        finally:
+            cluster.scheduler.send_signal(signal.SIGCONT)
+        until(lambda: problem_of(worker) == "")
 
 
 @pytest.mark.req("E-10")

@@ -178,7 +178,12 @@ class DaskExecutor:
             self._client = client
         if client.status != "running":
             return self._away
-        if not client.nthreads():
+        # A scheduler that is suspended keeps its connections, and would never respond.
+        try:
+            threads = client.nthreads(callback_timeout=CONNECT_SECONDS)
+        except TimeoutError:
+            return self._away
+        if not threads:
             return f"{self.address}: the scheduler has no workers; start `dask worker`"
         return None
 
