@@ -12,8 +12,7 @@ from typing import Any
 
 from redrive import App, Event
 from redrive.messages import KafkaTopic
-from tests.acceptance.engines.nats_drills import until
-from tests.acceptance.engines.outcome import Outcome, outcome_of
+from tests.acceptance.engines.outcome import Outcome, outcome_of, until
 from tests.acceptance.messages.market import Market
 from tests.acceptance.messages.stalls import KafkaStall
 from tests.ledgers import sqlite_ledger

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from redrive import App, Event
 from redrive.messages import NatsStream
-from tests.acceptance.engines.outcome import Outcome, outcome_of
-from tests.ledgers import sqlite_ledger
+from tests.acceptance.engines import outcome
+from tests.acceptance.engines.outcome import Outcome, until
 from tests.servers.nats import NatsServer, nats_cluster, own_nats_server
 from tests.servers.nats_admin import NatsAdmin
 
-PATIENCE = 90.0
 STREAM, CONSUMER = "orders", "shop"
 
 
@@ -50,37 +45,14 @@ def kill_server(folder: Path, *, kills: int = 5, messages: int = 3000) -> Outcom
 def disturb(
     folder: Path, servers: list[NatsServer], admin: NatsAdmin, kill: Callable[[], None], kills: int, messages: int
 ) -> Outcome:
-    """Send and handle messages, while servers are killed at even distances."""
-    handled: Counter[str] = Counter()
     address = ",".join(server.url for server in servers)
     source = NatsStream(address, STREAM, consumer=CONSUMER, ack_wait=2)
-    ids = [f"p-{number:05}" for number in range(messages)]
-    began = time.monotonic()
-    with App(sqlite_ledger(folder), sources=[source]) as app:
 
-        @app.on("paid", name="book")
-        def book(event: Event[Any]) -> None:
-            handled[event.id] += 1
+    def send(ids: list[str]) -> None:
+        with NatsAdmin(*(server.url for server in servers)) as sender:
+            sender.send_surely(f"{STREAM}.paid", ids)
 
-        sender = threading.Thread(target=admin_sends, args=(servers, ids), daemon=True)
-        with app.worker(threads=2):
-            sender.start()
-            for number in range(kills):
-                share = messages * (number + 1) // (kills + 2)
-                until(lambda share=share: len(handled) >= share, f"{share} are handled")  # type: ignore[misc]
-                kill()
-            sender.join(PATIENCE)
-            until(lambda: len(handled) == messages, f"{messages} are handled, not {len(handled)}")
-            until(lambda: admin.unread(STREAM, CONSUMER) == 0, "all are acknowledged")
-        left = admin.unread(STREAM, CONSUMER)
-        assert app.ledger.counts()["book"].done == messages
-    return outcome_of(ids, handled, left, time.monotonic() - began)
-
-
-def admin_sends(servers: list[NatsServer], ids: list[str]) -> None:
-    """Send from a connection of its own."""
-    with NatsAdmin(*(server.url for server in servers)) as admin:
-        admin.send_surely(f"{STREAM}.paid", ids)
+    return outcome.disturb(folder, source, send, kill, lambda: admin.unread(STREAM, CONSUMER), times=kills, messages=messages)
 
 
 def is_made(admin: NatsAdmin, *, replicas: int) -> bool:
@@ -104,10 +76,3 @@ def cluster_of(admin: NatsAdmin) -> dict[str, Any]:
         return admin.run(ask)
     except Exception:
         return {"leader": None, "replicas": [{"current": False}]}
-
-
-def until(met: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not met():
-        assert time.monotonic() < end, f"not within {PATIENCE} s: {what}"
-        time.sleep(0.05)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from redrive import App, Event
 from redrive.messages import RabbitQueue
-from tests.acceptance.engines.outcome import Outcome, outcome_of
-from tests.ledgers import sqlite_ledger
+from tests.acceptance.engines import outcome
+from tests.acceptance.engines.outcome import Outcome, until
 from tests.servers.rabbit_admin import RabbitAdmin
 from tests.servers.rabbitmq import Node, cluster, node, pending_of
 
-PATIENCE = 90.0
 QUEUE = "orders"
 FIND = f'{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"{QUEUE}">>))'
 READY = "proplists:get_value(messages_ready, rabbit_amqqueue:info(Q, [messages_ready]))"
@@ -52,30 +47,16 @@ def kill_server(folder: Path, *, kills: int = 5, messages: int = 3000) -> Outcom
 
 
 def disturb(folder: Path, nodes: Sequence[Node], kill: Callable[[], None], kills: int, messages: int) -> Outcome:
-    """Send and handle messages, while servers are killed at even distances."""
-    handled: Counter[str] = Counter()
     source = RabbitQueue(address_of(nodes), QUEUE)
-    ids = [f"p-{number:05}" for number in range(messages)]
-    began = time.monotonic()
-    with App(sqlite_ledger(folder), sources=[source]) as app:
-
-        @app.on("paid", name="book")
-        def book(event: Event[Any]) -> None:
-            handled[event.id] += 1
-
-        sender = threading.Thread(target=send_surely, args=(nodes, ids), daemon=True)
-        with app.worker(threads=2):
-            sender.start()
-            for number in range(kills):
-                share = messages * (number + 1) // (kills + 2)
-                until(lambda share=share: len(handled) >= share, f"{share} are handled")  # type: ignore[misc]
-                kill()
-            sender.join(PATIENCE)
-            until(lambda: len(handled) == messages, f"{messages} are handled, not {len(handled)}")
-            until(lambda: count_left(nodes[0]) == 0, "all are acknowledged")
-        left = count_left(nodes[0])
-        assert app.ledger.counts()["book"].done == messages
-    return outcome_of(ids, handled, left, time.monotonic() - began)
+    return outcome.disturb(
+        folder,
+        source,
+        lambda ids: send_surely(nodes, ids),
+        kill,
+        lambda: count_left(nodes[0]),
+        times=kills,
+        messages=messages,
+    )
 
 
 def address_of(nodes: Sequence[Node]) -> str:
@@ -138,10 +119,3 @@ def count_left(asked: Node) -> int:
         return int(asked.evaluate(f"begin {FIND}, {READY} end")) + int(asked.evaluate(pending_of(QUEUE)))
     except (RuntimeError, ValueError):
         return -1
-
-
-def until(met: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not met():
-        assert time.monotonic() < end, f"not within {PATIENCE} s: {what}"
-        time.sleep(0.05)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from redrive import App, Event
 from redrive.messages import RedisStream
 from redrive.messages.redis.address import RedisAddress
 from redrive.messages.redis.client import close, disconnect, open_client, run_pipeline
-from tests.acceptance.engines.outcome import Outcome, outcome_of
-from tests.ledgers import sqlite_ledger
+from tests.acceptance.engines import outcome
+from tests.acceptance.engines.outcome import Outcome
 from tests.servers.redis_cluster import redis_cluster, redis_sentinels, until
 
 STREAM, GROUP = "orders", "shop"
@@ -79,29 +76,15 @@ def fail_over(folder: Path, *, times: int = 3, messages: int = 2000) -> Outcome:
 def disturb(
     folder: Path, url: str, fault: Callable[[], None], times: int, messages: int, *, stream: str = STREAM, replicas: int = 0
 ) -> Outcome:
-    """Send and handle messages, while the fault happens at even distances."""
-    handled: Counter[str] = Counter()
-    source = RedisStream(url, stream, group=GROUP, idle=2)
-    ids = [f"p-{number:05}" for number in range(messages)]
-    shares = [messages * (number + 1) // (times + 2) for number in range(times)]
-    began = time.monotonic()
-    with App(sqlite_ledger(folder), sources=[source]) as app:
-
-        @app.on("paid", name="book")
-        def book(event: Event[Any]) -> None:
-            handled[event.id] += 1
-
-        sender = threading.Thread(target=send_surely, args=(url, stream, ids, replicas), daemon=True)
-        with app.worker(threads=2):
-            sender.start()
-            for share in shares:
-                until(lambda share=share: len(handled) >= share, f"{share} are handled")  # type: ignore[misc]
-                fault()
-            until(lambda: len(handled) == messages, "all are handled")
-            until(lambda: pending(url, stream) == 0, "all are acknowledged")
-        left = pending(url, stream)
-        assert app.ledger.counts()["book"].done == messages
-    return outcome_of(ids, handled, left, time.monotonic() - began)
+    return outcome.disturb(
+        folder,
+        RedisStream(url, stream, group=GROUP, idle=2),
+        lambda ids: send_surely(url, stream, ids, replicas),
+        fault,
+        lambda: pending(url, stream),
+        times=times,
+        messages=messages,
+    )
 
 
 def send_surely(url: str, stream: str, ids: list[str], replicas: int) -> None:

@@ -90,6 +90,14 @@ class Market:
         )
         return Counter(key.split(":")[2] for (key,) in rows(self.url, query))
 
+    def check_crash(self, *ids: str, at: str) -> None:
+        """Check that messages are handled once, although the first consumer is killed at a crash point."""
+        self.send(*ids)
+        status = self.wait(self.hire("until=idle", crash_at=f"{at}:kill"))
+        assert status == -signal.SIGKILL, self.story()
+        assert self.wait(self.hire("until=idle")) == 0, self.story()
+        self.checked(*ids, crashes=1)
+
     def checked(self, *ids: str, crashes: int) -> None:
         """Check that no message is lost or pending, and that only lost attempts were repeated."""
         booked, scored, lost = self.booked(), self.scored(), self.lost()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from typing import Any
 
 import pytest
 
+from redrive import App, Event
 from redrive.ledger import open_ledger
 from redrive.ledger.failpoint import MESSAGE_POINTS
+from redrive.messages import RedisStream
 
 from .market import Market
 from .stalls import RedisStall
@@ -21,11 +24,24 @@ IDS = tuple(f"p-{n:03}" for n in range(30))
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("point", [point for point in MESSAGE_POINTS if point != "tell.after"])
 def test_a_crash_between_read_and_acknowledgement_loses_no_message(market: Market, point: str, nth: int) -> None:
-    market.send(*IDS)
-    status = market.wait(market.hire("until=idle", crash_at=f"{point}:{nth}:kill"))
-    assert status == -signal.SIGKILL, market.story()
+    market.check_crash(*IDS, at=f"{point}:{nth}")
+
+
+@pytest.mark.req("E-7")
+@pytest.mark.parametrize("point", ["worker.claimed", "worker.ran", "turn.before_commit", "turn.after_commit"])
+def test_a_publisher_killed_between_two_effects_loses_nothing_and_keeps_the_order_of_a_key(market: Market, point: str) -> None:
+    assert isinstance(market.stall, RedisStall)
+    ids = [f"{key}-{number:02}" for number in range(10) for key in "ab"]
+    with App(market.url, destinations=[RedisStream(market.stall.address, market.stream)]) as app:
+        for each in ids:
+            app.publish(Event("paid", {"id": each}, id=each), to=market.stream, key=each[0])
+    assert market.wait(market.hire("until=idle", crash_at=f"{point}:3:kill")) == -signal.SIGKILL, market.story()
     assert market.wait(market.hire("until=idle")) == 0, market.story()
-    market.checked(*IDS, crashes=1)
+    entries: Any = market.stall.client.xrange(market.stream)
+    sent = dict.fromkeys(fields[b"id"].decode() for _, fields in entries)
+    for key in "ab":
+        assert [each for each in sent if each[0] == key] == [each for each in ids if each[0] == key]
+    assert market.scored() == Counter(ids)
 
 
 @pytest.mark.req("M-3")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,11 +28,7 @@ def cluster() -> Iterator[MockCluster]:
 @pytest.mark.parametrize("point", ["read.after", "ack.before"])
 def test_a_consumer_is_killed_between_read_and_commit(zygote: Zygote, cluster: MockCluster, tmp_path: Path, point: str) -> None:
     market = Market(zygote, f"sqlite:///{tmp_path}/ledger.db", KafkaStall(cluster.address, TOPIC), tmp_path)
-    market.send(*IDS)
-    status = market.wait(market.hire("until=idle", crash_at=f"{point}:1:kill"))
-    assert status == -signal.SIGKILL, market.story()
-    assert market.wait(market.hire("until=idle")) == 0, market.story()
-    market.checked(*IDS, crashes=1)
+    market.check_crash(*IDS, at=f"{point}:1")
 
 
 @pytest.mark.req("E-5")

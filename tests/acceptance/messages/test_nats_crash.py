@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,11 +28,7 @@ def market(zygote: Zygote, nats_url: str, tmp_path: Path) -> Iterator[Market]:
 @pytest.mark.req("E-2", "M-1")
 @pytest.mark.parametrize("point", ["read.after", "ack.before"])
 def test_a_consumer_is_killed_between_read_and_acknowledgement(market: Market, point: str) -> None:
-    market.send(*IDS)
-    status = market.wait(market.hire("until=idle", crash_at=f"{point}:1:kill"))
-    assert status == -signal.SIGKILL, market.story()
-    assert market.wait(market.hire("until=idle")) == 0, market.story()
-    market.checked(*IDS, crashes=1)
+    market.check_crash(*IDS, at=f"{point}:1")
 
 
 @pytest.mark.req("E-2", "M-7")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from redrive import App, Event
 from redrive.messages import RabbitQueue
-from tests.acceptance.engines.rabbit_drills import until
+from tests.acceptance.engines.outcome import until
 from tests.ledgers import sqlite_ledger
 from tests.servers.rabbit_admin import RabbitAdmin
 from tests.servers.rabbitmq import close_connections_of, evaluate
@@ -38,11 +37,7 @@ def market(zygote: Zygote, rabbitmq: dict[str, Any], tmp_path: Path) -> Iterator
 @pytest.mark.req("E-4", "M-1")
 @pytest.mark.parametrize("point", ["read.after", "ack.before"])
 def test_a_consumer_is_killed_between_read_and_acknowledgement(market: Market, point: str) -> None:
-    market.send(*IDS)
-    status = market.wait(market.hire("until=idle", crash_at=f"{point}:1:kill"))
-    assert status == -signal.SIGKILL, market.story()
-    assert market.wait(market.hire("until=idle")) == 0, market.story()
-    market.checked(*IDS, crashes=1)
+    market.check_crash(*IDS, at=f"{point}:1")
 
 
 @pytest.mark.req("E-4", "M-7")
