@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from redrive.console.view import NAVIGATION  # noqa: E402
-from redrive.demo.history import write_history  # noqa: E402
+from redrive.demo.live import write_history  # noqa: E402
 from tests.conformance.partitions.world import DAY, World  # noqa: E402
 from tests.console.sample_shop import add_problems, shop  # noqa: E402
 from tests.console.serving import let_in, serve_console  # noqa: E402

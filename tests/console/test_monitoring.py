@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from redrive import App
-from redrive.demo.history import write_history
+from redrive.demo.live import write_history
 from redrive.ledger import NewJob
 from redrive.ops.operator import Operator
 from tests.console.page_checks import low_contrast_texts, overflow_pixels, unlabelled_controls

@@ -20,8 +20,7 @@ from ..core.policy import SERVICE, RetryPolicy
 from ..core.seconds import positive
 from ..engine.retry import Retry
 from ..engine.settings import error_rules
-from .grpc_channel import ChannelOptions, channel_retries
-from .grpc_codes import ALL_CODES, CodeRule
+from .grpc import ALL_CODES, ChannelOptions, CodeRule, channel_retries
 
 Library: TypeAlias = Literal[
     "redrive",

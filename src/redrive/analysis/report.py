@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from ..core.policy import SERVICE, RetryPolicy
 from ..engine.retry import Retry
 from .advice import Advice, advise
-from .grpc_channel import is_channel_options
+from .grpc import is_channel_options
 from .layer import Layer
 from .worst_case import WorstCase, worst_case
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ..messages.source import Source
     from ..partitions.work import dask_executor
     from ..partitions.work import runner as partition_runner
-    from ..partitions.work import tasks as partition_tasks
     from ..temporal import mirror as temporal_mirror
     from ..temporal import reconciliation as temporal_reconciliation
     from ..temporal import runner as temporal_runner
@@ -36,9 +35,7 @@ else:  # only for apps with event handlers, with datasets or with another engine
     dead_letter_publisher, message_inbox, message_reader = deferred(
         "redrive.messages", "dead_letter_publisher", "inbox", "reader"
     )
-    dask_executor, partition_runner, partition_tasks = deferred(
-        "redrive.partitions.work", "dask_executor", "runner", "tasks"
-    )
+    dask_executor, partition_runner = deferred("redrive.partitions.work", "dask_executor", "runner")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +146,9 @@ class WorkerSetup:
         extractions = self.registrations.extractions(only)
         if not extractions:
             return []
-        tasks: list[BackgroundTask] = [partition_tasks.ControlPlaneTask(self.ledger, extractions)]
+        tasks: list[BackgroundTask] = [partition_runner.ControlPlaneTask(self.ledger, extractions)]
         if any(extraction.cron is not None for extraction in extractions):
-            tasks.append(partition_tasks.ScheduleTask(self.ledger, extractions))
+            tasks.append(partition_runner.ScheduleTask(self.ledger, extractions))
         return tasks
 
     def _work_sources(

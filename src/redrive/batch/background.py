@@ -11,7 +11,7 @@ from contextvars import Context, copy_context
 from dataclasses import replace
 from typing import Any
 
-from ..analysis.grpc_codes import Behind, code_rule, code_rule_of
+from ..analysis.grpc import Behind, code_rule, code_rule_of
 from ..backoff import doubling
 from ..core.classification.classify import classify
 from ..core.context import IDS, SLOT

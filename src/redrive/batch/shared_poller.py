@@ -20,7 +20,7 @@ from collections.abc import (
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
-from ..analysis.grpc_codes import CLAIMED_CODES, Behind, CodeClaim
+from ..analysis.grpc import CLAIMED_CODES, Behind, CodeClaim
 from ..core.seconds import Seconds, positive, whole_number
 from ..engine.retry import Retry, RetryLike
 from ..errors import PollerClosed

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     import sqlalchemy.ext.asyncio
 
     from ..ledger.db.caller_transaction import Transaction
-    from ..ledger.jobs import signals
-    from ..ledger.jobs.signals import SentSignal
     from ..ledger.ledger import Ledger
+    from ..ledger.store import signals
+    from ..ledger.store.signals import SentSignal
     from .registry import CommandRegistry
 else:  # it needs SQLAlchemy
-    (signals,) = deferred("redrive.ledger.jobs", "signals")
+    (signals,) = deferred("redrive.ledger.store", "signals")
 
 _ANY = codec(Any)
 

@@ -33,10 +33,9 @@ from ..worker.job_type import (
     durable_settings,
     execution_of,
 )
+from .arguments import ArgumentTemplate, TagReader, sequence_template, tenant_limit, tenant_template
 from .cron import Cron
-from .grouping import ArgumentTemplate, sequence_template, tenant_limit, tenant_template
 from .options import CommandOptions, ExhaustedState, SubmitOptions, check_priority, key_text
-from .tags import TagReader
 
 ENVELOPE_VERSION = 1
 """Version of the stored form: a JSON object of the arguments by name. `app.spill` also writes it.

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..analysis.grpc_channel import path
-from ..analysis.grpc_codes import Behind, code_rule
+from ..analysis.grpc import Behind, code_rule, path
 from ..core.policy import RetryPolicy
 from ..core.seconds import Seconds, whole_number
 from ..engine.retry import DEFAULT, Retry

@@ -30,15 +30,15 @@ from .store.protocol import ClaimOptions
 if TYPE_CHECKING:
     from . import audit
     from .db import schema
-    from .jobs import control, dead_letters, lease_recovery, retention, sweeps, workers
+    from .jobs import dead_letters, job_changes, lease_recovery, retention, sweeps, workers
     from .jobs.dead_letters import BulkResult
     from .jobs.sweeps import Sweeps
     from .stats import counters
 else:  # see reader.py
     audit, schema, counters = deferred(__package__, "audit", "db.schema", "stats.counters")
-    control, dead_letters, lease_recovery, retention, sweeps, workers = deferred(
+    job_changes, dead_letters, lease_recovery, retention, sweeps, workers = deferred(
         f"{__package__}.jobs",
-        "control",
+        "job_changes",
         "dead_letters",
         "lease_recovery",
         "retention",
@@ -115,7 +115,7 @@ class Ledger(LedgerReader):
         self._address = self.connections.address
         self._write = self.connections.write
         self._notifier = LocalNotifier()
-        self.control = control.JobControl(self.connections, self._notifier.notify)
+        self.control = job_changes.JobControl(self.connections, self._notifier.notify)
         """Cancels, reschedules and reprioritises jobs that have not ended."""
         self._group_commit: tuple[int, GroupCommit[NewJob, Submitted]] | None = None
         """With the process that made it."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from ..batch.store.queries import (
+from ..batch.store.ledger import (
     count_given_up,
     given_up_items,
     has_batch,

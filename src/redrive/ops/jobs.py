@@ -11,13 +11,13 @@ from ..commands.signals import signal_payload
 from ..errors import NotAllowed
 from ..journal.redaction import redact
 from ..ledger.filters import JobFilter
-from ..ledger.jobs.control import check_priority
+from ..ledger.jobs.job_changes import check_priority
 from ..ledger.jobs.pauses import read_pauses
-from ..ledger.jobs.signals import SentSignal
 from ..ledger.jobs.tenants import TenantCount, tenant_counts
 from ..ledger.ledger import Ledger
 from ..ledger.model import DisplayState, Job, Tally
 from ..ledger.queries import job_search, overview
+from ..ledger.store.signals import SentSignal
 from ..ledger.sweep import JobChange
 from .audit import AuditOperations, Decision
 from .context import MAX_CHAIN_JOBS, OperatorContext, check_reason

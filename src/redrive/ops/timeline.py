@@ -10,9 +10,8 @@ from sqlalchemy import Connection
 
 from ..errors import NotAllowed
 from ..ledger import audit
-from ..ledger.jobs import signals as sending
-from ..ledger.jobs.signals import SentSignal
-from ..ledger.store import progress, signals, steps
+from ..ledger.store import signals, steps
+from ..ledger.store.signals import SentSignal
 from ..ledger.store.steps import TIMED_OUT, Step
 from .context import OperatorContext, check_reason
 from .dead_letters.model import readable
@@ -117,7 +116,7 @@ def _shown(stored: bytes | None) -> Any:
 
 def progress_report(connection: Connection, job_id: int, /) -> JobProgress | None:
     """Return the progress and the checkpoint of a job, or None."""
-    row = progress.progress_of(connection, job_id)
+    row = steps.progress_of(connection, job_id)
     if row is None:
         return None
     return JobProgress(
@@ -135,10 +134,10 @@ def send_signal(
     """
     check_reason(because)
     ledger = context.ledger
-    sending.check_signal(name, payload, ledger.max_payload)
+    signals.check_signal(name, payload, ledger.max_payload)
     with ledger.connections.write.use() as session, session.transaction("signal"):
         try:
-            sent = sending.send_to_job(
+            sent = signals.send_to_job(
                 session.run, job_id, name, payload, sqlite=ledger.connections.on_sqlite
             )
         except LookupError as error:

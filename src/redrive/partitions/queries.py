@@ -35,8 +35,7 @@ from .retry_schedule import DatasetLimits
 from .store import frozen_selection, overview, queries
 from .store.changes import ROLLUP
 from .store.frozen_selection import FrozenSelection, Verb
-from .store.marked import IS_MARKED, MARKED
-from .store.queries import StoredSchedule, in_range, of_dataset
+from .store.queries import IS_MARKED, MARKED, StoredSchedule, in_range, of_dataset
 from .store.rows import read_markers
 from .store.sweeps import load_sweep
 

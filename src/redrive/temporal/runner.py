@@ -23,7 +23,7 @@ from ..core.seconds import Seconds, seconds
 from ..ledger.failpoint import crash_point
 from ..ledger.jobs.pauses import NO_PAUSES, Pauses
 from ..ledger.ledger import Ledger
-from ..ledger.stats.activity_recorder import ActivityRecorder
+from ..ledger.stats.activity import ActivityRecorder
 from ..worker.attempt import AttemptResult
 from ..worker.completer import ACTIVITY_BY_RECORD
 from ..worker.job_type import JobType

@@ -27,8 +27,7 @@ from ..partitions.work.attempt import (
     extract_on_loop,
     verdict_or_release,
 )
-from ..partitions.work.runner import log_expired, log_release, log_verdict
-from ..partitions.work.tasks import ScheduleTask
+from ..partitions.work.runner import ScheduleTask, log_expired, log_release, log_verdict
 
 LEASE_SECONDS = 8.0
 PARKING = Parking()

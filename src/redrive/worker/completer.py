@@ -16,7 +16,7 @@ from ..journal.sinks.logging import level_of
 from ..ledger.ledger import Ledger
 from ..ledger.model import Settlement, lease_key
 from ..ledger.queries import dead_letters
-from ..ledger.stats.activity_recorder import ActivityRecorder, wait_seconds
+from ..ledger.stats.activity import ActivityRecorder, wait_seconds
 from .attempt import AttemptResult, CancelRequests
 from .outcome import (
     JobOutcome,

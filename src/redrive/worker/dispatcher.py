@@ -22,8 +22,7 @@ from ..journal.bus import emit
 from ..ledger.db.connections import POSTGRES_POOL_SIZE
 from ..ledger.events import StartQuota
 from ..ledger.failpoint import crash_point
-from ..ledger.jobs.pauses import NO_PAUSES
-from ..ledger.jobs.work_controls import WorkControls
+from ..ledger.jobs.pauses import NO_PAUSES, WorkControls
 from ..ledger.ledger import Ledger
 from ..ledger.model import Lease, Settlement
 from .arrivals import ArrivalQueue

@@ -20,24 +20,26 @@ from ..core.clock import SYSTEM
 from ..journal.bus import emit
 from ..ledger import audit
 from ..ledger.db.clock import now_on
-from ..ledger.jobs import control, lease_recovery, pauses, retention, tenants, workers
-from ..ledger.jobs.clock_setback import (
+from ..ledger.jobs import job_changes, lease_recovery, pauses, retention, tenants, workers
+from ..ledger.jobs.clocks import (
     CLOCK_TOLERANCE_SECONDS,
     JOB_LEASE_SECONDS,
     MIN_SETBACK_SECONDS,
+    ClockReading,
+    Clocks,
     correct_setback,
+    step,
 )
 from ..ledger.jobs.lease_recovery import expire_leases_of_dead_workers
-from ..ledger.jobs.work_controls import WorkControls, read_controls
+from ..ledger.jobs.pauses import WorkControls, read_controls
 from ..ledger.ledger import Ledger
 from ..ledger.model import Lease, Settlement
 from ..ledger.stats import activity, failures
-from ..ledger.stats.activity_recorder import ActivityRecorder
-from ..ledger.store.progress import write_progress
+from ..ledger.stats.activity import ActivityRecorder
+from ..ledger.store.steps import write_progress
 from ..ledger.sweep import ITEM_ACTS
 from .arrivals import ArrivalQueue
 from .capacity import InFlight
-from .clocks import ClockReading, Clocks, step
 from .processes.identity import is_gone
 from .progress import ProgressBoard
 
@@ -428,7 +430,7 @@ class Maintenance:
             started_at = monotonic()
             controls = read_controls(session, self.now())
             seconds = monotonic() - started_at
-            requests = control.cancel_requests(session, self._name) if self._in_flight else []
+            requests = job_changes.cancel_requests(session, self._name) if self._in_flight else []
         self._events.on_controls(controls)
         if cancelled := self._in_flight.get(requests):
             self._events.on_cancelled(cancelled)

@@ -21,8 +21,8 @@ from ..core.codec import codec, from_bytes, misfit, to_bytes
 from ..engine.durable import Unawaited
 from ..ledger.ledger import Ledger
 from ..ledger.model import Lease
-from ..ledger.store import progress as store
-from ..ledger.store.progress import ProgressReport
+from ..ledger.store import steps as store
+from ..ledger.store.steps import ProgressReport
 from ..ledger.validation import check_payload, storable_text
 
 T = TypeVar("T")

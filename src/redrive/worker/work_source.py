@@ -16,7 +16,7 @@ from ..errors import LedgerUnavailable
 from ..journal.bus import emit
 from ..ledger.jobs.pauses import Pauses
 from ..ledger.ledger import Ledger
-from ..ledger.stats.activity_recorder import ActivityRecorder
+from ..ledger.stats.activity import ActivityRecorder
 from .status import describe_problem
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.2, 5.0

@@ -27,7 +27,7 @@ from .dispatcher import Dispatcher
 from .job_type import JobType
 from .maintenance import KEEP_FOREVER, BackgroundTask, HoldsConnection, ProducesEvents
 from .processes.identity import process_identity
-from .processes.reference import check_processes
+from .processes.protocol import check_processes
 from .status import Status, WorkerOptions
 from .work_source import RunsJobs, WorkSource
 

@@ -15,8 +15,8 @@ from sqlalchemy import text
 
 from redrive.errors import Suspended
 from redrive.ledger import Lease, Ledger, NewJob, Settlement, failpoint, open_ledger
-from redrive.ledger.jobs import pauses, run_time_limits, schedule_runs
-from redrive.ledger.jobs.signals import send_to_job
+from redrive.ledger.jobs import limits, pauses, schedule_runs
+from redrive.ledger.store.signals import send_to_job
 from redrive.worker.steps import JobSteps
 
 from .diary import Diary, read
@@ -128,12 +128,12 @@ def pause_and_limit(ledger: Ledger) -> None:
             pauses.resume(session, "schedule", "planned", **who)
         assert pauses.submit_runs(ledger.connections, [NewJob("planned", key)]) == ["planned"]
         with ledger.connections.write.use() as session:
-            run_time_limits.set_limit(session, "planned", concurrency=1, **who)
-            run_time_limits.reset_limit(session, "planned", **who)
+            limits.set_limit(session, "planned", concurrency=1, **who)
+            limits.reset_limit(session, "planned", **who)
         schedule_runs.fire(ledger.connections, NewJob("fired", key), **who)
     with ledger.reading() as connection:
         assert not pauses.read_pauses(connection, ledger.now())
-        assert not run_time_limits.read_limits(connection)
+        assert not limits.read_limits(connection)
 
 
 def work(ledger: Ledger, diary: Diary) -> None:

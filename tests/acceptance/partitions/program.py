@@ -16,7 +16,7 @@ from typing import Any
 
 from redrive import App, RetryPolicy
 from redrive.partitions import Partition, Sink, not_null, row_count, schema, unique
-from redrive.partitions.work.tasks import ControlPlaneTask
+from redrive.partitions.work.runner import ControlPlaneTask
 from tests.partition_runner import SteppedRunner
 
 CUSTOMERS = ("acme", "Globex, Inc/é")

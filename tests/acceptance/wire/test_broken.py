@@ -14,7 +14,7 @@ from redrive import RetryPolicy
 from redrive.errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from redrive.storage import Store
 from redrive.storage.azure import Azure
-from redrive.storage.s3 import S3, S3Arrow, upload
+from redrive.storage.s3 import S3, S3Arrow
 from redrive.storage.s3 import backend as s3_backend
 from redrive.testing import Answer, FaultServer
 from tests.acceptance.wire.fault import CUT, busy
@@ -184,7 +184,7 @@ def test_a_forked_child_connects_again(world: World) -> None:
 
 def test_a_large_object_is_copied_in_parts(s3_url: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3_backend, "MAX_COPY_BYTES", 6 * MIB)
-    monkeypatch.setattr(upload, "COPY_PART_BYTES", 8 * MIB)
+    monkeypatch.setattr(s3_backend, "COPY_PART_BYTES", 8 * MIB)
     backend = S3("it", bucket=s3_bucket, **options(s3_url), retry=QUICK)
     Store(backend).write("big", BIG)
     Store(backend).copy("big", "other")
@@ -211,7 +211,7 @@ def test_an_interrupt_does_not_wait_for_a_server_that_hangs(s3_url: str, s3_buck
         yield BIG
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(upload, "ABORT_SECONDS", 0.1)
+    monkeypatch.setattr(s3_backend, "ABORT_SECONDS", 0.1)
     with FaultServer("pass", "hang", upstream=f"http://127.0.0.1:{urlsplit(s3_url).port}") as proxy:
         backend = S3("it", bucket=s3_bucket, **options(s3_url, proxy.port), retry=QUICK)
         with pytest.raises(KeyboardInterrupt):  # Not after the minute of botocore.

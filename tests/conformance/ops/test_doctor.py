@@ -19,7 +19,7 @@ from redrive.ledger.db.tables import VERSION_TABLE, audit, dead, job, key, tally
 from redrive.ledger.jobs import parking
 from redrive.ops import DeadLetterFilter
 from redrive.ops.health import doctor
-from redrive.ops.health.finding import Finding, Health
+from redrive.ops.health.overview_rules import Finding, Health
 from redrive.ops.operator import Operator
 from redrive.worker.worker import Worker
 from tests.conformance.ledger.world import pass_time

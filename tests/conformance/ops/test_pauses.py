@@ -17,7 +17,7 @@ from redrive.ledger.jobs import parking
 from redrive.ops.metrics import read_gauges
 from redrive.ops.operator import Operator
 from redrive.partitions.store.rows import POLICY
-from redrive.partitions.work.tasks import ScheduleTask
+from redrive.partitions.work.runner import ScheduleTask
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.partitions.world import World
 from tests.conformance.worker.world import until

@@ -10,7 +10,7 @@ import pytest
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from redrive.ops.operator import Operator
-from redrive.ops.partitions import rejections
+from redrive.ops.partitions import overview
 from redrive.ops.partitions.selection import select_partitions
 from tests.conformance.partitions.world import DAY, SAID, World
 
@@ -50,7 +50,7 @@ def test_rejections_are_grouped_by_dataset_and_reason(world: World, ann: Operato
 
 
 def test_only_the_last_rejections_of_a_dataset_are_read(world: World, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rejections, "MAX_PER_DATASET", 3)
+    monkeypatch.setattr(overview, "MAX_PER_DATASET", 3)
     world.backfill(5)
     world.reject(*world.claim())
     (few,) = ann.overview.rejections()

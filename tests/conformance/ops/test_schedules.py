@@ -10,7 +10,7 @@ from redrive import App
 from redrive.commands.cron import Cron
 from redrive.commands.registry import CommandScheduleTask, next_run
 from redrive.ops.operator import Operator
-from redrive.partitions.work.tasks import ScheduleTask
+from redrive.partitions.work.runner import ScheduleTask
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.partitions.world import World
 

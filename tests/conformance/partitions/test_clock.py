@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import select
 
 from redrive.ledger.db.partition_tables import source, work
-from redrive.ledger.jobs.clock_setback import correct_setback
+from redrive.ledger.jobs.clocks import correct_setback
 from redrive.partitions.model import PartitionLease, Release
-from redrive.partitions.work.tasks import ControlPlaneTask
+from redrive.partitions.work.runner import ControlPlaneTask
 
 from .world import World
 

@@ -13,11 +13,10 @@ import pytest
 
 from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.jobs import limits
-from redrive.ledger.jobs.clock_setback import correct_setback
+from redrive.ledger.jobs.clocks import HEARTBEAT_WAIT_SECONDS, Clocks, correct_setback
 from redrive.ledger.jobs.limits import Limit
 from redrive.ledger.model import Lease, new_token
 from redrive.ledger.store.protocol import ClaimOptions
-from redrive.worker.clocks import HEARTBEAT_WAIT_SECONDS, Clocks
 from redrive.worker.worker import Worker
 from tests.conformance.ledger.world import pass_time, session
 

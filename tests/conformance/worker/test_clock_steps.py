@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.jobs.clock_setback import correct_setback
+from redrive.ledger.jobs.clocks import correct_setback
 from redrive.worker.capacity import InFlight
 from redrive.worker.maintenance import Maintenance, MaintenanceEvents
 from tests.conformance.ledger.world import pass_time, session

@@ -10,7 +10,7 @@ import pytest
 from redrive import current
 from redrive.errors import LeaseLost
 from redrive.ledger import Lease, Ledger, NewJob
-from redrive.ledger.store.progress import StoredProgress, progress_of
+from redrive.ledger.store.steps import StoredProgress, progress_of
 from redrive.worker.steps import JobSteps
 from redrive.worker.worker import Worker
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from redrive.ledger import Ledger, open_ledger
-from redrive.ledger.jobs import run_time_limits
+from redrive.ledger.jobs import limits
 from redrive.worker.worker import Worker
 
 from .test_limits import Crowd
@@ -18,12 +18,12 @@ WHO: Any = {"actor": "ann", "because": "INC-42"}
 
 def set_limit(ledger: Ledger, name: str, **values: Any) -> None:
     with ledger.connections.write.use() as session:
-        run_time_limits.set_limit(session, name, **values, **WHO)
+        limits.set_limit(session, name, **values, **WHO)
 
 
 def reset(ledger: Ledger, name: str) -> bool:
     with ledger.connections.write.use() as session:
-        return run_time_limits.reset_limit(session, name, **WHO)
+        return limits.reset_limit(session, name, **WHO)
 
 
 @pytest.mark.req("Q-5")
@@ -81,7 +81,7 @@ def test_values_keep_the_one_that_is_not_passed_and_the_code_shows_in_the_heartb
     set_limit(shared, "mail", concurrency=3)
     set_limit(shared, "mail", rate=2.5)
     with shared.reading() as connection:
-        stored = run_time_limits.read_limits(connection)["mail"]
+        stored = limits.read_limits(connection)["mail"]
     assert (stored.concurrency, stored.rate, stored.actor, stored.because) == (3, 2.5, "ann", "INC-42")
     with Worker(shared, [kind("mail", Crowd(0), concurrency=7), kind("sync", Crowd(0))]):
         until(lambda: bool(shared.workers()))
@@ -103,7 +103,7 @@ def test_limits_that_are_not_positive_are_rejected(shared: Ledger, values: dict[
     if values and all(value in (0, -1, -2.0) for value in values.values()) and True not in values.values():
         assert "pause it" in str(refused.value)
     with shared.reading() as connection:
-        assert run_time_limits.read_limits(connection) == {}
+        assert limits.read_limits(connection) == {}
     assert shared.audit() == []
 
 

@@ -15,7 +15,7 @@ from redrive import RetryPolicy
 from redrive.engine.settings import RetrySettings
 from redrive.journal import Record, subscribe
 from redrive.ledger import Job, Lease, Ledger, NewJob
-from redrive.ledger.jobs.work_controls import read_controls
+from redrive.ledger.jobs.pauses import read_controls
 from redrive.worker import maintenance
 from redrive.worker.job_type import JobType
 

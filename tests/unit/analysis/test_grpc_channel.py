@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from redrive import RetryPolicy
-from redrive.analysis.grpc_channel import NO_RETRIES, ChannelRetries, channel_retries, is_channel_options, path
+from redrive.analysis.grpc import NO_RETRIES, ChannelRetries, channel_retries, is_channel_options, path
 from redrive.analysis.layer import Layer
 from redrive.grpc import channel_options
 

@@ -9,7 +9,7 @@ import pytest
 
 import redrive
 from redrive import RetryPolicy
-from redrive.analysis.grpc_codes import CLAIMED_CODES, CodeClaim, CodeRule, code_rule
+from redrive.analysis.grpc import CLAIMED_CODES, CodeClaim, CodeRule, code_rule
 from redrive.analysis.report import layers
 from redrive.batch import SendBuffer
 from redrive.errors import AttemptTimeout

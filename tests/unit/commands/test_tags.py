@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from redrive.app import App
-from redrive.commands.tags import TagReader
+from redrive.commands.arguments import TagReader
 
 
 class Size(enum.Enum):

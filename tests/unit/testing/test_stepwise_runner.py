@@ -174,7 +174,7 @@ def test_a_killed_worker_loses_its_partition(app: App, box: Sandbox) -> None:
 
 
 def test_a_dataset_with_failing_customers_does_not_block_others(app: App, box: Sandbox) -> None:
-    from redrive.partitions.work.tasks import ScheduleTask
+    from redrive.partitions.work.runner import ScheduleTask
 
     def nobody() -> list[str]:
         raise ConnectionError("who knows")

@@ -15,8 +15,7 @@ from redrive.ledger.db.address import parse
 from redrive.worker.capacity import Capacity
 from redrive.worker.job_type import JobType, ProcessCrashed
 from redrive.worker.outcome import decide_failure
-from redrive.worker.processes.protocol import Decoder, Ready, encode
-from redrive.worker.processes.reference import check_processes, load_job_type, reference_to
+from redrive.worker.processes.protocol import Decoder, Ready, check_processes, encode, load_job_type, reference_to
 from redrive.worker.worker import core_count
 from tests.acceptance.worker import isolated
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from ...analysis.grpc_codes import CLAIMED_CODES, CodeClaim
+from ...analysis.grpc import CLAIMED_CODES, CodeClaim
 from ...engine.nesting import add_note, outcome
 from ...engine.retry import Retry
 from ...errors import BufferClosed, Refused

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Generic, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
-from ...analysis.grpc_codes import Behind
+from ...analysis.grpc import Behind
 from ...core.policy import parse_number
 from ...core.seconds import Seconds, number, positive, seconds, whole_number
 from ...engine.retry import RetryLike

@@ -13,7 +13,7 @@ from rich.text import Text
 from ...core.text import pluralise
 from ...ops.dead_letters.model import Letter
 from ...ops.overview.failures import Failure, FailureReport
-from ...ops.partitions.rejections import Rejection
+from ...ops.partitions.overview import Rejection
 from ...ops.render import ago, both
 from ..errors import NOT_DONE, fail
 from ..options import (

@@ -12,7 +12,7 @@ from rich.text import Text
 from ...core.text import format_duration, pluralise
 from ...ops.context import QUIET
 from ...ops.health.doctor import examine
-from ...ops.health.finding import Finding, Health
+from ...ops.health.overview_rules import Finding, Health
 from ...ops.overview.job_types import KindLine
 from ...ops.overview.overview import EngineLine, Overview, SourceLine
 from ...ops.partitions.overview import DatasetLine

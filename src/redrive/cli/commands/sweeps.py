@@ -36,8 +36,7 @@ from ..render import (
     state_name,
     suggestion,
 )
-from ..render.follow import Follower, TimedReport
-from ..render.progress import sweep_bar
+from ..render.progress import Follower, TimedReport, sweep_bar
 
 app = CommandGroup(help="Control bulk replays and discards.")
 
@@ -134,7 +133,7 @@ def show_(
         stop = f'to stop the sweep: `redrive sweeps pause {sweep_id} --because "..."`'
         hints = (f"redrive sweeps show {sweep_id} --follow", stop)
         if report.sweep.act not in PAST_TENSES and not options.as_json:
-            from .partitions.progress import progress_follower  # noqa: PLC0415  # 150 ms for lists
+            from .partitions.render import progress_follower  # noqa: PLC0415  # 150 ms for lists
 
             progress = ops.backfills.progress(sweep_id)
             assert progress is not None

@@ -6,14 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from ...ops.health.finding import Health
+from ...ops.health.overview_rules import Health
 from ...ops.ledger import LedgerStatus
 from ...ops.overview.activity import Activity
 from ...ops.overview.failures import Failure, FailureReport
 from ...ops.overview.journal import JournalEntry
 from ...ops.overview.overview import Overview
 from ...ops.overview.schedules import Schedule
-from ...ops.partitions.rejections import Rejection
+from ...ops.partitions.overview import Rejection
 from ...ops.retries.retry_stacks import Stack
 from ...ops.workers import Workers
 from ..queries import ActivityQuery, FailureQuery, JournalQuery, Limit, RejectionQuery, Text

@@ -32,9 +32,6 @@ from .pool import Pool
 from .session import Session
 from .silence_watch import Watch
 
-if TYPE_CHECKING:
-    from .pool import Pool
-
 PATIENCE_SECONDS = 5.0
 """How long to wait for transactions of other threads. Ours take milliseconds, a caller's may
 not."""

@@ -25,7 +25,7 @@ from ..stats import counters
 from ..stats.counters import add, add_failures
 from ..stats.failure_groups import FailureDelta, FailureGroup, merge_deltas
 from ..store import sequences
-from .control import end_cancelled, return_letters
+from .job_changes import end_cancelled, return_letters
 
 QUARANTINE_CRASHES = 2
 """Crashes after which a job runs alone. One crash may be an operator's kill, or another job's

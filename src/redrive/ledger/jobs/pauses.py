@@ -2,6 +2,9 @@
 
 They are distinct from job types that are parked after an outage (`parking.py`) and from sources
 of datasets that the policy paused. An expired pause has no effect, and workers delete its row.
+
+`WorkControls` is all that decides which work may start: pauses, parked job types and limits at run
+time. Workers read it every second in one query.
 """
 
 from __future__ import annotations
@@ -10,15 +13,30 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import (
+    Connection,
+    Float,
+    Integer,
+    Text,
+    cast,
+    delete,
+    literal_column,
+    null,
+    select,
+    union_all,
+)
 
 from .. import audit
-from ..db.clock import now_on
+from ..db.clock import UtcTimestamp, now_on
 from ..db.connections import Connections
+from ..db.job_tables import limit
 from ..db.job_tables import pause as table
 from ..db.session import Session, upsert
+from ..db.tables import kind
 from ..model import NewJob
 from ..validation import MAX_KIND_BYTES, check_name, storable_text
+from .limits import Limit
+from .parking import IS_PARKED, ParkedKind
 from .schedule_runs import hold_runs, lock_schedules
 
 Scope: TypeAlias = Literal["app", "job type", "source", "schedule"]
@@ -240,3 +258,58 @@ def submit_runs(connections: Connections, runs: Sequence[NewJob], /) -> list[str
         if allowed:
             connections.store.submit_in(session.run, sorted(allowed, key=lambda run: run[:2]))
     return [run.kind for run in allowed]
+
+
+class WorkControls(NamedTuple):
+    """What decides which work may start. Immutable."""
+
+    parked: dict[str, ParkedKind]
+    pauses: Pauses
+    limits: dict[str, Limit]
+    """Limits at run time by job type. A value that is None is as in the code."""
+    has_expired: bool = False
+    """Whether the row of a pause has expired."""
+
+
+_no_text, _no_time = cast(null(), Text), cast(null(), UtcTimestamp)
+_no_number, _no_rate = cast(null(), Integer), cast(null(), Float(53))
+_PARKED, _PAUSE, _LIMIT = "parked", "pause", "limit"
+_QUERY = union_all(
+    select(
+        *(literal_column(f"'{_PARKED}'", Text).label("part"), kind.c.kind.label("name")),
+        *(kind.c.signature.label("text"), kind.c.reason.label("because")),
+        *(kind.c.parked_at.label("since"), kind.c.parked_until.label("until")),
+        *(cast(kind.c.probes, Integer).label("number"), _no_rate.label("rate"), _no_text),
+    ).where(IS_PARKED),
+    select(
+        *(literal_column(f"'{_PAUSE}'", Text), table.c.name, table.c.actor, table.c.because),
+        *(table.c.paused_at, table.c.paused_until, _no_number, _no_rate, table.c.scope),
+    ),
+    select(
+        *(literal_column(f"'{_LIMIT}'", Text), limit.c.kind, _no_text, _no_text),
+        *(_no_time, _no_time, limit.c.concurrency, limit.c.rate, _no_text),
+    ),
+)
+
+
+def read_controls(session: Session, now: datetime, /) -> WorkControls:
+    """Return what decides which work may start, at this time of the ledger's clock."""
+    parked: dict[str, ParkedKind] = {}
+    pauses: list[Pause] = []
+    limits: dict[str, Limit] = {}
+    has_expired = False
+    for part, name, text, because, since, until, number, rate, scope in session.core.execute(
+        _QUERY
+    ):
+        if part == _PARKED:
+            probe_at = until or since
+            parked[name] = ParkedKind(name, text or "", because or "", since, probe_at, number)
+        elif part == _LIMIT:
+            limits[name] = Limit(number, rate)
+        else:
+            each = Pause(scope, name, since, until, text, because)
+            if each.is_current(now):
+                pauses.append(each)
+            else:
+                has_expired = True
+    return WorkControls(parked, Pauses(pauses), limits, has_expired)

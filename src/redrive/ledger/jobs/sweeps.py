@@ -50,8 +50,8 @@ from ..sweep import (
     plan_step,
     sweep_from_row,
 )
-from .control import apply_in
 from .dead_letters import BulkResult, ReplayOptions, discard_in, replay_in
+from .job_changes import apply_in
 from .lease_recovery import REFUNDED_REASONS
 
 MAX_AUDITED_IDS = 100

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import NotAllowed
 from ...journal.redaction import redact_text
-from ...ledger.jobs import run_time_limits as stored
+from ...ledger.jobs import limits as stored
 from ...ledger.jobs.workers import WorkerRecord
 from ..context import QUIET, OperatorContext, check_reason
 from ..project.target import job_types

@@ -15,7 +15,7 @@ from ...ledger.queries import overview
 from ...partitions.control import backfill
 from ...partitions.control.sweeps import Grid
 from ...partitions.datasets.dataset import Extraction
-from ...partitions.work.tasks import day_before
+from ...partitions.work.runner import day_before
 from ..context import OperatorContext, check_reason
 from ..overview.schedules import Schedule, schedules
 from ..partitions.datasets import find_extraction

@@ -29,8 +29,7 @@ from ..project.settings import known
 from ..project.target import Operated, command_for, extractions, ledger_of, open_target, source_of
 from ..workers import missing_worker
 from . import partitions
-from .finding import Finding, Health
-from .overview_rules import GRACE, Trouble
+from .overview_rules import GRACE, Finding, Health, Trouble
 
 Reported: TypeAlias = Sequence[Trouble]
 """Problems that the overview reports, which are not reported twice."""

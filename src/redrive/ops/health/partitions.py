@@ -22,8 +22,7 @@ from ..partitions.datasets import label
 from ..partitions.overview import paused_by
 from ..partitions.raw_data import find_damage, look_at_all
 from ..project.target import extractions, ledger_of
-from .finding import Finding
-from .overview_rules import pause_fix
+from .overview_rules import Finding, pause_fix
 
 if TYPE_CHECKING:
     from ...ledger.ledger import Ledger

@@ -20,7 +20,7 @@ from ...ledger.ledger import Ledger
 from ...ledger.queries import overview as stored_overview
 from ...ledger.stats import counters
 from ..context import QUIET, OperatorContext
-from ..partitions.rejections import Rejection, rejections
+from ..partitions.overview import Rejection, rejections
 from .activity import Activity, activity
 from .failures import Failure, FailureReport, failure, failures
 from .journal import JournalEntry, Tail, journal

@@ -20,8 +20,7 @@ from ...ledger.stats.failure_groups import slot_of
 from ...messages.queries import latest_by_source
 from ..context import QUIET
 from ..controls.model import PauseLine, describe_pause, pause_line
-from ..health.finding import Severity
-from ..health.overview_rules import GRACE, Busy, OverviewFacts, Trouble, find_problems
+from ..health.overview_rules import GRACE, Busy, OverviewFacts, Severity, Trouble, find_problems
 from ..partitions.overview import COUNTED, DatasetLine, dataset_lines, partitioned
 from ..workers import describe_missing
 from .job_types import KindLine

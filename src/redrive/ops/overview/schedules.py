@@ -18,7 +18,7 @@ from ...ledger.queries.overview import ScheduledJob
 from ...ledger.stats import counters
 from ...partitions.queries import PartitionQueries
 from ...partitions.store.queries import StoredSchedule
-from ...partitions.work.tasks import due_times
+from ...partitions.work.runner import due_times
 from ..controls.model import describe_pause
 from ..partitions.datasets import label, parse_cron
 from ..project.target import Operated, extractions, ledger_of

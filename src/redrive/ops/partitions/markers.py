@@ -15,7 +15,7 @@ from ...partitions.key import Partition
 from ...partitions.model import MANUAL, Act, PartitionFilter, PartitionRun, PartitionView
 from ...partitions.queries import PartitionQueries
 from ...partitions.raw.files import load_raw
-from ...partitions.store.marked import count_marked, leaves_out_marked
+from ...partitions.store.queries import count_marked, leaves_out_marked
 from ..project.target import Operated, ledger_of
 from .datasets import check_selection, find_extraction
 from .raw_data import NO_RAW_DATA, missing_raw

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from ...core.seconds import whole_number
 from ...partitions.key import Day, Partition, parse_day, parse_range
 from ...partitions.model import DisplayStatus, LaneName, PartitionFilter
-from ...partitions.store.marked import MARKED
+from ...partitions.store.queries import MARKED
 
 __all__ = [
     "MARKED",

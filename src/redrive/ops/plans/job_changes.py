@@ -10,7 +10,7 @@ from ...errors import NotAllowed
 from ...ledger.db.compiled import sql_int
 from ...ledger.db.tables import job
 from ...ledger.filters import JobFilter
-from ...ledger.jobs.control import why_unchanged
+from ...ledger.jobs.job_changes import why_unchanged
 from ...ledger.ledger import Ledger
 from ...ledger.model import HELD, LEASED, READY, Job
 from ...ledger.queries import jobs

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ... import errors
-from ...analysis.grpc_codes import ALL_CODES
+from ...analysis.grpc import ALL_CODES
 from ...core.classification.classify import classify, deciding_name, meaning
 from ...core.classification.known.grpc import CODES
 from ...core.classification.known.http_responses import fault_of_status

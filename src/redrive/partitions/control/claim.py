@@ -25,8 +25,7 @@ from ..key import Partition
 from ..model import MANUAL, Kind, Lane, Marker, PartitionLease, status_when_requeued
 from ..retry_schedule import DatasetLimits, too_old
 from ..store.changes import Changes
-from ..store.marked import MARKED
-from ..store.queries import load_rows_by_key
+from ..store.queries import MARKED, load_rows_by_key
 from ..store.queue import StreamKey, read_due_work
 from ..store.rows import (
     PARTITION_COLUMNS,

@@ -19,8 +19,8 @@ from ...journal.bus import emit
 from ...ledger import validation
 from ...ledger.db.clock import now_on
 from ...ledger.db.session import Session
+from ...ledger.jobs.clocks import Jumps
 from ...ledger.ledger import Ledger
-from ...worker.clocks import Jumps
 from ..key import Partition
 from ..model import Act, PartitionLease, Release, SourceView
 from ..retry_schedule import DatasetLimits

@@ -19,8 +19,7 @@ from ...ledger.db.tables import sweep
 from ..key import Day, Partition, check_name, parse_range
 from ..model import DISPLAY_STATUSES, LaneName, PartitionFilter
 from ..store.changes import Changes
-from ..store.marked import count_marked
-from ..store.queries import in_range, of_dataset
+from ..store.queries import count_marked, in_range, of_dataset
 from ..store.rows import POLICY
 from ..store.sweeps import RUNNING, PartitionSweep, load_sweep
 

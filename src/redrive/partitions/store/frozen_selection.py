@@ -23,8 +23,15 @@ from sqlalchemy import ARRAY, Connection, LargeBinary, bindparam, func, literal,
 from ...ledger.db.compiled import int_array
 from ...ledger.db.partition_tables import partition, rollup, work
 from ..model import DISPLAY_STATUSES, PartitionFilter
-from .marked import IS_MARKED, count_marked, leaves_out_marked
-from .queries import in_range, of_dataset, queries_by_dataset, runs_to_revalidate
+from .queries import (
+    IS_MARKED,
+    count_marked,
+    in_range,
+    leaves_out_marked,
+    of_dataset,
+    queries_by_dataset,
+    runs_to_revalidate,
+)
 from .rows import read_partitions
 from .statements import InListStatement, chunks
 

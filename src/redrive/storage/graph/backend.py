@@ -16,8 +16,18 @@ from ..body import CHUNK_BYTES, Body
 from ..errors import file_not_found
 from ..path import ListingFilter, join_path
 from ..reader import ResumingStream, open_reader
-from .client import DriveAddress, GraphClient, TokenCache, check_drive_path, drive_path_problem
-from .errors import from_response, from_spent_retries, json_object, retry_rule, status_and_code
+from .client import (
+    DriveAddress,
+    GraphClient,
+    TokenCache,
+    check_drive_path,
+    drive_path_problem,
+    from_response,
+    from_spent_retries,
+    json_object,
+    retry_rule,
+    status_and_code,
+)
 from .transfer import Download, UploadSession, open_download, wait_for_operation
 
 if TYPE_CHECKING:

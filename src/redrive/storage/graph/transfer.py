@@ -16,9 +16,9 @@ from ...engine.attempt import current
 from ...engine.retry import retry
 from ...errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from ..body import Body
-from .client import GraphClient
-from .errors import (
+from .client import (
     RETRYABLE_STATUSES,
+    GraphClient,
     RetryableResponse,
     from_response,
     from_spent_retries,

@@ -22,9 +22,8 @@ from ...ledger.model import Lease
 from ..attempt import AttemptContext, CancelRequests, perform
 from ..job_type import DURABLE, JobType
 from ..outcome import decide_failure
-from .protocol import Call, Decoder, Ready, Reply, Startup, encode, receive
-from .reference import load_job_type
-from .session import start_guard
+from .process import start_guard
+from .protocol import Call, Decoder, Ready, Reply, Startup, encode, load_job_type, receive
 
 MEGABYTE = 1_000_000
 

@@ -21,8 +21,7 @@ from ...ledger.model import Lease, lease_key
 from ..attempt import AttemptContext, AttemptResult, RemoteFailure, run_in_process
 from ..job_type import JobType, ProcessCrashed
 from .process import CallUnread, ChildExited, ChildProcess, Interrupted, OutOfTime
-from .protocol import Call, Ready, Reply, Startup
-from .reference import reference_to
+from .protocol import Call, Ready, Reply, Startup, reference_to
 
 START_SECONDS = 120.0
 """Time in which a process must have imported the commands."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from redrive.demo.history import write_history
+from redrive.demo.live import write_history
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from tests.conformance.partitions.world import World

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from redrive.cli.render import follow
+from redrive.cli.render import progress
 from redrive.ledger import Ledger, NewJob
 from tests.conformance.partitions.world import World
 from tests.unit.cli.command import call, on_terminal
@@ -33,7 +33,7 @@ def interrupt() -> None:
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def filled(*acts: Callable[[], object]) -> None:
-        monkeypatch.setattr(follow, "clock_around", lambda: Meanwhile(*acts))
+        monkeypatch.setattr(progress, "clock_around", lambda: Meanwhile(*acts))
 
     return filled
 

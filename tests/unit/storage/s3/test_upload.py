@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from redrive.storage.s3.upload import MAX_PARTS, MIN_PART_BYTES, part_size
+from redrive.storage.s3.backend import MAX_PARTS, MIN_PART_BYTES, part_size
 
 TERABYTE = 1000**4
 

@@ -24,7 +24,7 @@ from ...render import print_result
 from ...suggestions import expand_commands
 from ..sweeps import confirm_without_canary, print_progress, print_sweeps
 from .plan import apply_stored
-from .progress import progress_follower, sweep_title
+from .render import progress_follower, sweep_title
 from .selection import Customers
 
 app = CommandGroup(help="Plan and run backfills.")

@@ -1,4 +1,4 @@
-"""Control of jobs that have not ended: cancel them, run them now, reschedule and reprioritise them.
+"""Changes of jobs that have not ended: cancel, run now, reschedule and reprioritise them.
 
 A queued job is cancelled at once. A running job is asked to stop: its worker reads the request
 within a second, and the end of the attempt decides. A failed attempt makes it cancelled, and a

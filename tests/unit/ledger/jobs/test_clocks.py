@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from redrive.worker.clocks import ClockReading, step
+from redrive.ledger.jobs.clocks import ClockReading, step
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 

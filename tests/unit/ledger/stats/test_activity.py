@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from redrive.ledger.model import Lease
-from redrive.ledger.stats import activity_recorder
-from redrive.ledger.stats.activity import ALL_KINDS, minute_of
-from redrive.ledger.stats.activity_recorder import MAX_MINUTES, ActivityRecorder, wait_seconds
+from redrive.ledger.stats import activity
+from redrive.ledger.stats.activity import ALL_KINDS, MAX_MINUTES, ActivityRecorder, minute_of, wait_seconds
 from redrive.ledger.stats.histogram import bucket_of
 
 START = datetime(2026, 1, 31, 12, 30, 5, tzinfo=timezone.utc)
@@ -44,7 +43,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(activity_recorder, "monotonic", clock.monotonic)
+    monkeypatch.setattr(activity, "monotonic", clock.monotonic)
     return clock
 
 

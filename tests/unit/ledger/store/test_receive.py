@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.ledger.store.sqlite.bulk_insert import MIN_SHARED_ROWS, STATEMENT_ROWS, insert
+from redrive.ledger.store.sqlite.receive import MIN_SHARED_ROWS, STATEMENT_ROWS, insert_rows
 
 ONE = "INSERT INTO thing (at, kind, payload, note) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 ROW = st.tuples(st.sampled_from(["mail", "sms"]), st.binary(max_size=2), st.none() | st.text(max_size=2))
@@ -30,7 +30,7 @@ def run() -> Iterator[sqlite3.Connection]:
 )
 def test_inserted_rows_are_unchanged_and_in_order(run: sqlite3.Connection, rows: list[tuple[object, ...]]) -> None:
     run.execute("DELETE FROM thing")
-    inserted, last = insert(run, ONE, {"at": 7}, rows)
+    inserted, last = insert_rows(run, ONE, {"at": 7}, rows)
     found = run.execute("SELECT id, at, kind, payload, note FROM thing ORDER BY id").fetchall()
     assert [row[1:] for row in found] == [(7, *row) for row in rows]
     assert inserted == len(rows)
@@ -47,5 +47,5 @@ def test_a_value_that_all_rows_share_is_bound_once(run: sqlite3.Connection) -> N
 
     heard: Any = Heard()
     payloads = [bytes([number]) for number in range(MIN_SHARED_ROWS)]
-    insert(heard, ONE, {"at": 7}, [("mail", payload, None) for payload in payloads])
+    insert_rows(heard, ONE, {"at": 7}, [("mail", payload, None) for payload in payloads])
     assert handed == [(7, "mail", None, *payloads)]
