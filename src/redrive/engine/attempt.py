@@ -24,7 +24,7 @@ from ..core.key import Key, KeyLike
 from ..core.seconds import Seconds
 from ..core.seconds import seconds as duration
 from ..errors import Rejected
-from .durable import DurableAttempt
+from .current_job import DurableAttempt
 
 MIN_TIMEOUT_SECONDS = 0.001
 """The shortest timeout that is passed to a client."""

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from ..core.codec import codec, from_bytes, misfit, to_bytes
 from ..core.context import IDS, SLOT, ContextSlot, Scope
 from ..core.seconds import Seconds
-from ..engine.durable import RunningJob
+from ..engine.current_job import RunningJob
 from ..errors import AttemptTimeout
 from ..ledger.model import Lease
 from ..worker.attempt import AttemptResult, attempt_key

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from ..core.codec import codec, from_bytes, misfit, to_bytes
-from ..engine.durable import Unawaited
+from ..engine.current_job import Unawaited
 from ..ledger.ledger import Ledger
 from ..ledger.model import Lease
 from ..ledger.store import steps as store

@@ -31,7 +31,7 @@ from ..core.context import ATTEMPT, END, LAYER, OUTER, ActiveScope, key_around, 
 from ..core.key import Key
 from ..core.seconds import Seconds, dated_duration
 from ..core.text import safe_str
-from ..engine.durable import Unawaited
+from ..engine.current_job import Unawaited
 from ..errors import LeaseLost, SignalTimeout, Suspended
 from ..journal.bus import emit
 from ..ledger.ledger import Ledger

@@ -43,7 +43,7 @@ MINUTE, TEN_MINUTES, HOUR = 1, 10, 60
 """The spans of rows, in minutes."""
 WORKERS_KEPT = timedelta(minutes=15)
 """After this time, the minutes of all workers become one row. No worker writes such a minute any
-more, see `activity_recorder.MAX_MINUTES`."""
+more, see `MAX_MINUTES`."""
 MINUTES_KEPT = timedelta(hours=3)
 TEN_MINUTES_KEPT = timedelta(hours=36)
 HOURS_KEPT = timedelta(days=90)
