@@ -42,7 +42,7 @@ from ..store.rows import (
 )
 from ..store.sweeps import DEFAULT_SHARE, PartitionSweep, load_running
 from . import source_health, sweeps
-from .fair_share import FairShare, WorkStream
+from .lanes import FairShare, WorkStream
 from .limits import MIN_WAIT_SECONDS, attempt_budget, load_rate_limits, stored_age_limit
 from .sweeps import Grid
 

@@ -30,7 +30,7 @@ from ..store.sweeps import PartitionSweep, load_cancelled, load_running, load_sw
 from . import backfill, release, requeue, source_health, sweeps
 from .backfill import BackfillOptions
 from .claim import ClaimState, ExpiredPartition, claim_partitions, has_candidates
-from .fair_share import FairShare
+from .lanes import FairShare
 from .markers import change_markers
 from .requeue import RequeueOptions, RequeueStep
 from .sweeps import Grid

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redrive.partitions.control.fair_share import LATE_AFTER, MAX_UNSERVED, MIN_BACKFILL_PART, FairShare, WorkStream
+from redrive.partitions.control.lanes import LATE_AFTER, MAX_UNSERVED, MIN_BACKFILL_PART, FairShare, WorkStream
 from redrive.partitions.model import Lane
 from redrive.partitions.store.sweeps import DEFAULT_SHARE
 

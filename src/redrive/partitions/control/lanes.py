@@ -1,4 +1,4 @@
-"""FairShare: which lane is served next. Pure.
+"""Lanes: which of them is served next. Pure.
 
 Fresh work, retries and backfills each have a share, and unused capacity goes to the other lanes.
 This is stride scheduling: each lane has a pass that grows by 1 / share with every turn, and the
