@@ -164,30 +164,6 @@ def _unknown(name: str, token: str, tags: Collection[str]) -> str:
     )
 
 
-def format_search(wanted: JobFilter, /) -> str:
-    """Return the words of a filter. `parse_search` reads them as the same filter."""
-    words = []
-    names = {field: word for word, field in FIELDS.items() if word != "kind"}
-    for field, value in wanted.as_dict().items():
-        if field == "tags":
-            words += [f"{name}:{_quote(text)}" for name, text in wanted.tag_pairs]
-        elif field == "ids":
-            words.append(f"id:{','.join(map(str, wanted.ids))}")
-        elif field == "key_prefix":
-            words.append(f"key:{_quote(value + '*')}")
-        elif field == "text":
-            words.append(f'"{value}"')
-        elif isinstance(value, datetime):
-            words.append(f"{names[field]}:{value.isoformat()}")
-        else:
-            words.append(f"{names[field]}:{_quote(str(value))}")
-    return " ".join(words)
-
-
-def _quote(value: str) -> str:
-    return f'"{value}"' if re.search(r"\s", value) else value
-
-
 def dead_letters_only(wanted: JobFilter, /) -> DeadLetterFilter:
     """Return the filter of dead letters, for words that select nothing else.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.ledger.filters import JobFilter
-from redrive.ops.search import MAX_WORDS, STATES, format_search, parse_search
+from redrive.ops.search import FIELDS, MAX_WORDS, STATES, parse_search
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 
@@ -86,6 +87,30 @@ def test_any_text_is_a_filter_or_a_clear_error(text: str) -> None:
 _value = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters='"'), min_size=1, max_size=20).filter(
     lambda text: bool(text.strip()) and not text.endswith("*")
 )
+
+
+def format_search(wanted: JobFilter, /) -> str:
+    """Return the words of a filter. `parse` reads them as the same filter."""
+    words = []
+    names = {field: word for word, field in FIELDS.items() if word != "kind"}
+    for field, value in wanted.as_dict().items():
+        if field == "tags":
+            words += [f"{name}:{_quote(text)}" for name, text in wanted.tag_pairs]
+        elif field == "ids":
+            words.append(f"id:{','.join(map(str, wanted.ids))}")
+        elif field == "key_prefix":
+            words.append(f"key:{_quote(value + '*')}")
+        elif field == "text":
+            words.append(f'"{value}"')
+        elif isinstance(value, datetime):
+            words.append(f"{names[field]}:{value.isoformat()}")
+        else:
+            words.append(f"{names[field]}:{_quote(str(value))}")
+    return " ".join(words)
+
+
+def _quote(value: str) -> str:
+    return f'"{value}"' if re.search(r"\s", value) else value
 
 
 @pytest.mark.req("Q-1")

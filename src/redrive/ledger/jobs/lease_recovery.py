@@ -316,9 +316,6 @@ def expire_leases_of_dead_workers(session: Session, names: Sequence[str], /) -> 
 
 PARKED_REASON = "parked"
 """Reason of an attempt that failed in an outage and does not count."""
-LEDGER_REASON = "ledger"
-"""Reason of an attempt that could not use the ledger and does not count."""
-REFUNDED_REASONS = UNCOUNTED_REASONS
 
 MAX_REFUND_JOBS = 500
 """Jobs in one transaction. SQLite takes 32,766 parameters in a statement."""
@@ -403,7 +400,7 @@ def count_refunded(session: Session, ids: Collection[int], /) -> dict[int, int]:
     """
     if not ids:
         return {}
-    is_refunded = (attempt.c.job_id.in_(ids), attempt.c.reason.in_(REFUNDED_REASONS))
+    is_refunded = (attempt.c.job_id.in_(ids), attempt.c.reason.in_(UNCOUNTED_REASONS))
     query = select(attempt.c.job_id, func.count()).where(*is_refunded).group_by(attempt.c.job_id)
     return {row[0]: row[1] for row in session.core.execute(query)}
 
@@ -438,11 +435,11 @@ def refund_attempts(
             .where(attempt.c.job_id.in_(jobs))
             .order_by(attempt.c.job_id, attempt.c.fence)
         ).all()
-        before = Counter(row.job_id for row in rows if row.reason in REFUNDED_REASONS)
+        before = Counter(row.job_id for row in rows if row.reason in UNCOUNTED_REASONS)
         counts: Counter[int] = Counter()
         attempts = []
         for row in rows:
-            is_chargeable = row.outcome == FAILED and row.reason not in REFUNDED_REASONS
+            is_chargeable = row.outcome == FAILED and row.reason not in UNCOUNTED_REASONS
             left = min(most - before[row.job_id], jobs[row.job_id].attempts) - counts[row.job_id]
             if row.fence in runs[row.job_id] and is_chargeable and left > 0:
                 counts[row.job_id] += 1

@@ -25,6 +25,7 @@ from sqlalchemy import (
     update,
 )
 
+from ...core.job_reasons import UNCOUNTED_REASONS
 from ...errors import NotAllowed
 from .. import audit
 from ..db.clock import now_on
@@ -52,13 +53,12 @@ from ..sweep import (
 )
 from .dead_letters import BulkResult, ReplayOptions, discard_in, replay_in
 from .job_changes import apply_in
-from .lease_recovery import REFUNDED_REASONS
 
 MAX_AUDITED_IDS = 100
 """Up to this many dead letters are listed in the audit entry."""
 CATCH_UP_SECONDS = 0.25
 """Time of the rate that a late step may make up for. More would cause a burst after every pause."""
-NEUTRAL_REASONS = ("again", "released", *REFUNDED_REASONS)
+NEUTRAL_REASONS = ("again", "released", *UNCOUNTED_REASONS)
 """Reasons of attempts that say nothing about the job: it asked to run later, its worker stopped, or
 an outage of its service or of the ledger ended the attempt."""
 PAST_TENSE = {"pause": "paused", "resume": "resumed", "cancel": "cancelled"}
