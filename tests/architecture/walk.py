@@ -26,10 +26,10 @@ from tests.ledgers import sqlite_ledger
 PACKAGE = Path(redrive.__file__).parent
 GIVE_UP_SECONDS = 60.0
 
-LIMITS = {"job": 108, "partition": 111}
+LIMITS = {"job": 104, "partition": 107}
 """The counts when they were set. Lower them, never raise them.
 
-Raised in issue 19, in three commits: pauses, steps, sequences and charts are on the path of each job.
+Pauses, steps, sequences and charts are on the path of each job, so the goals are not reached: docs/adr/0016.
 """
 GOALS = {"job": 60, "partition": 80}
 
