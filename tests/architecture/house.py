@@ -392,7 +392,7 @@ class Figure(NamedTuple):
 
 
 FIGURES = {
-    "modules": Figure("modules", count_modules, 560, 480),
+    "modules": Figure("modules", count_modules, 561, 480),
     "lines": Figure("lines", count_lines, 109_300, 47_000),
     "statements": Figure("statements", count_statements, 52_950, 28_000),
     "longest": Figure("lines of the longest module", count_longest, 600, 600),

@@ -157,6 +157,8 @@ def _name_fields(name: object) -> dict[str, Any]:
     return {key: value for key, value in name.items() if value}
 
 
+# --- Status codes
+
 ALL_CODES = frozenset(
     """CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS
     PERMISSION_DENIED RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED

@@ -189,6 +189,8 @@ def tenant_limit(name: str, options: CommandOptions, /) -> TenantLimit | None:
     return TenantLimit(concurrency, rate)
 
 
+# --- Tags
+
 RESERVED_NAMES = frozenset(
     """correlation error id job_id key kind since state tag tenant text type until
     worker""".split()

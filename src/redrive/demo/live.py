@@ -193,6 +193,8 @@ def _print_totals(out: Console) -> None:
     out.print(Text(f"\n{submitted:,} jobs, {done:,} done, {dead:,} dead letters; {problems}"))
 
 
+# --- The day before
+
 KINDS = {"orders.charge": 0.35, "crm.sync": 0.9, "labels.print": 0.12, "analytics": 0.05}
 """Job types of the shop, with the median of their run times in seconds."""
 DAY_MINUTES, FINE_MINUTES = 1440, 160

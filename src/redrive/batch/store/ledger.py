@@ -259,6 +259,9 @@ def statements_of(session: Session, /) -> ItemStatements:
     return _ON_SQLITE if session.sqlite else _ON_POSTGRES
 
 
+# --- Queries of operators
+
+
 class BatchSummary(NamedTuple):
     """The number of items of one batch by status.
 

@@ -97,6 +97,8 @@ def stacked_bar(width: int, total: int, *parts: tuple[str, str, int]) -> Text:
     return bar + Text("╌" * (width - len(bar)), "dim")
 
 
+# --- Reports that are followed
+
 READ_SECONDS = 1.0
 """Seconds between two reads."""
 PASSING_FIELDS = ("now", "left")

@@ -182,6 +182,8 @@ def _shorten_leases(table: Any, where: Any, step: _Step, seconds: float) -> Any:
     return update(table).where(where, until > latest).values(lease_until=moved)
 
 
+# --- Clocks that differ, and jumps of a clock
+
 HEARTBEAT_WAIT_SECONDS = 4.0
 """Time in which a live worker sends another heartbeat: twice its interval."""
 

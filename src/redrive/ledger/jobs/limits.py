@@ -152,6 +152,8 @@ def _count_leased(session: Session, name: str) -> int:
     return session.core.execute(query).scalar_one()
 
 
+# --- Limits at run time
+
 MAX_CONCURRENCY = 2**31 - 1
 MAX_RATE = 1e9
 """Starts in a second."""

@@ -260,6 +260,9 @@ def submit_runs(connections: Connections, runs: Sequence[NewJob], /) -> list[str
     return [run.kind for run in allowed]
 
 
+# --- Everything that workers read every second
+
+
 class WorkControls(NamedTuple):
     """What decides which work may start. Immutable."""
 

@@ -14,7 +14,8 @@ from ..dead_letter import DeadLetter, DeadLetterSummary
 from ..filters import DeadLetterConditions
 from ..stats.counters import counts
 from ..stats.failure_groups import FailureGroup
-from ..store.queries import in_order, queries_of
+from ..store.queries import queries_of
+from ..store.statements import in_order
 
 MAX_KINDS = 200
 """Job types that are queried one by one. With more of them, the database sorts."""

@@ -258,6 +258,8 @@ def _delete_old(session: Session, before: int, limit: int) -> int:
         return len(rows)
 
 
+# --- The recorder of a worker
+
 MAX_MINUTES = 10
 """Minutes that are kept while the ledger is away. Less than the time after which minutes are summed
 up: a row that was summed up is never written again, which would count it twice."""

@@ -210,6 +210,8 @@ def _expect(is_sqlite: bool) -> Any:
     ).returning(signal.c.created_at)
 
 
+# --- Sending by key or id
+
 MAX_SIGNAL_NAME_BYTES = 200
 MAX_ROUNDS = 3
 """How often the job of a key is looked up, if replays take its place meanwhile."""

@@ -311,6 +311,9 @@ def delete_of_jobs(connection: Connection, job_ids: Sequence[int], /) -> None:
         connection.execute(delete(table).where(table.c.job_id.in_(job_ids)))
 
 
+# --- Progress and checkpoints
+
+
 class StoredProgress(NamedTuple):
     """The progress and the checkpoint of a job. Immutable.
 

@@ -111,6 +111,8 @@ def paused_by(until: datetime | None, actor: str, /) -> str:
     return f"by {actor} after an outage, resumes by itself after {probe}"
 
 
+# --- Failures by dataset and reason
+
 MAX_PER_DATASET = 30
 """Latest failures of each dataset that are read. The overview counts all of them."""
 

@@ -488,6 +488,8 @@ def load_schedules(connection: Connection, /) -> dict[tuple[str, str], StoredSch
     }
 
 
+# --- Partitions that an operator marked as given up
+
 MARKED = "marked as given up"
 """Why a bulk operation leaves a partition out."""
 MAX_DECISIONS = 5

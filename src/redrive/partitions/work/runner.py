@@ -429,6 +429,8 @@ def _systemic_release(result: ExtractionResult, verdict: Verdict, error: str | N
     )
 
 
+# --- Background tasks
+
 MAX_CATCH_UP = 366
 """Missed times of a schedule that are handled at once."""
 

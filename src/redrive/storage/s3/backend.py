@@ -248,6 +248,8 @@ def _is_broken_body(error: Exception) -> bool | None:
     return None if hasattr(error, "response") else True
 
 
+# --- Uploads
+
 MIN_PART_BYTES = 5 * 1024 * 1024
 """Smallest part that S3 accepts."""
 MAX_PARTS = 10_000

@@ -214,6 +214,8 @@ def _open_pidfd(pid: int) -> int | None:
         return None
 
 
+# --- Sessions
+
 PROC = Path("/proc")
 MAX_ROUNDS = 50
 """Rounds of SIGKILL. One kills a process group; processes that left the group need another."""

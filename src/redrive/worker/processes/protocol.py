@@ -132,6 +132,8 @@ def receive(connection: socket.socket, decoder: Decoder, /) -> Any:
     return message
 
 
+# --- References to functions
+
 MAIN_NAME = "__redrive_main__"
 """Name under which a process imports the script of its worker."""
 _IMPORTING = ContextVar("importing", default=False)

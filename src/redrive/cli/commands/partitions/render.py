@@ -281,6 +281,8 @@ def _commands_for_unknown(explained: Explained) -> list[str]:
     return [f"redrive backfill plan {dataset} --since {day} --until {day} --customer-id {customer}"]
 
 
+# --- Progress of a backfill
+
 BAR_COLUMNS = 40
 LANE_LISTS = {
     "fresh": "`redrive state inspect --lane fresh`",

@@ -23,7 +23,7 @@ from ...db.compiled import unnest
 from ...db.tables import dead
 from ...stats.failure_groups import SLOT_SECONDS, FailureGroup
 from ...timestamps import from_db
-from ..queries import ends_of_groups, first_due, in_order, sum_by_hour, sum_by_step
+from ..statements import ends_of_groups, first_due, in_order, sum_by_hour, sum_by_step
 
 
 def first_of_kinds(ids: Select[Any], kinds: Sequence[str], limit: int, newest: bool, /) -> Any:

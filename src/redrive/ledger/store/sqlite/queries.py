@@ -18,7 +18,7 @@ from ...db.compiled import compile_sqlite
 from ...db.tables import dead
 from ...stats.failure_groups import FailureGroup
 from ...timestamps import from_db
-from ..queries import ends_of_groups, first_due, in_order, sum_by_hour, sum_by_step
+from ..statements import ends_of_groups, first_due, in_order, sum_by_hour, sum_by_step
 
 MAX_LOOKUPS = 100
 """In one statement. SQLite takes 500 parts in a compound SELECT."""

@@ -178,6 +178,8 @@ def _job_rows(jobs: Iterable[EventJob]) -> list[tuple[object, ...]]:
     ]
 
 
+# --- Many rows by one statement
+
 STATEMENT_ROWS = (100, 10, 1)
 """Rows in one statement. Few sizes, so that all statements stay prepared."""
 MIN_SHARED_ROWS = 10
