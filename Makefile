@@ -55,6 +55,7 @@ screenshots: install ## Take the screenshots of the console into docs/pictures
 crash-matrix: environment ## Crash at every crash point, on both databases, in every way, and print lost and duplicated jobs
 	@$(RUN) -m tests.acceptance.crash.matrix
 	@$(RUN) -m tests.acceptance.partitions.matrix
+	@REDRIVE_FULL=1 $(RUN) -m pytest -q tests/acceptance/messages/test_crash.py
 
 kill-table: environment ## Kill, poison, stop and drain workers on both databases, and print the results of their jobs
 	@$(RUN) -m tests.acceptance.worker.kill_table
