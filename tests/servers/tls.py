@@ -17,6 +17,7 @@ class TlsDoor:
         self._target = target
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(certificate)
+        self._context.set_alpn_protocols(["h2"])  # for gRPC; other clients name no protocol
         if asks:
             self._context.verify_mode = ssl.CERT_REQUIRED
             self._context.load_verify_locations(certificate)

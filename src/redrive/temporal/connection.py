@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import re
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from time import monotonic, sleep
 from typing import TypeVar
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
-from temporalio.runtime import Runtime, TelemetryConfig
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from ..core.event_loop_thread import EventLoopThread
@@ -33,6 +37,17 @@ AWAY = (
     RPCStatusCode.CANCELLED,
 )
 """Statuses of a server that cannot be reached, or is busy."""
+CORRECT_ADDRESS = "start the server, or correct the address in engine=Temporal(...)"
+CONNECT_PROBLEMS = {
+    "InvalidContentType": ("it does not use TLS", "remove tls= from engine=Temporal(...)"),
+    "UnknownIssuer": ("unknown certificate authority", "pass TLSConfig(server_root_ca_cert=...)"),
+    "NotValidForName": ("its certificate has another name", "use that, or TLSConfig(domain=...)"),
+    "CertificateRequired": ("it needs a client certificate", "pass TLSConfig(client_cert=...)"),
+    "dns error": ("the name of the host is unknown", "correct it in engine=Temporal(...)"),
+    "get_system_info": ("it closed the connection", "check tls= and the address"),
+}
+"""Problem and fix by a word in the error of the SDK, which shows the debug form of all causes."""
+EXIT_SECONDS = 1.0
 
 
 class TemporalConnection:
@@ -113,7 +128,10 @@ class TemporalConnection:
         """Return a new client. Each worker needs its own. Call it on `loop` only."""
         engine = self.engine
         if self._runtime is None:
-            self._runtime = Runtime(telemetry=TelemetryConfig())
+            atexit.unregister(wait_for_foreign_threads)
+            atexit.register(wait_for_foreign_threads)
+            # Its warnings repeat the errors that Redrive reports.
+            self._runtime = Runtime(telemetry=TelemetryConfig(logging=LoggingConfig("ERROR")))
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 client = await Client.connect(
@@ -124,9 +142,10 @@ class TemporalConnection:
                     runtime=self._runtime,
                 )
         except TimeoutError as error:
-            raise self._unavailable(f"no response within {CONNECT_SECONDS:g} s", act) from error
+            problem = f"no response within {CONNECT_SECONDS:g} s"
+            raise self._unavailable(problem, CORRECT_ADDRESS, act) from error
         except RuntimeError as error:  # the SDK's error of a server that cannot be reached
-            raise self._unavailable(_short(error), act) from error
+            raise self._unavailable(*_explain_connect(error), act) from error
         except RPCError as error:
             raise self.explain(error, act) from error
         return client
@@ -135,7 +154,7 @@ class TemporalConnection:
         """Return the error of a request as one line that says what to do."""
         engine = self.engine
         if error.status in AWAY:
-            return self._unavailable(error.message, act)
+            return self._unavailable(error.message, CORRECT_ADDRESS, act)
         if error.status == RPCStatusCode.NOT_FOUND and "amespace" in error.message:
             return EngineError(
                 f"Temporal at {engine.address}: no namespace {engine.namespace!r}; {act}; create "
@@ -150,15 +169,41 @@ class TemporalConnection:
             f"Temporal at {engine.address}: {error.status.name}: {error.message}; {act}"
         )
 
-    def _unavailable(self, problem: str, act: str) -> EngineUnavailable:
+    async def check_namespace(self, client: Client, /) -> None:
+        """Raise EngineError if the namespace is missing: the SDK's worker has its own error."""
+        request = DescribeNamespaceRequest(namespace=self.engine.namespace)
+        try:
+            await client.workflow_service.describe_namespace(request, timeout=RPC_TIMEOUT)
+        except RPCError as error:
+            raise self.explain(error, NOTHING_CHANGED) from error
+
+    def _unavailable(self, problem: str, fix: str, act: str) -> EngineUnavailable:
         return EngineUnavailable(
-            f"Temporal at {self.engine.address} cannot be reached ({problem}); {act}; start the "
-            "server, or correct the address in engine=Temporal(...)"
+            f"Temporal at {self.engine.address} cannot be reached ({problem}); {act}; {fix}"
         )
 
 
-def _short(error: BaseException) -> str:
-    """Return the message of the innermost cause: the SDK shows the debug form of all causes."""
+def _explain_connect(error: BaseException) -> tuple[str, str]:
+    """Return the problem and the fix of a connection that failed."""
     text = " ".join(str(error).split())
+    for word, explained in CONNECT_PROBLEMS.items():
+        if word in text:
+            return explained
     messages = re.findall(r'message: "([^"]+)"', text)
-    return messages[-1].lower() if messages else text[:MAX_PROBLEM_CHARS]
+    problem = messages[-1].lower() if messages else text[:MAX_PROBLEM_CHARS]
+    return problem, CORRECT_ADDRESS
+
+
+def wait_for_foreign_threads(seconds: float = EXIT_SECONDS, /) -> bool:
+    """Wait until no thread of the SDK runs Python code. Return False if that took too long.
+
+    A thread of the SDK that delivers a result while the interpreter ends crashes the process.
+    """
+    until = monotonic() + seconds
+    while True:
+        own = {each.ident for each in threading.enumerate()}
+        if own.issuperset(sys._current_frames()):
+            return True
+        if monotonic() >= until:
+            return False
+        sleep(0.001)

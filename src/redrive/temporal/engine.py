@@ -6,10 +6,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from ..core.seconds import Seconds, positive
 from ..journal.redaction.secrets import keep_secret
 from ..ledger.validation import check_name
+
+if TYPE_CHECKING:
+    from temporalio.service import TLSConfig
 
 MAX_NAME_BYTES = 200
 MAX_ID_CHARS = 900
@@ -35,7 +39,8 @@ class Temporal:
         attempt_timeout: Longest time of an attempt of a command without an `attempt_timeout` of
             its own.
         on_ledger: Names of commands that stay on the ledger.
-        tls: Whether the server uses TLS.
+        tls: Whether the server uses TLS. A `temporalio.service.TLSConfig` has your own certificate
+            authority, or a client certificate.
         api_key: API key, for Temporal Cloud. Needs `tls=True`.
 
     Raises:
@@ -49,7 +54,7 @@ class Temporal:
     heartbeat: Seconds = field(default=DEFAULT_HEARTBEAT_SECONDS, kw_only=True)
     attempt_timeout: Seconds = field(default=DEFAULT_ATTEMPT_SECONDS, kw_only=True)
     on_ledger: Collection[str] = field(default=(), kw_only=True)
-    tls: bool = field(default=False, kw_only=True)
+    tls: bool | TLSConfig = field(default=False, kw_only=True, repr=False)
     api_key: str | None = field(default=None, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -77,6 +82,9 @@ class Temporal:
                 f"{self.heartbeat!r}"
             )
         positive("attempt_timeout", self.attempt_timeout)
+        if not isinstance(self.tls, bool) and not hasattr(self.tls, "client_cert"):
+            kind = type(self.tls).__name__
+            raise TypeError(f"Temporal: tls must be True, False or a TLSConfig, not {kind}")
         if self.api_key is not None:
             keep_secret(self.api_key)
             if not self.tls:

@@ -51,7 +51,7 @@ WAITING_LAST_SECONDS = 0.001
 """The same for a started last attempt."""
 CANCEL_SECONDS = 1.0
 """Time for cancelled async work to end."""
-RELEASE_SECONDS = 2.0
+RELEASE_SECONDS, RELEASE_PAUSE_SECONDS = 2.0, 0.2
 """Time to release leases in the ledger after the drain."""
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.05, 2.0
 """First and longest pause while the ledger cannot be reached."""
@@ -411,6 +411,8 @@ class Dispatcher:
             self._attempt(self._release_all)
             if self.is_everything_released or monotonic() >= self._release_by():
                 break
+            self._wake_up.clear()
+            self._wake_up.wait(RELEASE_PAUSE_SECONDS)
         self.phase = "ended"
         self._executors.close()
 

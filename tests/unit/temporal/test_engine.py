@@ -32,8 +32,16 @@ def test_one_text_is_not_a_collection_of_commands() -> None:
         App("sqlite://", engine="localhost:7233")  # type: ignore[arg-type]
 
 
-def test_the_api_key_is_not_shown() -> None:
+def test_the_api_key_and_the_private_key_are_not_shown() -> None:
+    from temporalio.service import TLSConfig
+
     assert "s3cret" not in repr(Temporal("localhost:7233", tls=True, api_key="s3cret"))
+    assert "s3cret" not in repr(Temporal("localhost:7233", tls=TLSConfig(client_private_key=b"s3cret")))
+
+
+def test_a_path_is_not_a_tls_configuration() -> None:
+    with pytest.raises(TypeError, match="tls must be True, False or a TLSConfig, not str"):
+        Temporal("localhost:7233", tls="ca.pem")  # type: ignore[arg-type]
 
 
 def test_an_activity_id_has_the_queue_the_command_and_the_key() -> None:
