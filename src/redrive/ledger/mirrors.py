@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from sqlalchemy import false, select, tuple_, update
+from sqlalchemy import and_, false, select, tuple_, update
 
 from .db.clock import now_on
 from .db.connections import Connections
@@ -18,7 +18,6 @@ from .db.session import Session, from_json
 from .db.tables import CHANNEL, CURRENT, job
 from .model import (
     CANCELLED,
-    DEAD,
     DONE,
     DROPPED,
     LEASED,
@@ -34,6 +33,8 @@ from .validation import check_job
 
 RUN_HEADER = "redrive-run"
 """Header of a dead letter: the run of the other engine that failed."""
+ERASED_KEYS = ("erased:", "erased:~")
+"""First and last key of erased jobs. They keep the header."""
 REPLACED_STATES = (DONE, DROPPED, PRUNED, CANCELLED)
 """States of a job whose key the engine has used again."""
 LEASE = timedelta(minutes=1)
@@ -46,7 +47,7 @@ class FailedRun(NamedTuple):
     Attributes:
         job: The job, with the run in its headers.
         attempts: Number of attempts.
-        started_at: When the last attempt started.
+        closed_at: When it ended, by the clock of the engine. None: now.
         worker: Worker of the last attempt.
         outcome: Whether it is a dead letter, or a blocked one.
         reason: Why it is dead.
@@ -57,7 +58,7 @@ class FailedRun(NamedTuple):
 
     job: NewJob
     attempts: int
-    started_at: datetime | None
+    closed_at: datetime | None
     worker: str | None
     outcome: Literal["dead", "blocked"]
     reason: str
@@ -75,7 +76,7 @@ def record_failed(connections: Connections, run: FailedRun, max_payload: int, /)
     """
     new = check_job(run.job, max_payload)
     with connections.write.use() as session, session.transaction("settle"):
-        if not _is_recordable(session, new):
+        if not _is_recordable(session, new, run.closed_at):
             return None
         (submitted,) = connections.store.submit_in(session.run, [new])
         if not submitted.created:
@@ -87,7 +88,7 @@ def record_failed(connections: Connections, run: FailedRun, max_payload: int, /)
             "token": token,
             "attempts": run.attempts,
             "lease_until": now + LEASE,
-            "started_at": run.started_at or now,
+            "started_at": now,
             "worker": run.worker,
         }
         session.core.execute(update(job).where(job.c.id == submitted.id).values(leased))
@@ -107,9 +108,12 @@ def record_failed(connections: Connections, run: FailedRun, max_payload: int, /)
         return submitted.id
 
 
-def _is_recordable(session: Session, new: NewJob) -> bool:
-    """Return whether the run needs a row. Free the key if a job has it that ended long ago."""
-    query = select(job.c.id, job.c.state, job.c.headers)
+def _is_recordable(session: Session, new: NewJob, closed_at: datetime | None) -> bool:
+    """Return whether the run needs a row. Free the key if a job has it that ended long ago.
+
+    A pruned job has no headers. If it ended later, it was a replay of the run.
+    """
+    query = select(job.c.id, job.c.state, job.c.headers, job.c.ended_at)
     row = session.core.execute(
         query.where(job.c.kind == new.kind, job.c.key == new.key, CURRENT)
     ).one_or_none()
@@ -117,32 +121,26 @@ def _is_recordable(session: Session, new: NewJob) -> bool:
         return True
     run_id = (new.headers or {}).get(RUN_HEADER)
     is_same_run = (from_json(row.headers) or {}).get(RUN_HEADER) == run_id
-    if row.state not in REPLACED_STATES or is_same_run:
+    is_later = row.state == PRUNED and closed_at is not None and closed_at <= row.ended_at
+    if row.state not in REPLACED_STATES or is_same_run or is_later:
         return False
     session.core.execute(update(job).where(job.c.id == row.id).values(current=false()))
     return True
 
 
-def recorded_runs(
-    connections: Connections, keys: Collection[tuple[str, str]], /
-) -> dict[tuple[str, str], set[str]]:
-    """Return the runs of these job types and keys that the ledger has, as dead letters or replays.
-
-    A job that has not ended counts as a run without a name: its mirror will settle it.
-    """
-    if not keys:
-        return {}
-    columns = (job.c.kind, job.c.key, job.c.state, job.c.headers)
-    query = select(*columns).where(tuple_(job.c.kind, job.c.key).in_(list(keys)))
-    runs: dict[tuple[str, str], set[str]] = {}
+def recorded_runs(connections: Connections, keys: Collection[tuple[str, str]], /) -> set[str]:
+    """Return the runs of these job types and keys that are dead letters, replays or erased."""
+    is_named = tuple_(job.c.kind, job.c.key).in_(list(keys))
+    is_erased = and_(
+        job.c.kind.in_({kind for kind, _ in keys}),
+        job.c.key >= ERASED_KEYS[0],  # BETWEEN does not take a collation on Postgres
+        job.c.key <= ERASED_KEYS[1],
+    )
+    queries = [select(job.c.headers).where(each, CURRENT) for each in (is_named, is_erased)]
     with connections.read.use() as session:
-        for row in session.core.execute(query):
-            names = runs.setdefault((row.kind, row.key), set())
-            if row.state not in (*REPLACED_STATES, DEAD):
-                names.add("")
-            elif run_id := (from_json(row.headers) or {}).get(RUN_HEADER):
-                names.add(run_id)
-    return runs
+        rows = [row for query in queries for row in session.core.execute(query)]
+    headers = [from_json(row.headers) or {} for row in rows]
+    return {each[RUN_HEADER] for each in headers if RUN_HEADER in each}
 
 
 def set_attempts(connections: Connections, lease: Lease, attempts: int, /) -> None:

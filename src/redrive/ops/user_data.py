@@ -13,7 +13,8 @@ from .context import OperatorContext
 
 ELSEWHERE = (
     "files in stores, such as raw data of partitions",
-    "entries of Redis streams, and the streams of dead letters",
+    "messages and dead letters in brokers, such as Redis streams",
+    "activities in Temporal",
     "logs, traces and journal files",
     (
         "the name in keys, ids, headers and payloads of other users' jobs, dead letters, events "

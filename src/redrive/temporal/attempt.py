@@ -10,7 +10,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from ..core.codec import codec, from_bytes, misfit, to_bytes
 from ..core.context import IDS, SLOT, ContextSlot, Scope
@@ -18,11 +18,14 @@ from ..core.seconds import Seconds
 from ..engine.current_job import RunningJob
 from ..errors import AttemptTimeout
 from ..ledger.model import Lease
+from ..ledger.validation import MAX_PAYLOAD_BYTES, check_payload
 from ..worker.attempt import AttemptResult, attempt_key
 from ..worker.job_type import JobType
 from ..worker.progress import MAX_NOTE_CHARS
 from .activity import ActivityEnvelope, ActivityRef
 
+AttemptName: TypeAlias = tuple[ActivityRef, int]
+"""A run of an activity, with the number of the attempt."""
 UTC = timezone.utc
 _ANY = codec(Any)
 NEEDS_LEDGER = (
@@ -97,6 +100,11 @@ class ActivityAttempt:
         return str(self.envelope.ledger_job or self.ref)
 
     @property
+    def name(self) -> AttemptName:
+        """What tells it from other attempts at the activity."""
+        return self.ref, self.lease.fence
+
+    @property
     def operation(self) -> str:
         """The job type."""
         return self.job_type.name
@@ -165,6 +173,7 @@ class ActivityJob:
             stored = to_bytes(_ANY.dump(value))
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f"checkpoint: the value cannot be stored: {misfit(error)}") from None
+        check_payload("checkpoint: the value", stored, MAX_PAYLOAD_BYTES)
         self._attempt.notes.checkpoint = stored.decode()
         self._attempt.beat()
 

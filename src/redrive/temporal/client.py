@@ -287,10 +287,11 @@ class TemporalCommands:
 
 async def envelope_of(described: ActivityExecutionDescription, /) -> ActivityEnvelope | None:
     """Return the envelope of an activity, described with its input. None: not one of ours."""
-    parts = await described.input([RawValue, RawValue])
-    if not parts or len(parts) != 2:
+    try:
+        _, envelope = await described.input([RawValue, RawValue]) or [None, None]
+        return ActivityEnvelope.decode(envelope.payload.data)
+    except (AttributeError, TypeError, ValueError):  # the input of another program
         return None
-    return ActivityEnvelope.decode(parts[1].payload.data)
 
 
 async def arguments_of(described: ActivityExecutionDescription, /) -> bytes:
@@ -323,10 +324,7 @@ async def view_of(described: ActivityExecutionDescription, job_id: str, /) -> En
             reason=details.reason,
             error=details.error,
         )
-    if described.run_state in (
-        PendingActivityState.STARTED,
-        PendingActivityState.CANCEL_REQUESTED,
-    ):
+    if described.run_state in (PendingActivityState.STARTED, PendingActivityState.CANCEL_REQUESTED):
         return EngineJob(job_id, "leased", "running", due, attempts)
     # The server counts the next attempt when it schedules it.
     attempts = max(0, attempts - 1)

@@ -23,13 +23,7 @@ from ..ledger.ledger import Ledger
 from ..worker.attempt import AttemptResult
 from ..worker.completer import COUNT_BY_RECORD, DEAD_RECORDS, attempt_fields
 from ..worker.job_type import EndedElsewhere
-from ..worker.outcome import (
-    JobOutcome,
-    after_cancel,
-    after_deadline,
-    after_success,
-    decide_failure,
-)
+from ..worker.outcome import JobOutcome, after_cancel, after_deadline, after_success, decide_failure
 from .activity import ActivityEnvelope, ActivityRef, raw_json
 from .attempt import ActivityAttempt, Notes
 from .client import TemporalCommands
@@ -39,7 +33,8 @@ from .failure import FAILURE_TYPE, FailureDetails
 UTC = timezone.utc
 MIN_DELAY_SECONDS = 0.001
 UNREAD_SECONDS = 5.0
-"""How long an attempt waits for a cancel request that the server has, at most."""
+"""How long an attempt waits for a cancel request that the server has, at most. Also the delay of
+an activity that needs the ledger, which is away."""
 
 
 class ActivityCompleter:
@@ -60,9 +55,13 @@ class ActivityCompleter:
         self.ended: deque[tuple[AttemptResult, JobOutcome]] = deque()
         """Ended attempts that are not in the charts yet. Any thread may take them."""
 
-    async def result_of_lost(self, attempt: ActivityAttempt, lost: int, /) -> AttemptResult | None:
-        """Return the end of a job whose attempts were lost, or None if it has one more."""
-        job_type, lease = attempt.job_type, attempt.lease
+    async def result_of_lost(self, attempt: ActivityAttempt, /) -> AttemptResult | None:
+        """Return the end of a job whose attempts were lost, or None if it has one more.
+
+        Raises:
+            ApplicationError: The ledger is away. The activity goes back to the queue.
+        """
+        job_type, lease, lost = attempt.job_type, attempt.lease, attempt.notes.lost
         if attempt.envelope.ledger_job is None and await self._is_recorded(attempt):
             # The worker died between the dead letter and its report.
             error = EndedElsewhere("dead", "attempts", "it is a dead letter already")
@@ -78,8 +77,12 @@ class ActivityCompleter:
 
     async def _is_recorded(self, attempt: ActivityAttempt) -> bool:
         job = (attempt.lease.kind, attempt.lease.key)
-        runs = await asyncio.to_thread(mirrors.recorded_runs, self._ledger.connections, [job])
-        return attempt.ref.run_id in runs.get(job, ())
+        try:
+            runs = await asyncio.to_thread(mirrors.recorded_runs, self._ledger.connections, [job])
+        except Exception as error:  # else it would count as one more lost attempt
+            problem = f"the ledger cannot be read ({type(error).__name__})"
+            raise return_to_queue(attempt.notes, problem, UNREAD_SECONDS) from error
+        return attempt.ref.run_id in runs
 
     async def end(self, attempt: ActivityAttempt, result: AttemptResult, /) -> RawValue | None:
         """Return the result of an activity, or raise what the server is told.
@@ -192,13 +195,14 @@ def failed_run(
     envelope: ActivityEnvelope,
     ref: ActivityRef,
     details: FailureDetails,
+    closed_at: datetime | None = None,
     /,
 ) -> mirrors.FailedRun:
     """Return the dead letter of an activity."""
     return mirrors.FailedRun(
         envelope.new_job(kind, payload, ref.run_id),
         attempts=details.attempts,
-        started_at=None,
+        closed_at=closed_at,
         worker=details.worker,
         outcome="blocked" if details.is_blocked else "dead",
         reason=details.reason,

@@ -59,7 +59,8 @@ class FailureDetails:
         """Return the details of the final failure of an activity."""
         if isinstance(error, ApplicationError):
             if error.type == FAILURE_TYPE and error.details:
-                return cls(**error.details[0])
+                stored = error.details[0]  # fields of a newer version are ignored
+                return cls(**{name: stored[name] for name in cls.__slots__ if name in stored})
             return cls("not_retryable", error.message, signature_of("Failure", error.message))
         if isinstance(error, ActivityTimeout):
             return cls._of_timeout(error)

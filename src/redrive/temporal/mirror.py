@@ -61,6 +61,7 @@ class Mirror:
             settings=durable_settings(job_type.name, None),
             parks_on_outage=False,
             tenants=None,
+            is_mirror=True,
         )
 
     def _runner(self, job_type: JobType) -> Callable[[Lease], Awaitable[bytes | None]]:
@@ -155,6 +156,7 @@ class Mirror:
                 details.error,
                 details.signature,
                 details.until_at,
+                view.attempts,
             )
         return view.result
 

@@ -15,6 +15,7 @@ from typing import Any
 from temporalio.client import ActivityExecution, Client
 from temporalio.exceptions import CancelledError
 
+from ..journal.bus import emit
 from ..ledger import mirrors
 from ..ledger.ledger import Ledger
 from .activity import ActivityRef
@@ -120,8 +121,13 @@ class ReconciliationTask:
 
     def _record(self, failed: Sequence[ActivityExecution]) -> None:
         new = [each for each in failed if each.activity_run_id not in self._settled]
-        if not new:
-            return
+        queue = self._commands.connection.engine.task_queue
+        keys = [
+            (each.activity_type, each.activity_id.removeprefix(f"{queue}/{each.activity_type}/"))
+            for each in new
+        ]
+        self._settled |= mirrors.recorded_runs(self._ledger.connections, keys) if keys else set()
+        new = [each for each in new if each.activity_run_id not in self._settled]
 
         async def describe(client: Client) -> list[tuple[ActivityExecution, mirrors.FailedRun]]:
             runs = []
@@ -141,12 +147,16 @@ class ReconciliationTask:
                 if not details.attempts:
                     details = details.with_attempts(described.attempt)
                 arguments = await arguments_of(described)
-                run = failed_run(each.activity_type, arguments, envelope, ref, details)
-                runs.append((each, run))
+                kind, ended = each.activity_type, each.close_time
+                runs.append((each, failed_run(kind, arguments, envelope, ref, details, ended)))
             return runs
 
         for each, run in self._commands.connection.call(describe, NOTHING_CHANGED):
-            mirrors.record_failed(self._ledger.connections, run, self._ledger.max_payload)
+            try:
+                mirrors.record_failed(self._ledger.connections, run, self._ledger.max_payload)
+            except (TypeError, ValueError) as error:  # of another program; the others go on
+                fields = {"error": str(error), "error_class": type(error).__name__}
+                emit("chore_failed", {"operation": self.name, **fields})
             self._settled.add(each.activity_run_id or "")
 
     def forward_cancels(self, now: datetime, /) -> None:

@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from contextvars import copy_context
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -30,7 +31,7 @@ from ..worker.job_type import JobType
 from ..worker.work_source import SourceExecutors
 from ..worker.worker import with_wrappers
 from .activity import ActivityEnvelope, ActivityRef
-from .attempt import ActivityAttempt, Notes, run_async, run_sync, time_limit
+from .attempt import ActivityAttempt, AttemptName, Notes, run_async, run_sync, time_limit
 from .completion import ActivityCompleter, return_to_queue
 from .connection import TemporalConnection
 
@@ -83,8 +84,9 @@ class TemporalRunner:
         self._context = copy_context()
         self._serving: Future[None] | None = None
         self._stop: asyncio.Event | None = None
-        self._running: dict[ActivityRef, Callable[[], None]] = {}
-        """Releases an attempt. Changed on the event loop of the connection only."""
+        self._running: dict[AttemptName, Callable[[], None]] = {}
+        """Releases an attempt. Changed on the event loop of the connection only. Two attempts of a
+        run overlap if the server has given up the first one, and its function still runs."""
         self.counts: Mapping[str, int] = {}
         self.engine_report: Mapping[str, Any] | None = None
         """Set by the reconciliation."""
@@ -147,10 +149,9 @@ class TemporalRunner:
         self._ask_to_stop()
         if self._serving is not None:
             self._connection.loop.call(self._release_all)
-            try:
+            with suppress(Exception):  # the server takes back what was not returned
                 self._serving.result(CLOSE_SECONDS)
-            except TimeoutError:
-                self._serving.cancel()
+            self._serving.cancel()
         self._count_ended()
 
     def _ask_to_stop(self) -> None:
@@ -174,12 +175,10 @@ class TemporalRunner:
 
     async def _serve(self) -> None:
         client = await self._connection.connect()  # the SDK has one worker for each client
+        await self._connection.check_namespace(client)
         self._stop = asyncio.Event()
         engine = self._connection.engine
-        queues = {
-            engine.queue_of("thread"): self._threads,
-            engine.queue_of("async"): ASYNC_TASKS,
-        }
+        queues = {engine.queue_of("thread"): self._threads, engine.queue_of("async"): ASYNC_TASKS}
         interval = timedelta(seconds=self._beat_seconds)
         workers = [
             SdkWorker(
@@ -220,6 +219,8 @@ class TemporalRunner:
         """Make one attempt at an activity."""
         info = activity.info()
         notes = Notes.of(info.heartbeat_details)
+        notes.lost += info.attempt - 1 - notes.ended
+        notes.ended = info.attempt - 1
         job_type = self._job_types.get(info.activity_type)
         if job_type is None or len(args) != 2:
             problem = f"{info.activity_type} is not registered in this worker"
@@ -244,8 +245,7 @@ class TemporalRunner:
             notes,
             _heartbeat_from_any_thread(notes),
         )
-        lost = info.attempt - 1 - notes.ended
-        result = await self._completer.result_of_lost(attempt, lost) if lost else None
+        result = await self._completer.result_of_lost(attempt) if notes.lost else None
         if result is None:
             result = await self._attempt(attempt)
         if result is None:
@@ -254,12 +254,12 @@ class TemporalRunner:
 
     async def _attempt(self, attempt: ActivityAttempt) -> AttemptResult | None:
         """Call the function and wait for its end. None: it was released."""
-        ref, limit = attempt.ref, time_limit(attempt)
+        name, limit = attempt.name, time_limit(attempt)
         if limit <= 0:
             return AttemptResult(attempt.job_type, attempt.lease, None, None, 0.0, is_expired=True)
         ended: asyncio.Future[AttemptResult | None] = asyncio.get_running_loop().create_future()
         self._call(attempt, limit, ended)
-        self._running[ref] = lambda: None if ended.done() else ended.set_result(None)
+        self._running[name] = lambda: None if ended.done() else ended.set_result(None)
         beating = asyncio.create_task(self._beat(attempt.notes))
         try:
             while not ended.done():
@@ -271,17 +271,14 @@ class TemporalRunner:
                         attempt.cancelled = True
                     elif not ended.done():  # the worker stops, or the server took it back
                         ended.set_result(None)
-                    self._cancel_function(ref)
+                    self._cancel_function(name)
         finally:
             beating.cancel()
-            del self._running[ref]
+            del self._running[name]
         return ended.result()
 
     def _call(
-        self,
-        attempt: ActivityAttempt,
-        limit: float,
-        ended: asyncio.Future[AttemptResult | None],
+        self, attempt: ActivityAttempt, limit: float, ended: asyncio.Future[AttemptResult | None]
     ) -> None:
         """Start the function in a thread, or on the event loop of the worker."""
         loop, executors = asyncio.get_running_loop(), self._executors
@@ -302,13 +299,13 @@ class TemporalRunner:
             report(await run_async(attempt, limit))
 
         if attempt.job_type.execution == "async":
-            executors.run_on_loop(attempt.ref, awork, self._context.copy())
+            executors.run_on_loop(attempt.name, awork, self._context.copy())
         else:
             executors.run_in_thread(f"{self._worker}-activity", work, self._context.copy())
 
-    def _cancel_function(self, ref: ActivityRef) -> None:
+    def _cancel_function(self, name: AttemptName) -> None:
         assert self._executors is not None
-        self._executors.cancel(ref)
+        self._executors.cancel(name)
 
     async def _beat(self, notes: Notes) -> None:
         while True:

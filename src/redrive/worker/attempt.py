@@ -104,7 +104,7 @@ class AttemptContext(NamedTuple):
         """Return the seconds that an attempt may take, or infinity."""
         timeout = job_type.settings.attempt_timeout
         limit = math.inf if timeout is None else timeout
-        if lease.deadline_stored is None:
+        if lease.deadline_stored is None or job_type.is_mirror:
             return limit
         deadline = lease.deadline
         assert deadline is not None

@@ -18,6 +18,7 @@ from ..ledger.model import Settlement, lease_key
 from ..ledger.queries import dead_letters
 from ..ledger.stats.activity import ActivityRecorder, wait_seconds
 from .attempt import AttemptResult, CancelRequests
+from .job_type import EndedElsewhere
 from .outcome import (
     JobOutcome,
     after_cancel,
@@ -339,4 +340,6 @@ def attempt_fields(result: AttemptResult, outcome: JobOutcome) -> dict[str, Any]
             "retryable": outcome.fault.retryable,
         }
         fields |= fault
+    if isinstance(error, EndedElsewhere):  # the attempts are those of the other engine
+        fields |= {"error_class": None, "attempt": error.attempts or lease.attempt}
     return fields

@@ -58,6 +58,7 @@ class JobType:
         memory_limit: Maximum memory of its process, in bytes.
         tenants: Limits of each tenant. None: the job type has no tenants.
         is_sequenced: Whether its jobs have sequences, which run one after another.
+        is_mirror: Whether another engine runs its jobs, and ends those whose deadline passes.
     """
 
     name: str
@@ -72,6 +73,7 @@ class JobType:
     memory_limit: int | None = None
     tenants: TenantLimit | None = None
     is_sequenced: bool = False
+    is_mirror: bool = False
 
 
 class Undecodable(Exception):
@@ -100,6 +102,7 @@ class EndedElsewhere(Exception):
         error: Text of the error.
         signature: Signature of the error.
         until: When a blocked job is replayed.
+        attempts: Attempts of the other engine. None: not known.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class EndedElsewhere(Exception):
         error: str | None = None,
         signature: str | None = None,
         until: datetime | None = None,
+        attempts: int | None = None,
         /,
     ) -> None:
         super().__init__((error or reason).partition("\n")[0])
@@ -117,6 +121,7 @@ class EndedElsewhere(Exception):
         self.error = error
         self.signature = signature
         self.until = until
+        self.attempts = attempts
 
 
 class ProcessCrashed(Exception):

@@ -10,6 +10,8 @@ import pytest
 
 from redrive import Again, App, RetryPolicy, Stop, Temporal, current, errors
 from redrive.ops import Operator
+from tests.servers.process import running, short_folder
+from tests.servers.temporal import answers, command, program
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.02, backoff_max=0.05, jitter=0)
 SOON = 60.0
@@ -151,3 +153,40 @@ def test_the_overview_shows_the_ledger_and_the_server(app: App, engine: Temporal
     assert (line.name, line.namespace, line.queue) == (f"Temporal {engine.address}", "default", engine.task_queue)
     (kind,) = report.kinds
     assert (kind.name, kind.dead) == ("parcels.pack", 1)
+
+
+@pytest.mark.req("E-9")
+def test_a_tenant_with_many_jobs_does_not_hold_up_another_one(url: str) -> None:
+    """With fairness in the server. Each partition of a task queue is fair for itself, so there is one."""
+    settings = ("enableFairness=true", "numTaskqueueReadPartitions=1", "numTaskqueueWritePartitions=1")
+    options = [word for each in settings for word in ("--dynamic-config-value", f"matching.{each}")]
+    found = program()
+    assert found is not None
+    with (
+        short_folder() as folder,
+        running(lambda port: command(found, port, *options), ready=answers, folder=folder) as port,
+        App(url, engine=Temporal(f"127.0.0.1:{port}")) as app,
+    ):
+        ran: list[str] = []
+
+        @app.command("parcels.pack", key="shop:{user}:{number}:pack:v1", tenant="{user}")
+        def pack(number: int, user: str) -> None:
+            ran.append(user)
+
+        for number in range(40):
+            pack.submit(number, "ann")
+        job = pack.submit(1, "bob")
+        with app.worker(threads=1):
+            job.result(SOON)
+            place = ran.index("bob")
+        assert place < 20, "without fairness, it is one of the last"
+
+
+@pytest.mark.req("E-9")
+def test_a_checkpoint_that_is_too_large_is_refused(app: App) -> None:
+    @app.command("pages.read", retry=QUICK)
+    def read() -> None:
+        current().checkpoint("x" * 2_000_000)
+
+    with app.worker(), pytest.raises(errors.Dead, match="checkpoint: the value has 2000002 bytes"):
+        read.submit().result(SOON)

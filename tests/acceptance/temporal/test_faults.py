@@ -6,19 +6,28 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from temporalio.service import TLSConfig
 
-from redrive import App, RetryPolicy, Temporal, errors
+from redrive import App, RetryPolicy, Temporal, current, errors, journal
+from redrive.ledger import mirrors
 from redrive.ledger.failpoint import STATUS, VARIABLE
+from redrive.ledger.jobs.lease_recovery import MAX_CRASHES
+from redrive.temporal import completion
+from redrive.temporal.runner import TemporalRunner
+from tests.servers.certificate import self_signed
 from tests.servers.process import free_port, running, short_folder
 from tests.servers.temporal import answers, command, program
+from tests.servers.tls import TlsDoor
 
 SOON = 60.0
 ROOT = Path(__file__).parents[3]
@@ -187,6 +196,117 @@ def test_a_missing_namespace_is_one_line(url: str, temporal_address: str) -> Non
         @app.command("parcels.pack")
         def pack() -> None: ...
 
-        says = "no namespace 'nowhere'; nothing was submitted; create it: temporal operator namespace create -n nowhere"
-        with pytest.raises(errors.EngineError, match=says):
+        says = "no namespace 'nowhere'; {}; create it: temporal operator namespace create -n nowhere"
+        with pytest.raises(errors.EngineError, match=says.format("nothing was submitted")):
             pack.submit()
+        with app.worker() as worker:
+            until(lambda: "temporal" in worker.status.failing)
+            assert says.format("nothing was changed") in worker.status.failing["temporal"]
+
+
+@pytest.mark.req("E-9")
+def test_a_worker_stops_quietly_while_the_server_is_away(url: str) -> None:
+    records: list[Any] = []
+    unsubscribe = journal.subscribe(records.append, inline=True)
+    try:
+        with App(url, engine=Temporal(f"127.0.0.1:{free_port()}")) as app:
+
+            @app.command("parcels.pack")
+            def pack() -> None: ...
+
+            with app.worker() as worker:
+                until(lambda: "temporal" in worker.status.failing)
+                failures = len(records)
+    finally:
+        unsubscribe()
+    assert len(records) <= failures + 5, "stopping does not fail again and again"
+
+
+@pytest.mark.req("E-9")
+def test_tls_with_an_own_authority_and_a_client_certificate(url: str, temporal_address: str, tmp_path: Path) -> None:
+    certificate = self_signed(tmp_path)
+    port, pem = int(temporal_address.rpartition(":")[2]), certificate.read_bytes()
+    with closing(TlsDoor(port, certificate, asks=True)) as door, closing(TlsDoor(port, certificate)) as easy:
+
+        def submit(port: int, tls: bool | TLSConfig) -> int:
+            with App(url, engine=Temporal(f"localhost:{port}", task_queue="tls", tls=tls)) as app:
+
+                @app.command("parcels.pack")
+                def pack() -> int:
+                    return 7
+
+                with app.worker():
+                    return pack.submit().result(SOON)
+
+        ours = TLSConfig(server_root_ca_cert=pem, client_cert=pem, client_private_key=pem)
+        assert submit(door.port, ours) == 7
+        cases: list[tuple[int, bool | TLSConfig, str]] = [
+            (easy.port, True, "unknown certificate authority.*pass TLSConfig"),
+            (easy.port, False, "closed the connection.*check tls="),
+            (door.port, TLSConfig(server_root_ca_cert=pem), "(needs a client certificate|closed the connection)"),
+            (port, True, "does not use TLS.*remove tls="),
+        ]
+        for target, tls, says in cases:
+            with pytest.raises(errors.EngineUnavailable, match=f"cannot be reached .*{says}"):
+                submit(target, tls)
+
+
+@pytest.mark.req("E-9")
+def test_an_attempt_that_overlaps_with_a_lost_one_keeps_its_result(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def beat_never(*_: object) -> None: ...
+
+    monkeypatch.setattr(TemporalRunner, "_beat", beat_never)
+    second = threading.Event()
+
+    @app.command("parcels.carry", key="shop:{user}:1:carry:v1", retry=QUICK)
+    def carry(user: str) -> int:
+        if current().number == 1:
+            assert second.wait(SOON)  # the server gives it up, and starts the second attempt
+        second.set()
+        return current().number
+
+    with app.worker():
+        assert carry.submit("ann").result(SOON) == 2
+
+
+@pytest.mark.req("E-9")
+def test_a_ledger_that_is_away_after_a_killed_worker_costs_no_attempt(crew: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    outage = iter(range(MAX_CRASHES + 1))
+    read = mirrors.recorded_runs
+
+    def recorded_runs(*args: Any) -> set[str]:
+        if next(outage, None) is not None:
+            raise errors.LedgerUnavailable("away")
+        return read(*args)
+
+    @crew.app.command("parcels.carry", key="shop:{user}:1:carry:v1", retry=QUICK)
+    def carry(user: str) -> int:
+        return current().number
+
+    job = carry.submit("ann")
+    with crew.worker():
+        until(crew.lines)
+    monkeypatch.setattr(mirrors, "recorded_runs", recorded_runs)
+    monkeypatch.setattr(completion, "UNREAD_SECONDS", 0.01)
+    with crew.app.worker():
+        assert job.result(SOON) == 2
+    assert next(outage, None) is None, "it was away"
+
+
+@pytest.mark.req("E-9")
+@pytest.mark.parametrize("end", [1, 2])
+def test_a_worker_killed_at_an_end_of_a_handed_over_job_leaves_one_result(crew: Program, end: int) -> None:
+    """The first end is that of the activity's function, the second one that of the job in the ledger."""
+
+    @crew.app.command("parcels.pack", key="shop:{user}:{number}:pack:v1", retry=QUICK)
+    def pack(number: int, user: str) -> int:
+        raise AssertionError("not here")
+
+    with crew.app.ledger.begin() as tx:
+        job = pack.using(tx=tx).submit(3, "ann")
+    with crew.worker(f"worker.ran:{end}:kill") as killed:
+        assert killed.wait(SOON) == -signal.SIGKILL
+    with crew.worker():
+        assert job.result(SOON) == 6
+    assert crew.app.ledger.dead_letters(status=None) == []
+    assert crew.lines()["pack 3"] <= 2

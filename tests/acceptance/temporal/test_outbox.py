@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
+from temporalio.client import Client
 
 from redrive import App, RetryPolicy, Stop, Temporal, current, errors
 from redrive.ops import DeadLetterFilter, Operator
+from redrive.temporal.reconciliation import ReconciliationTask
 
 QUICK = RetryPolicy(max_attempts=2, backoff_base=0.02, backoff_max=0.05, jitter=0)
 SOON = 60.0
@@ -133,3 +137,86 @@ def test_a_canary_of_replays_continues_when_its_activities_are_done(app: App) ->
         until(lambda: [each.status for each in app.ledger.dead_letters(status=None)] == ["replayed"] * 3)
         until(lambda: ann.sweeps.find()[0].state == "done")
     assert "dead.replay" in [entry.action for entry in app.ledger.audit()]
+
+
+@pytest.mark.req("E-9")
+def test_a_deadline_that_passed_in_the_outbox_is_a_dead_letter(app: App) -> None:
+    @app.command("parcels.pack", key="shop:{user}:1:pack:v1")
+    def pack(user: str) -> None:
+        raise AssertionError("too late")
+
+    with app.ledger.begin() as tx:
+        job = pack.using(tx=tx, deadline=datetime.now(timezone.utc) + timedelta(milliseconds=1)).submit("ann")
+    with app.worker(), pytest.raises(errors.Dead, match="deadline"):
+        job.result(SOON)
+
+
+@pytest.mark.req("E-9")
+def test_a_replay_that_was_pruned_is_no_new_dead_letter(app: App) -> None:
+    broken = [True]
+
+    @app.command("crm.sync", key="crm:{user}:1:sync:v1", retry=QUICK)
+    def sync(user: str) -> None:
+        if broken:
+            raise Stop("the CRM is closed")
+
+    sync.submit("ann")
+    ann = Operator(app, actor="ann")
+    with app.worker():
+        until(app.ledger.dead_letters)
+        broken.clear()
+        ann.apply(ann.dead_letters.replay(DeadLetterFilter(kind="crm.sync")), because="it is open")
+        until(lambda: [each.status for each in app.ledger.dead_letters(status=None)] == ["replayed"])
+    until(lambda: app.ledger.prune(0))
+    reconcile(app, "crm.sync")
+    assert len(app.ledger.dead_letters(status=None)) == 1, "the server still has the run that failed"
+
+
+@pytest.mark.req("E-9")
+def test_an_erased_dead_letter_does_not_come_back_from_the_server(app: App) -> None:
+    @app.command("crm.sync", key="crm:{user}:1:sync:v1", retry=QUICK)
+    def sync(user: str) -> None:
+        raise Stop("the CRM is closed")
+
+    sync.submit("ann")
+    with app.worker():
+        until(lambda: reconcile(app, "crm.sync").get("failed"))
+    ops = Operator(app, actor="dpo")
+    ops.user_data.erase(ops.user_data.plan_erasure("ann"), because="request 1")
+    reconcile(app, "crm.sync")
+    (letter,) = app.ledger.dead_letters(status=None)
+    assert (letter.status, letter.payload) == ("discarded", b"")
+
+
+@pytest.mark.req("E-9")
+def test_an_activity_of_another_program_does_not_hold_up_the_reconciliation(app: App, engine: Temporal) -> None:
+    @app.command("crm.sync", key="crm:{user}:1:sync:v1")
+    def sync(user: str) -> None: ...
+
+    temporal = app.registrations.temporal
+    assert temporal is not None
+    soon = timedelta(milliseconds=1)
+
+    async def start(client: Client) -> None:
+        inputs: list[list[Any]] = [["a", "b"], ["a", {"key": "not a key"}], [1], [{}, {"key": "\n"}]]
+        for number, arguments in enumerate(inputs):
+            await client.start_activity(
+                "crm.sync", args=arguments, id=f"foreign-{engine.task_queue}-{number}",
+                task_queue=engine.task_queue, schedule_to_close_timeout=soon,
+            )  # fmt: skip
+
+    temporal.connection.call(start, "nothing was submitted")
+    late = sync.using(deadline=datetime.now(timezone.utc) + soon).submit("ann")
+    until(lambda: late.state == "dlq")
+    until(lambda: reconcile(app, "crm.sync").get("failed") == 5)
+    assert late.key in [each.key for each in app.ledger.dead_letters()]
+
+
+def reconcile(app: App, *kinds: str) -> dict[str, int]:
+    """Make the first pass of a worker that starts, and return how many activities the server has by state."""
+    temporal = app.registrations.temporal
+    assert temporal is not None
+    reports: list[Mapping[str, Any]] = []
+    ReconciliationTask(temporal, app.ledger, kinds, reports.append).do(datetime.now(timezone.utc))
+    counts: dict[str, int] = reports[-1]["counts"]
+    return counts

@@ -18,6 +18,7 @@ from ..db.job_tables import progress, step, tag, tenant
 from ..db.session import NO_LIMIT, Session
 from ..db.sqlite import overwrite_deleted
 from ..db.tables import attempt, dead, event, failure, failure_delta, job, key
+from ..mirrors import RUN_HEADER
 from ..model import DEAD, DONE, HELD, LEASED, PRUNED, READY
 from ..stats.counters import add
 from ..store import steps
@@ -145,7 +146,8 @@ def erase(session: Session, data: UserData, user: str, /, *, actor: str, because
 
 def _erase_jobs(session: Session, connection: Connection, ids: Sequence[int]) -> None:
     """Empty jobs as pruned ones are, and replace their keys."""
-    query = select(job.c.id, job.c.kind, job.c.state).where(job.c.id.in_(ids)).with_for_update()
+    columns = (job.c.id, job.c.kind, job.c.state, job.c.headers)
+    query = select(*columns).where(job.c.id.in_(ids)).with_for_update()
     rows = connection.execute(query).all()
     ended = [row for row in rows if row.state not in (READY, LEASED, HELD, DEAD)]
     names = ("result", "error", "signature", "ids", "headers", "request_hash", "tenant", "sequence")
@@ -153,6 +155,8 @@ def _erase_jobs(session: Session, connection: Connection, ids: Sequence[int]) ->
     for row in ended:
         state = {"state": PRUNED, "expires_at": now_on(session)} if row.state == DONE else {}
         values = {"key": f"erased:{row.id}", "payload": b"", **nulls, **state}
+        if run := json.loads(row.headers or "{}").get(RUN_HEADER):
+            values["headers"] = json.dumps({RUN_HEADER: run})  # else the engine brings it back
         connection.execute(update(job).where(job.c.id == row.id).values(values))
     ended_ids = [row.id for row in ended]
     connection.execute(delete(attempt).where(attempt.c.job_id.in_(ended_ids)))
