@@ -53,6 +53,18 @@ def explain(error: Exception, address: RedisAddress, key: str, /) -> Exception:
             f"{server} is not a cluster; use an address that begins with "
             f"{'rediss' if address.is_tls else 'redis'}://"
         )
+    if "unknown command 'SENTINEL'" in str(error):
+        return exceptions.ResponseError(
+            f"{server} is not a Sentinel; use an address of one, or begin it with "
+            f"{'rediss' if address.is_tls else 'redis'}://"
+        )
+    is_away = isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError))
+    if is_away and server not in str(error):
+        hint = ", or use redis:// if it has no TLS" if address.is_tls else ""
+        problem = _first_line(str(error))
+        return type(error)(
+            f"{server} cannot be reached ({problem}); start it, or correct the address{hint}"
+        )
     if isinstance(error, exceptions.RedisClusterException):
         return exceptions.ConnectionError(
             f"Redis cluster {address.servers}: {_first_line(str(error))}; check that its nodes run"
