@@ -60,6 +60,8 @@ class WorkerSummary:
     """Number of processes. 0: no command has an isolation."""
     executor: str | None = None
     """Address of the Dask scheduler that runs extractions. None: they run in the worker."""
+    engine: str | None = None
+    """Server that runs commands. None: they run on the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,9 @@ def _create(app: App, options: WorkOptions) -> WorkerProcess:
     )
     summary = _summarise(app, worker.name, threads, only)
     executor = options.executor if summary.datasets else None
-    summary = replace(summary, processes=worker.processes, executor=executor)
+    temporal = app.registrations.temporal
+    engine = None if temporal is None else f"Temporal {temporal.connection.engine.address}"
+    summary = replace(summary, processes=worker.processes, executor=executor, engine=engine)
     if options.metrics_port is None:
         return WorkerProcess(worker, summary, None)
     try:

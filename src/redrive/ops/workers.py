@@ -24,6 +24,8 @@ TASK_VERBS = {
     "partitions": "recover partitions and continue backfills",
     "schedule": "start scheduled jobs",
     "sweeps": "continue bulk operations",
+    "temporal": "run activities",
+    "temporal.reconcile": "read failed activities",
     "audit anchors": "write audit anchors",
 }
 """What background tasks of a worker do, after "cannot". Other tasks have a verb as their name."""

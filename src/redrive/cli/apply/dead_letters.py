@@ -66,7 +66,9 @@ def apply_plan(ops: Operator, plan: Plan, apply: ApplyOptions, /, **limits: Any)
         if plan.as_kind is not None:
             summary += f" as {plan.as_kind}"
         unknown = None if plan.count else _unknown_name(ops, plan)
-        none = "No pending dead letter matches." if plan.change is None else "No such job matches."
+        none = "No pending dead letter matches."
+        if plan.change is not None:
+            none = "No matching job would change: due jobs start by themselves, ended jobs stay."
         show_plan(plan, summary, empty=unknown or none)
     if apply.confirmation.dry_run or not plan.count:
         if apply.as_json:

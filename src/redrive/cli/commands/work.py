@@ -268,6 +268,8 @@ def describe_worker(summary: WorkerSummary) -> list[str]:
     if summary.processes:
         threads += f", {pluralise(summary.processes, 'process', 'processes')}"
     lines = [f"Worker {summary.name} on {summary.url}: {'; '.join(parts)}; {threads}."]
+    if summary.engine is not None:
+        lines.append(f"Commands on {summary.engine}.")
     if summary.executor is not None:
         lines.append(f"Extractions on {summary.executor}.")
     if summary.metrics is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,9 @@ def line(partitions: dict[str, int], **told: Any) -> str:
 
 def test_the_first_line_names_commands_handlers_and_datasets() -> None:
     assert describe_worker(summary(kinds=("a",))) == ["Worker w1 on sqlite:///shop.db: 1 command, a; 8 threads."]
+    assert describe_worker(replace(summary(kinds=("a",)), engine="Temporal t:7233, namespace shop"))[1:] == [
+        "Commands on Temporal t:7233, namespace shop."
+    ]
     assert describe_worker(summary(datasets=("crm/orders",))) == [
         "Worker w1 on sqlite:///shop.db: 1 dataset, crm/orders; 8 threads."
     ]
