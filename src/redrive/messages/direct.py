@@ -10,7 +10,7 @@ import asyncio
 import math
 from _thread import get_ident
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from time import monotonic
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from ..core.context import IDS, SLOT, ContextSlot, Scope
 from ..core.event_loop_thread import EventLoopThread
-from ..errors import AttemptTimeout
+from ..worker.attempt import run_in_time
 from .event import trusted_event
 from .handlers import Handler
 from .stored_event import StoredEvent
@@ -92,11 +92,13 @@ class DirectRunner:
         results: list[Sequence[Handler] | None] = []
         calls: list[HandlerCall] = []
         for place, event in enumerate(events):
-            found = plans.get(event.type)
-            if found is None:
-                found = plans[event.type] = plan(event.type)
-            results.append(found.stored or (None if found.direct else ()))
-            calls += [HandlerCall(handler, event, place) for handler in found.direct]
+            type_plan = plans.get(event.type)
+            if type_plan is None:
+                type_plan = plans[event.type] = plan(event.type)
+            direct, stored = type_plan
+            results.append(stored or (None if direct else ()))
+            # Half the time of a call of the class, for every message.
+            calls += [tuple.__new__(HandlerCall, (handler, event, place)) for handler in direct]
         for call in self.run(calls):
             results[call.place] = [*(results[call.place] or ()), call.handler]
         return results
@@ -107,8 +109,8 @@ class DirectRunner:
         The error of a failed call is kept for the first attempt of its job.
         """
         left: list[HandlerCall] = []
-        todo = deque([call for call in calls if call.handler.execution != "async"])
         tasks = [call for call in calls if call.handler.execution == "async"]
+        todo = deque(call for call in calls if call not in tasks) if tasks else deque(calls)
         start, count = monotonic(), len(todo)
         others: list[Any] = []
         if tasks:
@@ -135,17 +137,17 @@ class DirectRunner:
 
     def _drain(self, todo: deque[HandlerCall], left: list[HandlerCall], start: float) -> None:
         """Run calls until there are none. Several threads do it at once."""
-        thread = get_ident()
-        while todo and monotonic() - start < START_SECONDS:
+        thread, end = get_ident(), start + START_SECONDS
+        while todo and (now := monotonic()) < end:
             try:
                 call = todo.popleft()
             except IndexError:  # another thread has the last one
                 return
+            handler = call[0]
             try:
-                self._enter(call, thread)
-                result = call.handler.fn(_event_of(call))
+                result = handler.fn(self._enter(call, thread, now))
                 if result is not None:
-                    call.handler.reject_awaitable(result)
+                    handler.reject_awaitable(result)
             except BaseException as error:  # SystemExit too: it ends this call, not the worker
                 call.handler.first_failures.add(call.key, error)
                 left.append(call)
@@ -157,12 +159,14 @@ class DirectRunner:
 
         async def run(call: HandlerCall) -> None:
             async with limit:
-                if monotonic() - start >= START_SECONDS:
+                now = monotonic()
+                if now - start >= START_SECONDS:
                     left.append(call)
                     return
                 try:
-                    self._enter(call, get_ident())
-                    await _with_timeout(call.handler, lambda: call.handler.fn(_event_of(call)))
+                    handler, event = call.handler, self._enter(call, get_ident(), now)
+                    seconds = handler.settings.attempt_timeout or math.inf
+                    await run_in_time(handler.fn(event), seconds, handler.name, 1)
                 except asyncio.CancelledError:
                     left.append(call)
                     raise
@@ -174,40 +178,19 @@ class DirectRunner:
             for call in calls:
                 group.create_task(run(call))
 
-    def _enter(self, call: HandlerCall, thread: int) -> None:
-        """Set the deadline, layer, key and correlation ids of a call in the current context."""
-        handler, event, _ = call
+    def _enter(self, call: HandlerCall, thread: int, now: float) -> Any:
+        """Set the deadline, layer, key and correlation ids of a call in the current context.
+
+        Return its event, with the decoded payload.
+        """
+        handler, stored, _ = call
+        source, event_id, type_, payload, headers, at, _, _ = stored
         layer = self._layers.get(handler.name)
         if layer is None:
             layer = self._layers[handler.name] = DirectLayer(handler)
         timeout = handler.settings.attempt_timeout
-        end = math.inf if timeout is None else monotonic() + timeout
-        scope: Scope = (end, 1, layer, event.job_key(handler.name), None)
+        end = math.inf if timeout is None else now + timeout
+        scope: Scope = (end, 1, layer, stored.job_key(handler.name), None)
         SLOT.set(ContextSlot(scope, thread))
-        IDS.set(event.own_ids())
-
-
-def _event_of(call: HandlerCall) -> Any:
-    """Return the event of a call, with its decoded payload."""
-    handler, stored, _ = call
-    payload = handler.decode_payload(stored.payload)
-    return trusted_event(
-        stored.type, payload, stored.event_id, stored.source, stored.headers, stored.at
-    )
-
-
-async def _with_timeout(handler: Handler, call: Callable[[], Awaitable[object]]) -> None:
-    timeout = handler.settings.attempt_timeout
-    if timeout is None:
-        await call()
-        return
-    timer = asyncio.timeout(timeout)
-    try:
-        async with timer:
-            await call()
-    except TimeoutError as error:
-        if timer.expired():
-            raise AttemptTimeout(
-                f"{handler.name}: attempt 1 took longer than {timeout:.6g} s"
-            ) from error
-        raise
+        IDS.set(stored.own_ids())
+        return trusted_event(type_, handler.decode_payload(payload), event_id, source, headers, at)

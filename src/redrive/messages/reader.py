@@ -172,7 +172,7 @@ class SourceReader:
 
         decoded: list[tuple[Message, StoredEvent]] = []
         for message in messages:
-            if is_suspected_poison(message):
+            if message.deliveries > 1 and is_suspected_poison(message):
                 unread.append(job_for_unread(unread_name(source), source.name, message))
                 continue
             try:

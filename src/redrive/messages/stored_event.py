@@ -87,7 +87,7 @@ class StoredEvent(NamedTuple):
 
     def job_key(self, handler: str, /) -> str:
         """Return the key of a handler's job: the text of a `Key`, whose parts are valid."""
-        event_id = self.dedupe_id
+        event_id = self.event_id if self.origin is None else self.dedupe_id
         key_part = _escape(event_id) if ":" in event_id or "%" in event_id else event_id
         return f"event:{_escape_source(self.source)}:{key_part}:{handler}:v1"
 

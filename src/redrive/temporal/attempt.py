@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from _thread import get_ident
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -16,10 +15,9 @@ from ..core.codec import codec, from_bytes, misfit, to_bytes
 from ..core.context import IDS, SLOT, ContextSlot, Scope
 from ..core.seconds import Seconds
 from ..engine.current_job import RunningJob
-from ..errors import AttemptTimeout
 from ..ledger.model import Lease
 from ..ledger.validation import MAX_PAYLOAD_BYTES, check_payload
-from ..worker.attempt import AttemptResult, attempt_key
+from ..worker.attempt import AttemptResult, attempt_key, run_in_time
 from ..worker.job_type import JobType
 from ..worker.progress import MAX_NOTE_CHARS
 from .activity import ActivityEnvelope, ActivityRef
@@ -232,25 +230,7 @@ async def run_async(attempt: ActivityAttempt, limit: float, /) -> AttemptResult:
     enter(attempt, limit)
     job_type, lease = attempt.job_type, attempt.lease
     try:
-        result = await _run_in_time(job_type.run(lease), attempt, limit)
+        result = await run_in_time(job_type.run(lease), limit, job_type.name, lease.attempt)
         return AttemptResult(job_type, lease, result, None, monotonic() - started_at)
     except BaseException as error:
         return AttemptResult(job_type, lease, None, error, monotonic() - started_at)
-
-
-async def _run_in_time(
-    work: Coroutine[Any, Any, bytes | None], attempt: ActivityAttempt, limit: float
-) -> bytes | None:
-    if limit == math.inf:
-        return await work
-    timer = asyncio.timeout(limit)
-    try:
-        async with timer:
-            return await work
-    except TimeoutError as error:
-        if timer.expired():
-            number = attempt.lease.attempt
-            raise AttemptTimeout(
-                f"{attempt.job_type.name}: attempt {number} took longer than {limit:.6g} s"
-            ) from error
-        raise

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from _thread import allocate_lock, get_ident
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import Context
 from datetime import datetime
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy import Connection
 
@@ -22,6 +22,8 @@ from .job_type import JobType
 from .outcome import JobOutcome, after_success
 from .progress import ProgressBoard, finish_in_thread
 from .steps import JobSteps
+
+T = TypeVar("T")
 
 NO_IDS: Mapping[str, str] = {}
 FULL_KEY_COLONS = 4
@@ -199,7 +201,9 @@ async def run_async(context: AttemptContext, job_type: JobType, lease: Lease) ->
         return AttemptResult(job_type, lease, None, None, 0.0, is_expired=True)
     layer = enter_attempt(context, job_type, lease, limit)
     try:
-        work = job_type.run(lease) if limit == math.inf else _with_timeout(job_type, lease, limit)
+        work = job_type.run(lease)
+        if limit != math.inf:
+            work = run_in_time(work, limit, job_type.name, lease.attempt)
         returned = await work
         layer.refuse_unawaited()
         result = AttemptResult(job_type, lease, returned, None, monotonic() - started_at)
@@ -339,16 +343,20 @@ class _RollBack(Exception):
     """The result cannot be stored: leave the transaction without a commit."""
 
 
-async def _with_timeout(job_type: JobType, lease: Lease, limit: float) -> bytes | None:
-    timer = asyncio.timeout(limit)
+async def run_in_time(work: Awaitable[T], limit: float, name: str, attempt: int, /) -> T:
+    """Return the result of an attempt.
+
+    Raises:
+        AttemptTimeout: It took longer than `limit` seconds.
+    """
+    timer = asyncio.timeout(None if limit == math.inf else limit)
     try:
         async with timer:
-            result: bytes | None = await job_type.run(lease)
-            return result
+            return await work
     except TimeoutError as error:
         if timer.expired():
             raise AttemptTimeout(
-                f"{job_type.name}: attempt {lease.attempt} took longer than {limit:.6g} s"
+                f"{name}: attempt {attempt} took longer than {limit:.6g} s"
             ) from error
         raise
 

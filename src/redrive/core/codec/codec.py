@@ -314,7 +314,8 @@ def _finite(text: str) -> float:
     return number
 
 
-_raw_decode = json.JSONDecoder(parse_constant=_reject_constant, parse_float=_finite).raw_decode
+_decoder: Any = json.JSONDecoder(parse_constant=_reject_constant, parse_float=_finite)
+_scan = _decoder.scan_once
 
 
 def from_bytes(stored: bytes | str, /) -> Any:
@@ -322,7 +323,10 @@ def from_bytes(stored: bytes | str, /) -> Any:
     if (
         isinstance(stored, str) and stored[:1] in "{["
     ):  # the checks of `loads` take as long as parsing
-        value, end = _raw_decode(stored)
-        if end == len(stored):
-            return value
+        try:
+            value, end = _scan(stored, 0)
+            if end == len(stored):
+                return value
+        except StopIteration:
+            pass  # not JSON: `loads` says where
     return json.loads(stored, parse_constant=_reject_constant, parse_float=_finite)

@@ -42,10 +42,10 @@ class Assignment:
     def first_offsets(self) -> dict[int, int]:
         """Return the first fetched offset of each partition that has delivered nothing yet."""
         firsts: dict[int, int] = {}
-        for message in self.fetched:
+        new = {number for number, each in self.partitions.items() if not each.has_begun}
+        for message in self.fetched if new else ():
             number, offset = message.raw
-            partition = self.partitions.get(number)
-            if partition is not None and not partition.has_begun:
+            if number in new:
                 firsts.setdefault(number, offset)
         return firsts
 
@@ -54,10 +54,11 @@ class Assignment:
         messages: list[Message] = []
         while self.fetched and len(messages) < limit:
             message = self.fetched.popleft()
-            partition = self.partitions.get(message.raw.partition)
+            number, offset = message.raw
+            partition = self.partitions.get(number)
             if partition is None:  # revoked
                 continue
-            partition.deliver(message.raw.offset)
+            partition.deliver(offset)
             if partition.crashes:
                 message = message._replace(deliveries=partition.deliveries)
             messages.append(message)
@@ -67,9 +68,9 @@ class Assignment:
         """Mark messages as stored. Those of partitions that have moved are ignored."""
         partitions = self.partitions
         for message in messages:
-            place = message.raw
-            if place.partition in partitions:
-                partitions[place.partition].ack(place.offset)
+            number, offset = message.raw
+            if number in partitions:
+                partitions[number].ack(offset)
 
     def hold(self, messages: Iterable[Message], end: float, /) -> None:
         """Keep messages until their delay ends. Those of partitions that have moved are ignored."""
