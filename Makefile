@@ -113,7 +113,7 @@ bench-messages: ## Measure messages against raw loops and other libraries (in .v
 	@.venv-bench-messages/bin/python benchmarks/messages.py
 
 bench-engines: ## Measure the engines with 1 to 8 worker processes, against their own loops and faststream (in .venv-bench-engines)
-	@$(FIND); "$$found" scripts/environment.py .venv-bench-engines --extras postgres,redis,nats,kafka --requirements benchmarks/requirements-engines.txt
+	@$(FIND); "$$found" scripts/environment.py .venv-bench-engines --extras postgres,redis,nats,kafka,rabbitmq --requirements benchmarks/requirements-engines.txt
 	@.venv-bench-engines/bin/python benchmarks/engines.py
 
 constraints: environment ## Pin the dependencies in constraints.txt and hashes.txt, for 3.11 and newer (UPGRADE=1: newest versions)

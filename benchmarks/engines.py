@@ -28,4 +28,4 @@ def measure(options: argparse.Namespace, only: list[str]) -> Output:
 
 
 if __name__ == "__main__":
-    sys.exit(main("engines", __doc__, measure, quick="one short round", only="redis, nats, kafka (comma-separated)"))
+    sys.exit(main("engines", __doc__, measure, quick="one short round", only="redis, nats, kafka, rabbitmq (comma-separated)"))

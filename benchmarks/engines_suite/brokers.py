@@ -1,9 +1,10 @@
 """Brokers: how to start, fill and read each one with a minimal loop of its client."""
 
 import asyncio
+import json
 import secrets
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -11,9 +12,14 @@ from benchmarks.messages_suite.clock import PAYLOAD, TYPE, Clock, fill
 from benchmarks.messages_suite.runner import redis_with_log
 from tests.servers.kafka import create_topic, kafka_server
 from tests.servers.nats import nats_server
+from tests.servers.rabbitmq import rabbitmq_server
 
 NAME = "bench"
 BATCH = 100
+PREFETCH = 3 * BATCH
+"""Messages that RabbitMQ sends ahead, to each client."""
+Handle = Callable[[bytes], None]
+"""Handles the body of a message."""
 
 
 class Broker(NamedTuple):
@@ -25,8 +31,8 @@ class Broker(NamedTuple):
     server: Callable[[], AbstractContextManager[str]]
     fill: Callable[[str, int], str]
     """Sends messages to an empty stream, and returns its address for the other functions."""
-    loop: Callable[[str, Clock], None]
-    """Reads and acknowledges all messages with the client, 100 at a time."""
+    loop: Callable[[str, Clock, Handle | None], None]
+    """Reads and acknowledges all messages with the client, 100 at a time. Calls the function with each body."""
     source: Callable[[str], Any]
     faststream: Callable[[str], tuple[Any, dict[str, Any]]]
     """Returns a faststream broker and the options of its subscriber."""
@@ -37,13 +43,16 @@ def _fill_redis(address: str, messages: int) -> str:
     return address
 
 
-def _loop_redis(address: str, clock: Clock) -> None:
+def _loop_redis(address: str, clock: Clock, handle: Handle | None) -> None:
     import redis
 
     with redis.Redis.from_url(address) as client:
         while not clock.over.is_set():
             streams: Any = client.xreadgroup(NAME, "loop", {NAME: ">"}, count=BATCH)
-            entries = streams[0][1]
+            entries = streams[0][1] if isinstance(streams, list) else next(iter(streams.values()))[0]
+            if handle:
+                for _, fields in entries:
+                    handle(fields[b"payload"])
             client.xack(NAME, NAME, *[entry_id for entry_id, _ in entries])
             clock.add(len(entries))
 
@@ -83,7 +92,7 @@ def _fill_nats(address: str, messages: int) -> str:
     return address
 
 
-def _loop_nats(address: str, clock: Clock) -> None:
+def _loop_nats(address: str, clock: Clock, handle: Handle | None) -> None:
     import nats
 
     async def loop() -> None:
@@ -92,6 +101,8 @@ def _loop_nats(address: str, clock: Clock) -> None:
         while not clock.over.is_set():
             messages = await subscription.fetch(BATCH)
             for message in messages:
+                if handle:
+                    handle(message.data)
                 await message.ack()
             clock.add(len(messages))
         await client.close()
@@ -130,7 +141,7 @@ def _fill_kafka(address: str, messages: int) -> str:
     return f"{address}/{topic}"
 
 
-def _loop_kafka(address: str, clock: Clock) -> None:
+def _loop_kafka(address: str, clock: Clock, handle: Handle | None) -> None:
     from confluent_kafka import Consumer
 
     servers, _, topic = address.partition("/")
@@ -144,6 +155,9 @@ def _loop_kafka(address: str, clock: Clock) -> None:
     consumer.subscribe([topic])
     while not clock.over.is_set():
         messages = consumer.consume(BATCH, 1.0)
+        if handle:
+            for message in messages:
+                handle(message.value() or b"")
         if messages:
             consumer.commit(asynchronous=False)
             clock.add(len(messages))
@@ -167,10 +181,73 @@ def _faststream_kafka(address: str) -> tuple[Any, dict[str, Any]]:
     }
 
 
+@contextmanager
+def _rabbitmq_server() -> Iterator[str]:
+    with rabbitmq_server() as server:
+        yield json.loads(server)["url"]
+
+
+def _fill_rabbitmq(address: str, messages: int) -> str:
+    import aio_pika
+
+    async def fill() -> None:
+        async with await aio_pika.connect(address) as connection:
+            channel = await connection.channel(publisher_confirms=False)
+            await channel.queue_delete(NAME)
+            queue = await channel.declare_queue(NAME, durable=True, arguments={"x-queue-type": "quorum"})
+            for number in range(messages):
+                message = aio_pika.Message(PAYLOAD, type=TYPE, message_id=str(number), delivery_mode=2)
+                await channel.default_exchange.publish(message, NAME)
+            while ((await queue.declare()).message_count or 0) < messages:  # noqa: ASYNC110  # only the server knows
+                await asyncio.sleep(0.05)
+
+    asyncio.run(fill())
+    return address
+
+
+def _loop_rabbitmq(address: str, clock: Clock, handle: Handle | None) -> None:
+    import aio_pika
+
+    async def loop() -> None:
+        async with await aio_pika.connect(address) as connection:
+            channel = await connection.channel()
+            await channel.set_qos(prefetch_count=PREFETCH)
+            queue = await channel.declare_queue(NAME, passive=True)
+            count = 0
+            async with queue.iterator() as deliveries:
+                async for message in deliveries:
+                    count += 1
+                    if handle:
+                        handle(message.body)
+                    if count % BATCH == 0:
+                        await message.ack(multiple=True)
+                        clock.add(BATCH)
+                        if clock.over.is_set():
+                            return
+
+    asyncio.run(loop())
+
+
+def _source_rabbitmq(address: str) -> Any:
+    from redrive.messages import RabbitQueue
+
+    return RabbitQueue(address, NAME, batch=BATCH, prefetch=PREFETCH)
+
+
+def _faststream_rabbitmq(address: str) -> tuple[Any, dict[str, Any]]:
+    faststream: Any = import_module("faststream.rabbit")
+    queue = faststream.RabbitQueue(NAME, declare=False)
+    channel = faststream.Channel(prefetch_count=PREFETCH)
+    return faststream.RabbitBroker(address, logger=None, default_channel=channel), {"queue": queue}
+
+
 BROKERS = {
     "redis": Broker("Redis", "redis", redis_with_log, _fill_redis, _loop_redis, _source_redis, _faststream_redis),
     "nats": Broker("NATS JetStream", "nats", nats_server, _fill_nats, _loop_nats, _source_nats, _faststream_nats),
     "kafka": Broker(
         "Kafka (librdkafka's mock)", "confluent_kafka", kafka_server, _fill_kafka, _loop_kafka, _source_kafka, _faststream_kafka
+    ),
+    "rabbitmq": Broker(
+        "RabbitMQ", "aio_pika", _rabbitmq_server, _fill_rabbitmq, _loop_rabbitmq, _source_rabbitmq, _faststream_rabbitmq
     ),
 }

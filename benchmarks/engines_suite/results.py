@@ -6,7 +6,7 @@ from benchmarks.engines_suite.brokers import BROKERS
 from benchmarks.interval import Interval
 from benchmarks.target import MeasuredTarget
 
-LOOP, FASTSTREAM, FAILURES, ALL = "loop", "faststream", "failures", "all"
+LOOP, FLOOR, FASTSTREAM, FAILURES, ALL, SQLITE = "loop", "floor", "faststream", "failures", "all", "all-sqlite"
 PROCESSES = (1, 2, 4, 8)
 LIMIT = 0.8
 """Minimum ratio of Redrive with `persist="failures"` to the loop of the broker's client."""
