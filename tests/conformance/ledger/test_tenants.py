@@ -85,6 +85,21 @@ def test_jobs_without_a_tenant_get_turns(ledger: Ledger) -> None:
     assert "None" in taken
 
 
+@pytest.mark.parametrize("kinds", [2, 8])
+def test_job_types_with_tenants_do_not_take_turns_from_each_other(ledger: Ledger, kinds: int) -> None:
+    names = [f"mail.{n}" for n in range(kinds)]
+    for name in names:
+        for tenant, count in ((None, 1), ("big", 30), ("small", 4)):
+            ledger.submit_many([NewJob(name, f"{tenant}/{n}", tenant=tenant) for n in range(count)])
+    taken: dict[str, list[str]] = {name: [] for name in names}
+    for _ in range(20):
+        for name in names:
+            taken[name] += [lease.key.split("/")[0] for lease in ledger.claim({name: 1}, worker="w", fair=True)]
+    for name in names:
+        assert taken[name][:8].count("small") >= 3, "its tenants take turns"
+        assert "None" in taken[name], "jobs without a tenant get a turn"
+
+
 def test_urgent_jobs_come_first(ledger: Ledger) -> None:
     submit(ledger, "a", 5)
     submit(ledger, "b", 2, priority=-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -73,7 +74,7 @@ class TenantCursors:
 
     def __init__(self) -> None:
         self._last: dict[str, str] = {}
-        self._claims = 0
+        self._claims: Counter[str] = Counter()
 
     def next(self, kind: str, /) -> str:
         """Return the tenant after which the next claim begins."""
@@ -83,10 +84,10 @@ class TenantCursors:
         """Note the last tenant of a claim."""
         self._last[kind] = tenant
 
-    def is_due_in_order(self) -> bool:
+    def is_due_in_order(self, kind: str, /) -> bool:
         """Return whether this claim ignores tenants, so that jobs without one also get a turn."""
-        self._claims += 1
-        return self._claims % CLAIMS_BETWEEN_ORDERED == 0
+        self._claims[kind] += 1
+        return self._claims[kind] % CLAIMS_BETWEEN_ORDERED == 0
 
 
 class JobStore(Protocol):

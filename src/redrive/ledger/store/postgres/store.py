@@ -137,7 +137,7 @@ class PostgresJobStore:
     ) -> TurnRows:
         """Claim jobs of the next tenants, and fill up in the order of the due times."""
         ((kind, limit),) = options.kinds.items()
-        if self._tenants.is_due_in_order():
+        if self._tenants.is_due_in_order(kind):
             return claim.turn(session.run, done, options, [FROM_START])
         fair_turn = fair.turn(session.run, done, options, self._tenants.next(kind))
         if fair_turn.cursor is not None:

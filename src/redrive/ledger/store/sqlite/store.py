@@ -118,7 +118,7 @@ class SqliteJobStore:
 
     def _claim(self, run: BatchRunner, options: ClaimOptions, now: int) -> list[Lease]:
         is_fair = options.fair and not options.alone
-        if is_fair and options.kinds and not self._tenants.is_due_in_order():
+        if is_fair and not all(map(self._tenants.is_due_in_order, options.kinds)):
             return fair.claim(run, options, self._tenants, now)
         return claim.claim(run, options, now)
 
