@@ -21,9 +21,9 @@ from .world import kind, wait_for_jobs
 pytestmark = pytest.mark.req("Q-6")
 
 
-def submit(ledger: Ledger, tenant: str | None, count: int) -> list[int]:
+def submit(ledger: Ledger, tenant: str | None, count: int, *, priority: int = 0) -> list[int]:
     """Submit jobs of a tenant, and return their ids."""
-    jobs = [NewJob("mail", f"{tenant}/{n}", tenant=tenant) for n in range(count)]
+    jobs = [NewJob("mail", f"{tenant}/{priority}/{n}", tenant=tenant, priority=priority) for n in range(count)]
     return [job.id for job in ledger.submit_many(jobs)]
 
 
@@ -80,6 +80,24 @@ def test_a_tenant_at_its_limit_does_not_hold_up_others(shared: Ledger) -> None:
     limit = TenantLimit(concurrency=3)
     assert claim_limited(shared, limit, 100) == {"a": 3, "b": 3, "c": 3}
     assert claim_limited(shared, limit, 100) == {}
+
+
+@pytest.mark.parametrize("limit", [TenantLimit(concurrency=1), TenantLimit(rate=1e-6)], ids=["concurrency", "rate"])
+def test_urgent_jobs_of_a_tenant_at_its_limit_do_not_hold_up_others(shared: Ledger, limit: TenantLimit) -> None:
+    submit(shared, "a", 3, priority=-2)
+    assert claim_limited(shared, limit, 1) == {"a": 1}
+    for tenant in ("b", "c", "d"):
+        submit(shared, tenant, 1)
+    submit(shared, "e", 1, priority=1)
+    taken = [claim_limited(shared, limit, 1) for _ in range(5)]
+    assert taken[:4] == [{tenant: 1} for tenant in "bcde"]
+    assert taken[4] == {}
+
+
+def test_urgent_jobs_without_a_tenant_do_not_hold_up_tenants(shared: Ledger) -> None:
+    submit(shared, None, 1, priority=-1)
+    submit(shared, "a", 1)
+    assert claim_limited(shared, TenantLimit(concurrency=1), 1) == {"a": 1}
 
 
 def test_a_tenant_starts_no_more_jobs_than_its_rate_allows(shared: Ledger) -> None:

@@ -31,7 +31,7 @@ from ..db.job_tables import tenant as tenant_table
 from ..db.session import Session, upsert
 from ..db.tables import SEQUENCED, job
 from ..model import HELD, LEASED, READY, Lease
-from ..store.protocol import ClaimOptions, JobStore
+from ..store.protocol import BELOW_ALL_PRIORITIES, ClaimOptions, JobStore
 
 MAX_ROUNDS = 4
 """Looks at further tenants in one claim, if the first ones have too few jobs or tokens."""
@@ -157,23 +157,60 @@ def claim(
     (kind,) = options.kinds
     allowance = _Allowance(session, kind, limit, now_on(session))
     leases: list[Lease] = []
-    seen: set[str] = set()
-    for _round in range(MAX_ROUNDS):
+    beyond: int | None = BELOW_ALL_PRIORITIES
+    while beyond is not None and len(leases) < options.total:
         left = options.total - len(leases)
-        due = store.due_tenants(session, kind, allowance.at_limit, left)
-        shares = share_out(due.tenants, allowance.of(due.tenants, left), left)
-        if shares:
-            rest = options._replace(kinds={kind: left}, total=left)
-            claimed = store.claim_shares_in(session, rest, due.priority, shares)
-            leases += claimed
-            allowance.note_started(claimed, shares)
-        if len(leases) >= options.total or seen.issuperset(due.tenants):
-            break
-        seen.update(due.tenants)
+        rest = options._replace(kinds={kind: left}, total=left)
+        beyond = _claim_level(session, store, rest, beyond, allowance, leases)
     if len(leases) < options.total:
         _adopt_first_jobs(session, kind)
     allowance.save_tokens()
     return leases, allowance.seconds_until_token()
+
+
+def _claim_level(
+    session: Session,
+    store: JobStore,
+    options: ClaimOptions,
+    beyond: int,
+    allowance: _Allowance,
+    leases: list[Lease],
+) -> int | None:
+    """Claim jobs of the most urgent priority beyond a number.
+
+    Urgent jobs of tenants at their limits do not hold up less urgent ones of others.
+
+    Args:
+        session: A session with a transaction that holds the lock of the job type.
+        store: The statements.
+        options: The claim, for one job type.
+        beyond: The priority of the level before.
+        allowance: What each tenant may still start.
+        leases: This adds the claimed ones.
+
+    Returns:
+        The priority. None: no job of a later one is due.
+    """
+    (kind,) = options.kinds
+    left = options.total
+    priority: int | None = None
+    seen: set[str] = set()
+    for _round in range(MAX_ROUNDS):
+        due = store.due_tenants(session, kind, beyond, allowance.at_limit, left)
+        if due.priority != priority:  # the first look, or all jobs of the priority before are taken
+            priority, seen = due.priority, set()
+        shares = share_out(due.tenants, allowance.of(due.tenants, left), left)
+        if shares:
+            assert priority is not None
+            rest = options._replace(kinds={kind: left}, total=left)
+            claimed = store.claim_shares_in(session, rest, priority, shares)
+            leases += claimed
+            left -= len(claimed)
+            allowance.note_started(claimed, shares)
+        if left <= 0 or seen.issuperset(due.tenants):
+            break
+        seen.update(due.tenants)
+    return priority
 
 
 def share_out(tenants: Sequence[str], allowed: Mapping[str, int], most: int, /) -> dict[str, int]:

@@ -11,6 +11,7 @@ from ..db.session import Session
 from ..events import IncomingEvent, StartQuota, StoreResult
 from ..model import Lease, NewJob, Settlement, SettleResult, Submitted, Turn
 
+BELOW_ALL_PRIORITIES = -100
 CLAIMS_BETWEEN_ORDERED = 8
 MIN_SHARED_CLAIM = 8
 """Number of jobs up to which each job of a claim may be of another tenant."""
@@ -49,8 +50,8 @@ class DueTenants(NamedTuple):
     tenants: list[str]
     last: str
     """The last tenant that was looked at: the cursor of the next scan."""
-    priority: int
-    """Priority of the jobs."""
+    priority: int | None
+    """Priority of the jobs. None: no job is due."""
 
 
 def max_steps(most: int, /) -> int:
@@ -73,16 +74,22 @@ class TenantCursors:
     """
 
     def __init__(self) -> None:
-        self._last: dict[str, str] = {}
+        self._last: dict[tuple[str, int], str] = {}
         self._claims: Counter[str] = Counter()
 
-    def next(self, kind: str, /) -> str:
-        """Return the tenant after which the next claim begins."""
-        return self._last.get(kind, "")
+    def next(self, kind: str, level: int = BELOW_ALL_PRIORITIES, /) -> str:
+        """Return the tenant after which the next claim begins.
 
-    def move(self, kind: str, tenant: str, /) -> None:
+        Args:
+            kind: Job type.
+            level: The scan looks at this priority, or beyond it. Each has a cursor of its own:
+                otherwise a scan of few urgent jobs would send each later one to the same tenants.
+        """
+        return self._last.get((kind, level), "")
+
+    def move(self, kind: str, tenant: str, level: int = BELOW_ALL_PRIORITIES, /) -> None:
         """Note the last tenant of a claim."""
-        self._last[kind] = tenant
+        self._last[kind, level] = tenant
 
     def is_due_in_order(self, kind: str, /) -> bool:
         """Return whether this claim ignores tenants, so that jobs without one also get a turn."""
@@ -124,9 +131,17 @@ class JobStore(Protocol):
         """Claim jobs."""
 
     def due_tenants(
-        self, session: Session, kind: str, excluded: Collection[str], most: int, /
+        self, session: Session, kind: str, beyond: int, excluded: Collection[str], most: int, /
     ) -> DueTenants:
-        """Return the next tenants with due jobs, without the excluded ones."""
+        """Return the next tenants with due jobs of the most urgent priority beyond a number.
+
+        Args:
+            session: A session with a transaction.
+            kind: Job type.
+            beyond: Only jobs that are less urgent than this priority.
+            excluded: Tenants to leave out.
+            most: Size of the claim.
+        """
 
     def claim_shares_in(
         self, session: Session, options: ClaimOptions, priority: int, shares: Mapping[str, int], /

@@ -14,7 +14,13 @@ from sqlalchemy import Integer, Text, cast, literal_column, null
 
 from ...db.compiled import Runner, int_array, text_array
 from ...model import PRIORITIES, QUARANTINE, Lease, Settlement
-from ..protocol import ClaimOptions, DueTenants, max_steps, max_tenants
+from ..protocol import (
+    BELOW_ALL_PRIORITIES,
+    ClaimOptions,
+    DueTenants,
+    max_steps,
+    max_tenants,
+)
 from .claim import TurnRows, build_turn, read_turn, turn_parameters
 
 _IS_OF_KIND = "j.state = 0 AND j.kind = %(of_kind)s"
@@ -22,7 +28,8 @@ _PRIORITY = "(SELECT priority FROM level)"
 # Backwards from now: the entries of claimed jobs stay at the front of the index until a vacuum.
 _LEVEL = f"""level AS MATERIALIZED (
 SELECT p.priority FROM (VALUES {", ".join(f"({each})" for each in PRIORITIES)}) AS p (priority)
-WHERE (SELECT true FROM redrive_job AS j WHERE {_IS_OF_KIND} AND j.priority = p.priority
+WHERE p.priority > CAST(%(beyond)s AS integer)
+AND (SELECT true FROM redrive_job AS j WHERE {_IS_OF_KIND} AND j.priority = p.priority
 AND j.due_at <= now() ORDER BY j.due_at DESC, j.id DESC LIMIT 1)
 ORDER BY p.priority LIMIT 1)"""  # noqa: S608
 """The most urgent priority with due jobs. A claim shares out one priority."""
@@ -121,7 +128,7 @@ CLAIM_SHARES = _statement(_SHARES)
 CLAIM_IN_SEQUENCE = _statement(_in_order(PRIORITIES))
 CLAIM_IN_SEQUENCE_ALONE = _statement(_in_order((QUARANTINE,)))
 DUE_TENANTS = f"""WITH RECURSIVE {_SCAN}
-SELECT tenant, due, {_PRIORITY} FROM walked ORDER BY step"""  # noqa: S608
+SELECT tenant, due, priority FROM level LEFT JOIN walked ON true ORDER BY step"""  # noqa: S608
 
 
 class FairTurn(NamedTuple):
@@ -141,21 +148,23 @@ def turn(
     ((kind, limit),) = options.kinds.items()
     most = min(limit, options.total)
     starts = options.starts
-    parameters = turn_parameters(done, options) | _scan_parameters(kind, cursor, (), most)
+    scan = _scan_parameters(kind, BELOW_ALL_PRIORITIES, cursor, (), most)
+    parameters = turn_parameters(done, options) | scan
     *leased, last = run.execute(TURN_FAIR_START if starts else TURN_FAIR, parameters).fetchall()
     rows = read_turn(leased, last[:-2], starts)
     return FairTurn(rows, last[-2], last[-1] is not None)
 
 
 def due_tenants(
-    run: Runner, kind: str, cursor: str, excluded: Collection[str], most: int, /
+    run: Runner, kind: str, beyond: int, cursor: str, excluded: Collection[str], most: int, /
 ) -> DueTenants:
     """Return the next tenants with due jobs, without the excluded ones."""
-    parameters = _scan_parameters(kind, cursor, excluded, most)
+    parameters = _scan_parameters(kind, beyond, cursor, excluded, most)
     rows = run.execute(DUE_TENANTS, parameters).fetchall()
     if not rows:
-        return DueTenants([], "", 0)
-    return DueTenants([tenant for tenant, due, _ in rows if due], rows[-1][0], rows[-1][2])
+        return DueTenants([], "", None)
+    last, _, priority = rows[-1]
+    return DueTenants([tenant for tenant, due, _ in rows if due], last or "", priority)
 
 
 def claim_shares(
@@ -183,10 +192,11 @@ def claim_in_sequence(run: Runner, options: ClaimOptions, /) -> list[Lease]:
 
 
 def _scan_parameters(
-    kind: str, cursor: str, excluded: Collection[str], most: int
+    kind: str, beyond: int, cursor: str, excluded: Collection[str], most: int
 ) -> dict[str, object]:
     return {
         "of_kind": kind,
+        "beyond": beyond,
         "cursor": cursor,
         "excluded": text_array(excluded),
         "most": most,

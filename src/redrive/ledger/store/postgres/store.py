@@ -182,12 +182,12 @@ class PostgresJobStore:
         return claim.turn(session.run, (), options, [FROM_START] * len(options.kinds)).leases
 
     def due_tenants(
-        self, session: Session, kind: str, excluded: Collection[str], most: int, /
+        self, session: Session, kind: str, beyond: int, excluded: Collection[str], most: int, /
     ) -> DueTenants:
-        """Return the next tenants with due jobs, without the excluded ones."""
-        cursor = self._tenants.next(kind)
-        due = fair.due_tenants(session.run, kind, cursor, excluded, most)
-        self._tenants.move(kind, due.last)
+        """Return the next tenants with due jobs of the most urgent priority beyond a number."""
+        cursor = self._tenants.next(kind, beyond)
+        due = fair.due_tenants(session.run, kind, beyond, cursor, excluded, most)
+        self._tenants.move(kind, due.last, beyond)
         return due
 
     def claim_shares_in(

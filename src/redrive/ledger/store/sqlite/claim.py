@@ -11,7 +11,7 @@ from ...db.compiled import BatchRunner, compile_sqlite, sql_int
 from ...db.tables import job
 from ...model import LEASED, QUARANTINE, READY, Lease, Settlement, lease_key
 from ...timestamps import MICROSECONDS
-from ..protocol import ClaimOptions
+from ..protocol import BELOW_ALL_PRIORITIES, ClaimOptions
 
 LEASE_COLUMNS = tuple(
     job.c[name]
@@ -95,8 +95,6 @@ RENEW = compile_sqlite(
     update(job).values(lease_until=bindparam("until")).where(*IS_HELD),
     *("until", "of_id", "of_fence", "of_token"),
 )
-
-BELOW_ALL_PRIORITIES = -100
 
 
 def claim(run: BatchRunner, options: ClaimOptions, now: int, /) -> list[Lease]:

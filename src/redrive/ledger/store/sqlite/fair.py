@@ -11,8 +11,15 @@ from collections.abc import Collection, Mapping
 
 from ...db.compiled import BatchRunner
 from ...model import QUARANTINE, Lease
-from ..protocol import ClaimOptions, DueTenants, TenantCursors, max_steps, max_tenants
-from .claim import BELOW_ALL_PRIORITIES, NEXT_PRIORITY, claim_in_order, lease_ids, lease_values
+from ..protocol import (
+    BELOW_ALL_PRIORITIES,
+    ClaimOptions,
+    DueTenants,
+    TenantCursors,
+    max_steps,
+    max_tenants,
+)
+from .claim import NEXT_PRIORITY, claim_in_order, lease_ids, lease_values
 
 _JOBS = """FROM redrive_job AS j WHERE j.state = 0 AND j.tenant IS NOT NULL
 AND j.kind = :kind AND j.priority = :priority"""
@@ -74,9 +81,9 @@ def claim(
 def _ids_of_next(
     run: BatchRunner, cursors: TenantCursors, kind: str, priority: int, most: int, now: int
 ) -> list[int]:
-    due = _walk_around(run, kind, priority, cursors.next(kind), (), most, now)
+    due = _walk_around(run, kind, priority, cursors.next(kind, priority), (), most, now)
     if due:
-        cursors.move(kind, due[-1][0])
+        cursors.move(kind, due[-1][0], priority)
     first = [(tenant, id_) for tenant, id_, is_due in due if is_due]
     share = -(-most // max(1, len(first)))
     if share == 1:
@@ -122,14 +129,21 @@ def _walk_around(
 
 
 def due_tenants(
-    run: BatchRunner, kind: str, cursor: str, excluded: Collection[str], most: int, now: int, /
+    run: BatchRunner,
+    kind: str,
+    beyond: int,
+    cursor: str,
+    excluded: Collection[str],
+    most: int,
+    now: int,
+    /,
 ) -> DueTenants:
     """Return the next tenants with due jobs, without the excluded ones."""
-    priority = BELOW_ALL_PRIORITIES
+    priority = beyond
     while True:
         row = run.execute(NEXT_PRIORITY, (kind, priority)).fetchone()
         if row is None or row[0] == QUARANTINE:
-            return DueTenants([], "", 0)
+            return DueTenants([], "", None)
         priority = row[0]
         if run.execute(FIRST_DUE, (kind, priority, now)).fetchone() is not None:
             break

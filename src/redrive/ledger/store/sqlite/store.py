@@ -123,12 +123,13 @@ class SqliteJobStore:
         return claim.claim(run, options, now)
 
     def due_tenants(
-        self, session: Session, kind: str, excluded: Collection[str], most: int, /
+        self, session: Session, kind: str, beyond: int, excluded: Collection[str], most: int, /
     ) -> DueTenants:
-        """Return the next tenants with due jobs, without the excluded ones."""
-        cursor = self._tenants.next(kind)
-        due = fair.due_tenants(session.raw, kind, cursor, excluded, most, now_micros())
-        self._tenants.move(kind, due.last)
+        """Return the next tenants with due jobs of the most urgent priority beyond a number."""
+        cursor = self._tenants.next(kind, beyond)
+        now = now_micros()
+        due = fair.due_tenants(session.raw, kind, beyond, cursor, excluded, most, now)
+        self._tenants.move(kind, due.last, beyond)
         return due
 
     def claim_shares_in(
