@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 
 from redrive import App
 from redrive.ledger import Job, Ledger
+from redrive.worker.processes.process import ChildProcess
 from redrive.worker.worker import Worker
 from tests.acceptance.crash.diary import read
 from tests.acceptance.worker import isolated
@@ -194,6 +196,36 @@ def test_a_process_that_was_killed_while_idle_is_replaced(on_sqlite: Ledger, tmp
         until(lambda: has_ended(pid), "it is killed")
         (job,) = wait_for_jobs(on_sqlite, submit(on_sqlite, isolated.work, str(diary), 2))
     assert (job.state, job.attempts, job.crashes) == ("done", 1, 0), attempts_of(on_sqlite, job)
+
+
+def test_a_job_with_a_distant_deadline_runs(on_sqlite: Ledger, tmp_path: Path) -> None:
+    new = isolated.work.bind(str(tmp_path / "diary"), 1).job
+    deadline = on_sqlite.now() + timedelta(days=30)  # more milliseconds than the system's poll takes
+    job_id = on_sqlite.submit(new._replace(deadline=deadline)).id
+    with working(on_sqlite):
+        (job,) = wait_for_jobs(on_sqlite, job_id)
+    assert (job.state, job.attempts) == ("done", 1), attempts_of(on_sqlite, job)
+
+
+def test_no_job_gets_the_reply_of_another(on_sqlite: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    receive, calls = ChildProcess.receive, []
+
+    def fail_once(self: ChildProcess, until: float, wake: int, /) -> Any:
+        calls.append(self.pid)
+        if len(calls) == 2:  # after the process is ready: the reply of the first attempt stays unread
+            raise OSError("no descriptor is free")
+        return receive(self, until, wake)
+
+    monkeypatch.setattr(ChildProcess, "receive", fail_once)
+    diary = str(tmp_path / "diary")
+    with working(on_sqlite, processes=1):
+        jobs = [
+            *wait_for_jobs(on_sqlite, submit(on_sqlite, isolated.work, diary, 1)),
+            *wait_for_jobs(on_sqlite, submit(on_sqlite, isolated.work, diary, 2)),
+        ]
+        assert has_ended(calls[0])
+    assert [(job.state, job.attempts) for job in jobs] == [("done", 2), ("done", 1)]
+    assert jobs[1].result != jobs[0].result
 
 
 @pytest.mark.req("Q-2")
