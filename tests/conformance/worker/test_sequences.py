@@ -10,6 +10,8 @@ from collections import defaultdict
 import pytest
 
 from redrive.ledger import Lease, Ledger, NewJob, open_ledger
+from redrive.ledger.store import sequences
+from redrive.ledger.store.postgres import sequences as on_postgres
 from redrive.worker.worker import Worker
 
 from .world import kind, wait_for_jobs
@@ -85,6 +87,27 @@ def test_one_submitter_gets_its_order(shared: Ledger, url: str) -> None:
         wait_for_jobs(shared, *ids)
     assert watch.overlaps == []
     assert watch.order["s"] == ids
+
+
+def test_an_open_transaction_does_not_keep_other_sequences_from_repair(shared: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shared.connections.on_sqlite:
+        pytest.skip("SQLite has one writer at a time, and needs no marks")
+    monkeypatch.setattr(on_postgres, "MAX_MARKS", 2)
+    first, second = shared.submit_many([NewJob("apply", f"x/{n}", sequence="x") for n in range(2)])
+    with shared.connections.write.use() as session:
+        session.core.exec_driver_sql(f"UPDATE redrive_job SET state = 7 WHERE id = {first.id}")
+        for sequence in ("s", "s", "s", "x"):
+            session.core.exec_driver_sql(f"INSERT INTO redrive_sequence_mark (kind, sequence) VALUES ('apply', '{sequence}')")
+        with shared.begin() as tx:
+            shared.submit(NewJob("apply", "s/1", sequence="s"), tx=tx)  # locks the sequence until the transaction ends
+            released = [sequences.repair(session) for _ in range(3)]
+            query = "SELECT sequence FROM redrive_sequence_mark"
+            assert set(session.core.exec_driver_sql(query).scalars()) == {"s"}, "it is looked at again later"
+        assert sum(released) == 1
+        while sequences.repair(session) or session.core.exec_driver_sql(query).first():
+            pass
+    states = [job.state for id_ in (first.id, second.id) if (job := shared.get(id_)) is not None]
+    assert states == ["ready", "held"]
 
 
 def test_a_mark_is_repaired_by_the_workers(shared: Ledger) -> None:

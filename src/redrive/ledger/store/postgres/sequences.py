@@ -95,8 +95,11 @@ def repair(run: Runner, /) -> int:
     if not pairs:
         return 0
     free = _try_lock(run, pairs)
-    ids = [id_ for id_, kind, sequence in marks if _bucket((kind, sequence)) in free]
+    is_full = len(marks) == MAX_MARKS
+    ids = [id_ for id_, kind, sequence in marks if is_full or _bucket((kind, sequence)) in free]
     run.execute(UNMARK, {"ids": int_array(ids)})
+    if is_full:  # one mark each, at the end: those of an open transaction must not hide others
+        mark(run, [pair for pair in pairs if _bucket(pair) not in free])
     return sum(row[1] for row in run.execute(PROMOTE, _arrays(pairs)).fetchall())
 
 
