@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from redrive import App
 from redrive.commands.registry import CommandScheduleTask, next_run
-from redrive.errors import NotAllowed
+from redrive.errors import NotAllowed, Suspended
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.db.partition_tables import source as source_table
 from redrive.ledger.jobs import parking
@@ -18,6 +18,7 @@ from redrive.ops.metrics import read_gauges
 from redrive.ops.operator import Operator
 from redrive.partitions.store.rows import POLICY
 from redrive.partitions.work.runner import ScheduleTask
+from redrive.worker.steps import JobSteps
 from tests.conformance.ledger.world import pass_time
 from tests.conformance.partitions.world import World
 from tests.conformance.worker.world import until
@@ -153,6 +154,28 @@ def test_a_schedule_runs_when_its_pause_expires(url: str) -> None:
         pass_time(ledger, 4.5 * 3600)
         assert len(ledger.claim({"nightly": 5}, worker="w1")) == 1
         assert ann.pauses.find() == []
+
+
+@pytest.mark.req("Q-4")
+def test_a_run_that_sleeps_goes_on_while_its_schedule_is_paused(url: str) -> None:
+    with App(url) as app:
+
+        @app.command("nightly", cron="0 * * * *")
+        def nightly() -> None: ...
+
+        ledger, ann = app.ledger, Operator(app, actor="ann")
+        (task,) = CommandScheduleTask.of(ledger, app.commands.scheduled, app.kinds())
+        task.do(ledger.now())
+        pass_time(ledger, 3600)
+        (lease,) = ledger.claim({"nightly": 1}, worker="w1")
+        steps = JobSteps(ledger, lease, ledger.now)
+        with pytest.raises(Suspended):
+            steps.sleep(timedelta(hours=1), None)
+        steps.suspend()
+        before = ledger.get(lease.job_id)
+        for change in (ann.pauses.pause, ann.pauses.resume):
+            change("schedule", "nightly", because="holidays")
+            assert ledger.get(lease.job_id) == before, "it has started, and finishes"
 
 
 @pytest.mark.req("Q-4")

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 
-from sqlalchemy import select, update
+from sqlalchemy import exists, select, update
 
 from .. import audit
 from ..db.compiled import sql_int
 from ..db.connections import Connections
+from ..db.job_tables import step
 from ..db.session import Session
 from ..db.tables import CURRENT, job, kind
 from ..model import READY, NewJob, Submitted
@@ -41,7 +42,9 @@ def hold_runs(
 ) -> None:
     """Move stored runs that have not started to the end of the pause, or back to their time."""
     is_run = (job.c.kind == name, job.c.key >= "cron::", job.c.key < "cron:;", CURRENT)
-    is_unstarted = (job.c.state == sql_int(READY), job.c.attempts == 0)
+    # A run that sleeps or waits has started, and counts no attempt.
+    has_slept = exists().where(step.c.job_id == job.c.id)
+    is_unstarted = (job.c.state == sql_int(READY), job.c.attempts == 0, ~has_slept)
     query = select(job.c.id, job.c.key).where(*is_run, *is_unstarted)
     for job_id, key in session.core.execute(query.with_for_update()).all():
         planned_at = run_time(key)
