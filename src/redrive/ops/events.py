@@ -168,14 +168,17 @@ class EventOperations:
             details = {"jobs": {"new": submitted.id}, "event": row.event_id}
             self._context.record("event.replay", because, details)
             return f"job {submitted.id}"
-        if job.state == "done":
+        # A cancelled job may be the replay of a dead letter, which is pending again.
+        is_cancelled = job.state == "cancelled"
+        letters = ledger.dead_letters(job_id=job.job_id, limit=1) if is_cancelled else []
+        if job.state == "done" or (is_cancelled and not letters):
             with ledger.connections.write.use() as session:
                 result = rerun_done_jobs(session, [job.job_id], actor=actor, because=because)
             if not result.done:
                 return f"skipped: {result.skipped[job.job_id]}"
             return f"job {result.done[job.job_id]}"
-        if job.state in ("dlq", "blocked"):
-            (letter,) = ledger.dead_letters(job_id=job.job_id, limit=1)
+        if letters or job.state in ("dlq", "blocked"):
+            (letter,) = letters or ledger.dead_letters(job_id=job.job_id, limit=1)
             sweep = ledger.sweeps.begin("replay", [letter.id], actor=actor, because=because)
             replayed = ledger.sweeps.step(sweep.id).done
             if not replayed:

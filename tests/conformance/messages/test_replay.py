@@ -59,6 +59,38 @@ def shop(ledger: Ledger) -> Iterator[Shop]:
     assert ledger.imbalance() == []
 
 
+@pytest.mark.req("Q-2")
+def test_replay_brings_back_a_cancelled_job_and_a_redelivery_does_not(shop: Shop, ledger: Ledger) -> None:
+    event = Event("paid", {"cents": 9}, id="p-9", source="web")
+    shop.app.receive(event)
+    jobs = {job.kind: job for job in ledger.jobs("ready")}
+    ledger.control.cancel([job.id for job in jobs.values()], actor="ann", because="sent by mistake")
+    shop.app.receive(event)
+    assert ledger.jobs("ready") == []
+    assert shop.ann.events.replay("p-9", handlers=["book"], because="it was right").keys() == {"book"}
+    (again,) = ledger.jobs("ready")
+    assert (again.kind, again.replay_of) == ("book", jobs["book"].id)
+    shop.seen = []
+    shop.work()
+    assert shop.seen == ["book p-9"]
+
+
+@pytest.mark.req("Q-2")
+def test_replay_of_a_cancelled_replay_is_that_of_its_dead_letter(shop: Shop, ledger: Ledger) -> None:
+    letter = ledger.dead_letters()[0]
+    event_id = letter.key.split(":")[2]
+    for _ in range(2):
+        shop.ann.events.replay(event_id, handlers=["mail"], because="the mail server is back")
+        (replay,) = ledger.jobs("ready")
+        ledger.control.cancel([replay.id], actor="ann", because="not yet")
+    shop.broken, shop.seen = False, []
+    shop.ann.events.replay(event_id, handlers=["mail"], because="now")
+    shop.work()
+    assert shop.seen == [f"mail {event_id}"]
+    (kept,) = ledger.dead_letters(ids=[letter.id], status=None)
+    assert (kept.status, kept.replay_count) == ("replayed", 3)
+
+
 @pytest.mark.req("M-4", "M-5")
 def test_replay_by_chosen_handlers(shop: Shop, ledger: Ledger) -> None:
     report = shop.ann.events.get("p-1")
