@@ -190,3 +190,12 @@ def report(diary: str, gate: str) -> int:
         os._exit(3)
     current().progress(1.0)
     return int(position)
+
+
+@app.command("isolated.pages", isolation="process", retry=BRIEF)
+def report_pages(pages: int) -> None:
+    """Report the progress of each page, without a pause. A negative number: for ever."""
+    page = 0
+    while page != pages:
+        page += 1
+        current().progress(page / pages if pages > 0 else page % 2, f"page {page}")

@@ -21,6 +21,8 @@ import pytest
 
 from redrive import App
 from redrive.ledger import Job, Ledger
+from redrive.ledger.store.steps import ProgressReport
+from redrive.worker import maintenance
 from redrive.worker.processes.process import ChildProcess
 from redrive.worker.worker import Worker
 from tests.acceptance.crash.diary import read
@@ -281,6 +283,27 @@ def test_progress_and_checkpoints_of_a_process_are_stored(shared: Ledger, tmp_pa
         (job,) = wait_for_jobs(shared, job_id)
     assert (job.state, job.attempts, job.crashes, job.result) == ("done", 2, 1, b"12")
     assert [line[0] for line in read(diary)] == ["from-0", "from-12"]
+
+
+@pytest.mark.req("Q-10")
+def test_progress_of_a_process_costs_no_write(on_sqlite: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[ProgressReport] = []
+    monkeypatch.setattr(maintenance, "write_progress", lambda _session, reports: written.extend(reports))
+    job_id = submit(on_sqlite, isolated.report_pages, 500)
+    with working(on_sqlite, processes=1):
+        (job,) = wait_for_jobs(on_sqlite, job_id)
+        until(lambda: bool(written) and written[-1].part == 1.0, "the worker has the last report")
+    assert (job.state, job.attempts) == ("done", 1), attempts_of(on_sqlite, job)
+    assert written[-1].note == "page 500"
+    assert progress(on_sqlite, job_id) is None, "the process has written nothing"
+
+
+def test_a_job_that_reports_progress_without_a_pause_is_killed(on_sqlite: Ledger) -> None:
+    late = submit(on_sqlite, isolated.report_pages, -1)
+    with working(on_sqlite, processes=2):
+        (job,) = wait_for_jobs(on_sqlite, late)
+    assert (job.state, job.attempts) == ("dead", 2)
+    assert "its process was killed" in (job.error or "")
 
 
 SCRIPT = """

@@ -13,17 +13,20 @@ from pathlib import Path
 from random import random
 from time import monotonic
 from types import FrameType
+from typing import NamedTuple
 
 from ...core.text import safe_str
 from ...errors import MemoryLimitExceeded
 from ...journal.redaction.secrets import keep_address_secret
 from ...ledger.ledger import Ledger
-from ...ledger.model import Lease
+from ...ledger.model import Lease, lease_key
+from ...ledger.store.steps import ProgressReport
 from ..attempt import AttemptContext, CancelRequests, perform
 from ..job_type import DURABLE, JobType
 from ..outcome import decide_failure
+from ..progress import ProgressBoard
 from .process import start_guard
-from .protocol import Call, Decoder, Ready, Reply, Startup, encode, load_job_type, receive
+from .protocol import Call, Decoder, Progress, Ready, Reply, Startup, encode, load_job_type, receive
 
 MEGABYTE = 1_000_000
 
@@ -47,13 +50,33 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 
+class WorkerBoard(ProgressBoard):
+    """Sends messages and the progress of jobs to the worker. Threads may share it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__()
+        self._connection, self._pid = connection, os.getpid()
+
+    def put(self, report: ProgressReport, /) -> None:
+        """Send the progress of a job, which the worker writes with that of others."""
+        with suppress(OSError):  # without a worker, the process ends soon
+            self.send(Progress(lease_key(report.lease), *report[1:]))
+
+    def send(self, message: NamedTuple, /) -> None:
+        """Send a message. A process that the function forked sends none."""
+        if os.getpid() == self._pid:
+            with self._lock:
+                self._connection.sendall(encode(message))
+
+
 def _serve(connection: socket.socket) -> None:
     pid, decoder = os.getpid(), Decoder()
     startup: Startup | None = receive(connection, decoder)
     if startup is None:
         return
-    commands = Commands(startup)
-    connection.sendall(encode(Ready(_data_bytes())))
+    board = WorkerBoard(connection)
+    commands = Commands(startup, board)
+    board.send(Ready(_data_bytes()))
     call: Call | None
     while (call := receive(connection, decoder)) is not None:
         reply = commands.attempt(call)
@@ -61,15 +84,16 @@ def _serve(connection: socket.socket) -> None:
             os._exit(0)
         if reply is None:
             return
-        connection.sendall(encode(reply._replace(data_bytes=_data_bytes())))
+        board.send(reply._replace(data_bytes=_data_bytes()))
         del call, reply
 
 
 class Commands:
     """The commands that this process runs. Belongs to its main thread."""
 
-    def __init__(self, startup: Startup) -> None:
+    def __init__(self, startup: Startup, board: WorkerBoard) -> None:
         keep_address_secret(startup.address.target)
+        self._board = board
         self._ledger = Ledger(startup.address, migrate=False, max_payload=startup.max_payload)
         self._job_types: dict[str, JobType] = {}
         self._problems: dict[str, Exception] = {}
@@ -91,7 +115,7 @@ class Commands:
             return call.now + timedelta(seconds=monotonic() - started_at)
 
         context = copy_context()
-        attempts = AttemptContext(context, now, self._ledger, CancelRequests())
+        attempts = AttemptContext(context, now, self._ledger, CancelRequests(), self._board)
         with _limited_memory(call.memory_limit):
             result = context.run(perform, attempts, job_type, lease, call.seconds, started_at)
         error = result.error

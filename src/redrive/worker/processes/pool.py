@@ -18,10 +18,12 @@ from time import monotonic
 from ...errors import AttemptTimeout
 from ...ledger.failpoint import crash_point
 from ...ledger.model import Lease, lease_key
+from ...ledger.store.steps import ProgressReport
 from ..attempt import AttemptContext, AttemptResult, RemoteFailure, run_in_process
 from ..job_type import JobType, ProcessCrashed
+from ..progress import ProgressBoard
 from .process import CallUnread, ChildExited, ChildProcess, Interrupted, OutOfTime
-from .protocol import Call, Ready, Reply, Startup, reference_to
+from .protocol import Call, Progress, Ready, Reply, Startup, reference_to
 
 START_SECONDS = 120.0
 """Time in which a process must have imported the commands."""
@@ -115,7 +117,7 @@ class ProcessPool:
             thread.join(max(0.0, until - monotonic()))
 
     def _work(self) -> None:
-        slot = ProcessSlot(self._startup)
+        slot = ProcessSlot(self._startup, self._attempts.board)
         try:
             while (job := self._next_job()) is not None:
                 result = self._run(slot, *job)
@@ -148,8 +150,8 @@ class ProcessPool:
 class ProcessSlot:
     """The place of one process in the pool. Belongs to one thread, except for `interrupt`."""
 
-    def __init__(self, startup: Startup) -> None:
-        self._startup = startup
+    def __init__(self, startup: Startup, board: ProgressBoard | None) -> None:
+        self._startup, self._board = startup, board
         self._process: ChildProcess | None = None
         self._jobs = 0
         self._first_bytes = 0
@@ -214,10 +216,21 @@ class ProcessSlot:
 
     def _exchange(self, call: Call) -> Reply:
         try:
-            reply: Reply = self._send(call).receive(monotonic() + call.seconds, self._wake)
+            return self._receive(self._send(call), call)
         except CallUnread:  # it was killed while idle: the job has not started
             self._discard(terminate=False)
-            reply = self._send(call).receive(monotonic() + call.seconds, self._wake)
+            return self._receive(self._send(call), call)
+
+    def _receive(self, process: ChildProcess, call: Call) -> Reply:
+        """Wait for the reply. Pass on the progress that the job reports until then."""
+        until = monotonic() + call.seconds
+        while isinstance(message := process.receive(until, self._wake), Progress):
+            # A thread that an earlier job has left may report for that job.
+            if self._board is not None and message.lease == lease_key(call.lease):
+                self._board.put(ProgressReport(call.lease, *message[1:]))
+            if monotonic() >= until:
+                raise OutOfTime
+        reply: Reply = message
         return reply
 
     def _send(self, call: Call) -> ChildProcess:

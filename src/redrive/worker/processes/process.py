@@ -112,8 +112,10 @@ class ChildProcess:
             Interrupted: The descriptor is readable.
             OutOfTime: The time is over.
         """
-        while True:
+        while (message := self._decoder.next()) is None:
             ready = self._wait(until, wake)
+            if wake in ready:  # first: a job may report progress without a pause
+                raise Interrupted
             if self.socket.fileno() in ready:
                 try:
                     received = self.socket.recv(CHUNK_BYTES)
@@ -122,15 +124,11 @@ class ChildProcess:
                 if not received:
                     raise ChildExited(self._describe_exit())
                 self._decoder.feed(received)
-                message = self._decoder.next()
-                if message is not None:
-                    return message
             elif self.has_exited:
                 raise ChildExited(self._describe_exit())
-            elif wake in ready:
-                raise Interrupted
             elif monotonic() >= until:
                 raise OutOfTime
+        return message
 
     def _wait(self, until: float, wake: int) -> set[int]:
         poll = select.poll()
