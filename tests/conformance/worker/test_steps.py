@@ -13,8 +13,10 @@ from sqlalchemy import Connection, text
 from redrive import current, retry
 from redrive.errors import LeaseLost
 from redrive.ledger import Lease, Ledger, NewJob, open_ledger
+from redrive.ledger.jobs.control import cancel_in
 from redrive.ledger.jobs.dead_letters import ReplayOptions
 from redrive.ledger.jobs.dead_letters import replay as replay_fresh
+from redrive.ledger.store.postgres import claim as on_postgres
 from redrive.ledger.store.steps import MAX_LOADED_BYTES, Step, steps_of, write_steps
 from redrive.worker.steps import JobSteps
 from redrive.worker.worker import Worker
@@ -327,6 +329,25 @@ def test_a_locked_job_does_not_block_the_steps_of_others(postgres_ledger: str) -
                 assert write_steps(session, [(first, step), (second, step)]) == [False, True]
         JobSteps(ledger, first, ledger.now).step("charge", int, ("1",), {})
         assert [len(stored_steps(ledger, lease.job_id)) for lease in (first, second)] == [1, 1]
+
+
+@pytest.mark.parametrize("act", ["step", "checkpoint"])
+def test_a_job_in_a_long_transaction_can_be_renewed_and_cancelled(postgres_ledger: str, act: str) -> None:
+    with open_ledger(postgres_ledger, migrate=True) as ledger, open_ledger(postgres_ledger) as others:
+        submit(ledger, "orders")
+        (lease,) = ledger.claim({"orders": 1}, worker="w")
+        with ledger.begin() as connection:
+            job = JobSteps(ledger, lease, ledger.now, connection=connection)
+            if act == "step":
+                assert job.step("charge", int, ("1",), {}) == 1
+            else:
+                job.reports.checkpoint(12)
+            # The worker renews all its leases in one statement, which must not wait for this job.
+            with others.connections.write.use() as session, session.transaction("renew", lock_seconds=1.0):
+                assert on_postgres.renew(session.run, [lease], 60.0) == []
+                assert cancel_in(session, [lease.job_id]).done == {lease.job_id: "stopping"}
+            ledger.settle(lease.done(), tx=connection)
+        assert [step.name for step in stored_steps(ledger, lease.job_id)] == (["charge"] if act == "step" else [])
 
 
 def test_each_step_has_its_own_key(ledger: Ledger) -> None:

@@ -155,12 +155,14 @@ def write_steps(session: Session, steps: Sequence[tuple[Lease, Step]], /) -> lis
 
 
 def write_step_in(connection: Connection, lease: Lease, written: Step, /) -> None:
-    """Store a step in the open transaction.
+    """Store a step in the open transaction, which also settles the job.
 
     Raises:
         LeaseLost: The lease is no longer the caller's. Nothing was written.
     """
-    statement = _write(on_sqlite(connection))
+    # Not locked: the transaction settles the job, or changes nothing. It may stay open for long,
+    # and the worker renews its leases meanwhile.
+    statement = _write(on_sqlite(connection), is_locked=False)
     if connection.execute(statement, _values(lease, written)).rowcount != 1:
         raise _lease_lost(lease, written)
 
@@ -203,14 +205,15 @@ _WRITTEN = (
 
 
 @cache
-def _write(is_sqlite: bool) -> Any:
+def _write(is_sqlite: bool, *, is_locked: bool = True) -> Any:
     """Return the statement that stores a step if the lease is held."""
     columns = [step.c[name] for name in _WRITTEN]
     values = [
         cast(bindparam(f"new_{column.name}", type_=column.type), column.type) for column in columns
     ]
     insert = (sqlite_insert if is_sqlite else postgres_insert)(step)
-    return _replacing(insert, held_job(*values)).execution_options(preserve_rowcount=True)
+    rows = held_job(*values, is_locked=is_locked)
+    return _replacing(insert, rows).execution_options(preserve_rowcount=True)
 
 
 def _replacing(insert: Any, rows: Select[Any]) -> Any:
@@ -250,7 +253,7 @@ def _write_together() -> str:
     return compile_postgres(stored.returning(step.c.job_id, step.c.act, step.c.name))
 
 
-def held_job(*columns: Any, is_running: bool = True) -> Select[Any]:
+def held_job(*columns: Any, is_running: bool = True, is_locked: bool = True) -> Select[Any]:
     """Return the query of a job id and these values, if the lease is held.
 
     FOR SHARE: while another transaction takes the lease away, it waits and then finds no row.
@@ -258,6 +261,7 @@ def held_job(*columns: Any, is_running: bool = True) -> Select[Any]:
     Args:
         columns: The values.
         is_running: False: the attempt may have ended, but no other one has started.
+        is_locked: False: without FOR SHARE, for a transaction that settles the job.
     """
     query = select(job.c.id, *columns).where(
         job.c.id == bindparam("of_id"),
@@ -266,7 +270,7 @@ def held_job(*columns: Any, is_running: bool = True) -> Select[Any]:
     )
     if is_running:
         query = query.where(job.c.state == sql_int(LEASED))
-    return query.with_for_update(read=True)
+    return query.with_for_update(read=True) if is_locked else query
 
 
 def lease_values(lease: Lease, /) -> dict[str, int]:
@@ -372,19 +376,33 @@ def write_checkpoint(session: Session, lease: Lease, value: bytes, now: datetime
         LeaseLost: The lease is no longer the caller's. Nothing was written.
     """
     with session.single_statement("step") as connection:
-        write_checkpoint_in(connection, lease, value, now)
+        write_checkpoint_in(connection, lease, value, now, is_locked=True)
 
 
 def write_checkpoint_in(
-    connection: Connection, lease: Lease, value: bytes, now: datetime, /
+    connection: Connection,
+    lease: Lease,
+    value: bytes,
+    now: datetime,
+    /,
+    *,
+    is_locked: bool = False,
 ) -> None:
     """Store a checkpoint in the open transaction.
+
+    Args:
+        connection: With the transaction.
+        lease: Of the attempt.
+        value: The value.
+        now: The time.
+        is_locked: Lock the lease. False: the transaction settles the job.
 
     Raises:
         LeaseLost: The lease is no longer the caller's. Nothing was written.
     """
     values = {"new_checkpoint": value, "new_checkpoint_at": now} | lease_values(lease)
-    statement = _upsert_progress(on_sqlite(connection), "checkpoint", "checkpoint_at")
+    names = ("checkpoint", "checkpoint_at")
+    statement = _upsert_progress(on_sqlite(connection), *names, is_locked=is_locked)
     if connection.execute(statement, values).rowcount != 1:
         raise LeaseLost(
             f"job {lease.job_id} ({lease.kind}, fence {lease.fence}): its lease is no longer this "
@@ -393,7 +411,7 @@ def write_checkpoint_in(
 
 
 @cache
-def _upsert_progress(is_sqlite: bool, *names: str) -> Any:
+def _upsert_progress(is_sqlite: bool, *names: str, is_locked: bool = True) -> Any:
     """Return the statement that stores these columns if the lease is held."""
     columns = [progress.c[name] for name in names]
     values = [
@@ -401,7 +419,8 @@ def _upsert_progress(is_sqlite: bool, *names: str) -> Any:
     ]
     insert = (sqlite_insert if is_sqlite else postgres_insert)(progress)
     # Progress is written about a second later, when a short attempt has ended.
-    source = held_job(job.c.fence, *values, is_running="checkpoint" in names)
+    is_running = "checkpoint" in names
+    source = held_job(job.c.fence, *values, is_running=is_running, is_locked=is_locked)
     new = insert.from_select(["job_id", "fence", *names], source)
     return new.on_conflict_do_update(
         index_elements=[progress.c.job_id],
