@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from redrive.ledger import Ledger, NewJob
+from redrive.ledger import Ledger, NewJob, open_ledger
+from redrive.ledger.store.postgres import store as on_postgres
 from tests.conformance.ledger.world import session
 
 pytestmark = pytest.mark.req("Q-6")
@@ -83,6 +85,30 @@ def test_jobs_without_a_tenant_get_turns(ledger: Ledger) -> None:
     submit(ledger, "big", 100)
     taken = [claim(ledger, 1)[0] for _ in range(8)]
     assert "None" in taken
+
+
+class Counted:
+    """Notes the statements of a connection."""
+
+    def __init__(self, run: Any, statements: list[str]) -> None:
+        self._run, self._statements = run, statements
+
+    def execute(self, statement: str, parameters: Any) -> Any:
+        self._statements.append(statement)
+        return self._run.execute(statement, parameters)
+
+
+def test_a_fair_claim_is_one_statement(postgres_ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    statements: list[str] = []
+    for module in (on_postgres.claim, on_postgres.fair):
+        turn: Any = module.turn
+        monkeypatch.setattr(module, "turn", lambda run, *rest, turn=turn: turn(Counted(run, statements), *rest))
+    with open_ledger(postgres_ledger, migrate=True) as ledger:
+        submit(ledger, "a", 10)
+        submit(ledger, "b", 10)
+        for claims in range(1, 9):
+            assert claim(ledger, 2)
+            assert len(statements) == claims
 
 
 @pytest.mark.parametrize("kinds", [2, 8])
