@@ -108,6 +108,14 @@ def test_a_tenant_starts_no_more_jobs_than_its_rate_allows(shared: Ledger) -> No
     assert claim_limited(shared, limit, 100)["a"] <= 1
 
 
+def test_jobs_from_before_the_option_get_turns_beside_a_backlog(shared: Ledger) -> None:
+    submit(shared, None, 2)
+    for tenant in ("a", "b"):
+        submit(shared, tenant, 20)
+    taken = sum((claim_limited(shared, TenantLimit(concurrency=50), 1) for _ in range(9)), Counter())
+    assert taken["None"] == 2
+
+
 def test_jobs_from_before_the_option_get_a_tenant(shared: Ledger) -> None:
     ids = submit(shared, None, 2)
     limit = TenantLimit(concurrency=1)
@@ -116,6 +124,25 @@ def test_jobs_from_before_the_option_get_a_tenant(shared: Ledger) -> None:
     job = shared.get(ids[0])
     assert job is not None
     assert job.tenant == NO_TENANT
+
+
+def count_steps_of_claim(ledger: Ledger) -> int:
+    """Claim with limits, and return the steps of SQLite's virtual machine."""
+    steps: list[None] = []
+    with ledger.connections.write.use() as session:
+        raw = session.raw
+    raw.set_progress_handler(lambda: steps.append(None), 1)
+    claim_limited(ledger, TenantLimit(concurrency=1), 10)
+    raw.set_progress_handler(None, 1)
+    return len(steps)
+
+
+def test_a_claim_with_limits_does_not_read_scheduled_jobs(on_sqlite: Ledger) -> None:
+    submit(on_sqlite, "a", 2)
+    claim_limited(on_sqlite, TenantLimit(concurrency=1), 10)
+    before = count_steps_of_claim(on_sqlite)
+    on_sqlite.submit_many([NewJob("mail", f"later/{n}", tenant="a", delay=3600) for n in range(5000)])
+    assert count_steps_of_claim(on_sqlite) < 2 * before
 
 
 @given(

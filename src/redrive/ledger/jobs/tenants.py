@@ -30,7 +30,7 @@ from ..db.compiled import sql_int
 from ..db.job_tables import tenant as tenant_table
 from ..db.session import Session, upsert
 from ..db.tables import SEQUENCED, job
-from ..model import HELD, LEASED, READY, Lease
+from ..model import HELD, LEASED, PRIORITIES, READY, Lease
 from ..store.protocol import BELOW_ALL_PRIORITIES, ClaimOptions, JobStore
 
 MAX_ROUNDS = 4
@@ -162,8 +162,8 @@ def claim(
         left = options.total - len(leases)
         rest = options._replace(kinds={kind: left}, total=left)
         beyond = _claim_level(session, store, rest, beyond, allowance, leases)
-    if len(leases) < options.total:
-        _adopt_first_jobs(session, kind)
+    is_short = len(leases) < options.total
+    _adopt_first_jobs(session, kind, MAX_ADOPTED if is_short else 1)
     allowance.save_tokens()
     return leases, allowance.seconds_until_token()
 
@@ -241,16 +241,13 @@ def _count_leased(session: Session, kind: str) -> dict[str, int]:
     return {name: count for name, count in session.core.execute(query) if name is not None}
 
 
-def _adopt_first_jobs(session: Session, kind: str) -> None:
-    """Give a tenant to jobs without one at the front of the queue, so that they get turns."""
-    is_due = (job.c.state == sql_int(READY), job.c.kind == kind, job.c.priority <= 2)
-    front = (
-        select(job.c.id, job.c.tenant)
-        .where(*is_due, job.c.due_at <= now_on(session))
-        .order_by(job.c.priority, job.c.due_at, job.c.id)
-        .limit(MAX_ADOPTED)
-        .subquery()
-    )
+def _adopt_first_jobs(session: Session, kind: str, most: int) -> None:
+    """Give a tenant to jobs without one among the first of the queue, so that they get turns."""
+    is_due = (job.c.state == sql_int(READY), job.c.kind == kind, job.c.due_at <= now_on(session))
+    due = select(job.c.id, job.c.tenant).where(*is_due).order_by(job.c.due_at, job.c.id).limit(most)
+    # By equality: a range of priorities would read all jobs that are not due yet.
+    fronts = (due.where(job.c.priority == sql_int(each)).subquery() for each in PRIORITIES)
+    front = union_all(*(select(each.c.id, each.c.tenant) for each in fronts)).subquery()
     ids = session.core.execute(select(front.c.id).where(front.c.tenant.is_(None))).scalars().all()
     if ids:
         is_ready = (job.c.id.in_(ids), job.c.state == sql_int(READY))
