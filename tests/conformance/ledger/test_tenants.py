@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from redrive.ledger import Ledger, NewJob, open_ledger
-from redrive.ledger.store.postgres import store as on_postgres
+from redrive.ledger.store.postgres import claim as on_postgres
+from redrive.ledger.store.postgres import fair
 from tests.conformance.ledger.world import session
 
 pytestmark = pytest.mark.req("Q-6")
@@ -100,7 +101,7 @@ class Counted:
 
 def test_a_fair_claim_is_one_statement(postgres_ledger: str, monkeypatch: pytest.MonkeyPatch) -> None:
     statements: list[str] = []
-    for module in (on_postgres.claim, on_postgres.fair):
+    for module in (on_postgres, fair):
         turn: Any = module.turn
         monkeypatch.setattr(module, "turn", lambda run, *rest, turn=turn: turn(Counted(run, statements), *rest))
     with open_ledger(postgres_ledger, migrate=True) as ledger:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from redrive.ledger.jobs.control import cancel_in
 from sqlalchemy import Connection, text
 
 from redrive import current, retry
 from redrive.errors import LeaseLost
 from redrive.ledger import Lease, Ledger, NewJob, open_ledger
-from redrive.ledger.jobs.control import cancel_in
 from redrive.ledger.jobs.dead_letters import ReplayOptions
 from redrive.ledger.jobs.dead_letters import replay as replay_fresh
 from redrive.ledger.store.postgres import claim as on_postgres

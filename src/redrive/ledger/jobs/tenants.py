@@ -34,7 +34,7 @@ from ..model import HELD, LEASED, PRIORITIES, READY, Lease
 from ..store.protocol import BELOW_ALL_PRIORITIES, ClaimOptions, JobStore
 
 MAX_ROUNDS = 4
-"""Looks at further tenants in one claim, if the first ones have too few jobs or tokens."""
+"""Looks at tenants of one priority in a claim, if the first ones have too few jobs or tokens."""
 NO_TENANT = "-"
 """Tenant of jobs that were submitted before their job type had tenants."""
 MAX_ADOPTED = 100
@@ -157,60 +157,29 @@ def claim(
     (kind,) = options.kinds
     allowance = _Allowance(session, kind, limit, now_on(session))
     leases: list[Lease] = []
-    beyond: int | None = BELOW_ALL_PRIORITIES
-    while beyond is not None and len(leases) < options.total:
+    seen: set[tuple[int, str]] = set()
+    beyond = BELOW_ALL_PRIORITIES
+    for number in range(1, MAX_ROUNDS * len(PRIORITIES) + 1):
         left = options.total - len(leases)
-        rest = options._replace(kinds={kind: left}, total=left)
-        beyond = _claim_level(session, store, rest, beyond, allowance, leases)
-    is_short = len(leases) < options.total
-    _adopt_first_jobs(session, kind, MAX_ADOPTED if is_short else 1)
-    allowance.save_tokens()
-    return leases, allowance.seconds_until_token()
-
-
-def _claim_level(
-    session: Session,
-    store: JobStore,
-    options: ClaimOptions,
-    beyond: int,
-    allowance: _Allowance,
-    leases: list[Lease],
-) -> int | None:
-    """Claim jobs of the most urgent priority beyond a number.
-
-    Urgent jobs of tenants at their limits do not hold up less urgent ones of others.
-
-    Args:
-        session: A session with a transaction that holds the lock of the job type.
-        store: The statements.
-        options: The claim, for one job type.
-        beyond: The priority of the level before.
-        allowance: What each tenant may still start.
-        leases: This adds the claimed ones.
-
-    Returns:
-        The priority. None: no job of a later one is due.
-    """
-    (kind,) = options.kinds
-    left = options.total
-    priority: int | None = None
-    seen: set[str] = set()
-    for _round in range(MAX_ROUNDS):
         due = store.due_tenants(session, kind, beyond, allowance.at_limit, left)
-        if due.priority != priority:  # the first look, or all jobs of the priority before are taken
-            priority, seen = due.priority, set()
+        if due.priority is None:
+            break
         shares = share_out(due.tenants, allowance.of(due.tenants, left), left)
         if shares:
-            assert priority is not None
             rest = options._replace(kinds={kind: left}, total=left)
-            claimed = store.claim_shares_in(session, rest, priority, shares)
+            claimed = store.claim_shares_in(session, rest, due.priority, shares)
             leases += claimed
-            left -= len(claimed)
             allowance.note_started(claimed, shares)
-        if left <= 0 or seen.issuperset(due.tenants):
+        if len(leases) >= options.total:
             break
-        seen.update(due.tenants)
-    return priority
+        looked = {(due.priority, name) for name in due.tenants}
+        if seen >= looked or number % MAX_ROUNDS == 0:
+            # Urgent jobs of tenants at their limits do not hold up less urgent ones of others.
+            beyond = due.priority
+        seen |= looked
+    _adopt_first_jobs(session, kind, MAX_ADOPTED if len(leases) < options.total else 1)
+    allowance.save_tokens()
+    return leases, allowance.seconds_until_token()
 
 
 def share_out(tenants: Sequence[str], allowed: Mapping[str, int], most: int, /) -> dict[str, int]:

@@ -19,14 +19,14 @@ from ...core.text import safe_str
 from ...errors import MemoryLimitExceeded
 from ...journal.redaction.secrets import keep_address_secret
 from ...ledger.ledger import Ledger
-from ...ledger.model import Lease, lease_key
+from ...ledger.model import Lease
 from ...ledger.store.steps import ProgressReport
 from ..attempt import AttemptContext, CancelRequests, perform
 from ..job_type import DURABLE, JobType
 from ..outcome import decide_failure
 from ..progress import ProgressBoard
 from .process import start_guard
-from .protocol import Call, Decoder, Progress, Ready, Reply, Startup, encode, load_job_type, receive
+from .protocol import Call, Decoder, Ready, Reply, Startup, encode, load_job_type, receive
 
 MEGABYTE = 1_000_000
 
@@ -60,7 +60,7 @@ class WorkerBoard(ProgressBoard):
     def put(self, report: ProgressReport, /) -> None:
         """Send the progress of a job, which the worker writes with that of others."""
         with suppress(OSError):  # without a worker, the process ends soon
-            self.send(Progress(lease_key(report.lease), *report[1:]))
+            self.send(report._replace(lease=report.lease._replace(payload=b"")))
 
     def send(self, message: NamedTuple, /) -> None:
         """Send a message. A process that the function forked sends none."""

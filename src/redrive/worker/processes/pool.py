@@ -23,7 +23,7 @@ from ..attempt import AttemptContext, AttemptResult, RemoteFailure, run_in_proce
 from ..job_type import JobType, ProcessCrashed
 from ..progress import ProgressBoard
 from .process import CallUnread, ChildExited, ChildProcess, Interrupted, OutOfTime
-from .protocol import Call, Progress, Ready, Reply, Startup, reference_to
+from .protocol import Call, Ready, Reply, Startup, reference_to
 
 START_SECONDS = 120.0
 """Time in which a process must have imported the commands."""
@@ -224,14 +224,11 @@ class ProcessSlot:
     def _receive(self, process: ChildProcess, call: Call) -> Reply:
         """Wait for the reply. Pass on the progress that the job reports until then."""
         until = monotonic() + call.seconds
-        while isinstance(message := process.receive(until, self._wake), Progress):
-            # A thread that an earlier job has left may report for that job.
-            if self._board is not None and message.lease == lease_key(call.lease):
-                self._board.put(ProgressReport(call.lease, *message[1:]))
-            if monotonic() >= until:
-                raise OutOfTime
-        reply: Reply = message
-        return reply
+        message: ProgressReport | Reply
+        while isinstance(message := process.receive(until, self._wake), ProgressReport):
+            if self._board is not None:
+                self._board.put(message)
+        return message
 
     def _send(self, call: Call) -> ChildProcess:
         """Send a call to the process. An idle process that was killed is replaced."""

@@ -66,22 +66,6 @@ class Call(NamedTuple):
     memory_limit: int | None
 
 
-class Progress(NamedTuple):
-    """Progress of the attempt that is running.
-
-    Attributes:
-        lease: Key of its lease.
-        part: Finished part of the work, from 0 to 1.
-        note: What the job does now.
-        at: When the job reported it.
-    """
-
-    lease: tuple[int, ...]
-    part: float
-    note: str | None
-    at: datetime
-
-
 class Reply(NamedTuple):
     """The end of an attempt.
 
