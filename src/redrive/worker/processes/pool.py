@@ -152,6 +152,7 @@ class ProcessSlot:
 
     def __init__(self, startup: Startup, board: ProgressBoard | None) -> None:
         self._startup, self._board = startup, board
+        self._is_interrupted = False
         self._process: ChildProcess | None = None
         self._jobs = 0
         self._first_bytes = 0
@@ -162,11 +163,13 @@ class ProcessSlot:
 
     def interrupt(self) -> None:
         """Kill the process and end its job as cancelled. Any thread may call it."""
+        self._is_interrupted = True
         with suppress(BlockingIOError):
             os.write(self._waker, b"!")
 
     def clear_interrupt(self) -> None:
         """Forget an interrupt of an earlier job."""
+        self._is_interrupted = False
         with suppress(BlockingIOError):
             while os.read(self._wake, 64):
                 pass
@@ -228,6 +231,11 @@ class ProcessSlot:
         while isinstance(message := process.receive(until, self._wake), ProgressReport):
             if self._board is not None:
                 self._board.put(message)
+            # A job may report without a pause, so that it is never waited for.
+            if self._is_interrupted:
+                raise Interrupted
+            if monotonic() >= until:
+                raise OutOfTime
         return message
 
     def _send(self, call: Call) -> ChildProcess:

@@ -114,11 +114,6 @@ class ChildProcess:
         """
         while (message := self._decoder.next()) is None:
             ready = self._wait(until, wake)
-            # First, because a job may report progress without a pause.
-            if wake in ready:
-                raise Interrupted
-            if monotonic() >= until:
-                raise OutOfTime
             if self.socket.fileno() in ready:
                 try:
                     received = self.socket.recv(CHUNK_BYTES)
@@ -129,6 +124,10 @@ class ChildProcess:
                 self._decoder.feed(received)
             elif self.has_exited:
                 raise ChildExited(self._describe_exit())
+            elif wake in ready:
+                raise Interrupted
+            elif monotonic() >= until:
+                raise OutOfTime
         return message
 
     def _wait(self, until: float, wake: int) -> set[int]:
