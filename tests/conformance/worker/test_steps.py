@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from redrive.ledger.jobs.control import cancel_in
 from sqlalchemy import Connection, text
 
 from redrive import current, retry
@@ -16,6 +15,7 @@ from redrive.errors import LeaseLost
 from redrive.ledger import Lease, Ledger, NewJob, open_ledger
 from redrive.ledger.jobs.dead_letters import ReplayOptions
 from redrive.ledger.jobs.dead_letters import replay as replay_fresh
+from redrive.ledger.jobs.job_changes import cancel_in
 from redrive.ledger.store.postgres import claim as on_postgres
 from redrive.ledger.store.steps import MAX_LOADED_BYTES, Step, steps_of, write_steps
 from redrive.worker.steps import JobSteps

@@ -227,7 +227,6 @@ class ProcessSlot:
     def _receive(self, process: ChildProcess, call: Call) -> Reply:
         """Wait for the reply. Pass on the progress that the job reports until then."""
         until = monotonic() + call.seconds
-        message: ProgressReport | Reply
         while isinstance(message := process.receive(until, self._wake), ProgressReport):
             if self._board is not None:
                 self._board.put(message)
@@ -236,7 +235,8 @@ class ProcessSlot:
                 raise Interrupted
             if monotonic() >= until:
                 raise OutOfTime
-        return message
+        reply: Reply = message
+        return reply
 
     def _send(self, call: Call) -> ChildProcess:
         """Send a call to the process. An idle process that was killed is replaced."""
