@@ -110,7 +110,7 @@ class DirectRunner:
         """
         left: list[HandlerCall] = []
         tasks = [call for call in calls if call.handler.execution == "async"]
-        todo = deque(call for call in calls if call not in tasks) if tasks else deque(calls)
+        todo = deque(call for call in calls if call.handler.execution != "async")
         start, count = monotonic(), len(todo)
         others: list[Any] = []
         if tasks:
