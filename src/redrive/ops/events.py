@@ -47,7 +47,7 @@ class ReceivedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Handled:
+class HandlerJobView:
     """The job of one handler of an event."""
 
     handler: str
@@ -69,7 +69,7 @@ class EventReport:
     payload_bytes: int
     headers: Mapping[str, str]
     ids: Mapping[str, str]
-    handlers: tuple[Handled, ...]
+    handlers: tuple[HandlerJobView, ...]
     now: datetime
 
 
@@ -160,7 +160,9 @@ class EventOperations:
         names = dict.fromkeys(handlers) or jobs
         return {name: self._replay_to(name, row, jobs.get(name), because) for name in names}
 
-    def _replay_to(self, handler: str, row: EventRow, job: Handled | None, because: str) -> str:
+    def _replay_to(
+        self, handler: str, row: EventRow, job: HandlerJobView | None, because: str
+    ) -> str:
         """Replay an event to one handler, and return the outcome."""
         ledger, actor = self._context.ledger, self._context.actor
         if job is None:
@@ -210,13 +212,15 @@ def _find_one(ledger: Ledger, event_id: str, source: str | None) -> EventRow | N
     return rows[0] if rows else None
 
 
-def _handler_jobs(ledger: Ledger, row: EventRow) -> list[Handled]:
+def _handler_jobs(ledger: Ledger, row: EventRow) -> list[HandlerJobView]:
     """Return the jobs of an event, by handler. The name of a handler is the job type."""
     with ledger.reading() as connection:
         keys = [key for kind in counters.counts(connection) if (key := _job_key(row, kind))]
         rows = jobs.by_keys(connection, keys)
     handled = [
-        Handled(job.kind, job.id, job.shown, job.attempts, job.error, job.started_at, job.ended_at)
+        HandlerJobView(
+            job.kind, job.id, job.shown, job.attempts, job.error, job.started_at, job.ended_at
+        )
         for job in rows
     ]
     return sorted(handled, key=lambda job: job.handler)

@@ -86,7 +86,7 @@ def moment(text: str, /) -> datetime:
     return parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=timezone.utc)
 
 
-def moment_ahead(text: str, now: datetime, /) -> datetime:
+def parse_future_time(text: str, now: datetime, /) -> datetime:
     """Parse a time to come: 90s, 30min, 12h or 7d from now, or ISO 8601, in UTC by default."""
     span = SPAN.fullmatch(text.strip())
     if span is None:

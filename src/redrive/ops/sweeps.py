@@ -24,7 +24,7 @@ PAGE = 1000
 MAX_STOPS = 100
 """Newest pauses or cancellations that are searched for the one of a sweep."""
 PARTITIONED = ("backfill", "fresh", "retry", "reprocess", "revalidate")
-"""Sweeps over partitions. The others are about dead letters."""
+"""Sweeps over partitions. The others are over dead letters or jobs."""
 PAST_TENSES = {
     "replay": "replayed",
     "discard": "discarded",
@@ -34,9 +34,11 @@ PAST_TENSES = {
     "prioritise": "reprioritised",
 }
 """What a sweep over dead letters or jobs has done to its items."""
-JOB_STATES = ("done", "at it", "dead again")
+IN_PROGRESS = "at it"
+"""Name in JSON, kept for compatibility. People see its label."""
+JOB_STATES = ("done", IN_PROGRESS, "dead again")
 """States of replayed jobs, in the order in which they are shown."""
-LABELS = {"at it": "in progress"}
+LABELS = {IN_PROGRESS: "in progress"}
 """How states of a sweep's jobs are shown, where that is not their name in JSON."""
 
 
@@ -345,7 +347,7 @@ def time_left(sweep: Sweep, now: datetime, /) -> timedelta | None:
 def _job_state(state: int | None) -> str:
     if state in (DONE, PRUNED, None):
         return "done"
-    return "dead again" if state in (DEAD, DROPPED) else "at it"
+    return "dead again" if state in (DEAD, DROPPED) else IN_PROGRESS
 
 
 def _outcome(act: str, item: SweepItem) -> SweepOutcome:

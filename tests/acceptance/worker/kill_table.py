@@ -128,7 +128,7 @@ def main(arguments: Sequence[str]) -> int:
                         wrong += not ok
                         named = f"{database}, {where}" if where else database
                         print(f"| {named} | {' | '.join(cells)} | {'ok' if ok else 'WRONG'} |", flush=True)
-    print(f"\n{'all is well' if not wrong else f'{wrong} are WRONG'}")
+    print(f"\n{'no problems found' if not wrong else f'{wrong} are WRONG'}")
     return 1 if wrong else 0
 
 

@@ -42,7 +42,7 @@ def test_failures_are_grouped_by_job_type_and_signature(ledger: Ledger, ann: Ope
         ("crm.sync", "TimeoutError"): (3, 3, 3), ("mail", "TimeoutError"): (1, 1, 1),
         ("crm.sync", "ValueError: no address of #"): (1, 1, 1), ("crm.sync", ""): (1, 1, 0),
     }  # fmt: skip
-    assert (first.kind, first.signature, first.trend.hour, first.trend.day, first.trend.growing) == (
+    assert (first.kind, first.signature, first.trend.hour, first.trend.day, first.trend.is_growing) == (
         "crm.sync",
         "TimeoutError",
         3,
@@ -85,7 +85,7 @@ def test_failed_attempts_are_shown_before_the_first_dead_letter(ledger: Ledger, 
     ledger.settle([lease.again(60, error=TIMEOUT)._replace(signature="TimeoutError") for lease in leases[:11]])
     ledger.settle(leases[11].again(60))  # it asked for a retry, which is not a failure
     (found,) = ann.overview.failures()
-    assert (found.pending, found.died, found.tries, found.trend.hour, found.trend.growing) == (0, 0, 11, 11, True)
+    assert (found.pending, found.died, found.tries, found.trend.hour, found.trend.is_growing) == (0, 0, 11, 11, True)
     assert [(one.name, one.kind) for one in ann.overview.summary().findings] == [("failing", "mail")]
     assert_balanced(ledger)
 

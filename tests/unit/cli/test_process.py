@@ -19,7 +19,7 @@ from tests.unit.cli.conftest import LONG
 def test_at_a_terminal_the_number_is_typed(url: str, busy: Ledger) -> None:
     asked = ("dead", "replay", "--kind", "crm.sync", "--error", "503", "--because", "fixed")
     status, printed = on_terminal(*asked, typed="3", REDRIVE_LEDGER=url)
-    assert (status, "nothing was done" in printed) == (1, True), printed
+    assert (status, "nothing was changed" in printed) == (1, True), printed
     assert len(busy.audit()) == 4
     status, printed = on_terminal(*asked, typed="2", REDRIVE_LEDGER=url)
     assert (status, "Dead letter 4 queued as job" in printed) == (0, True), printed

@@ -35,10 +35,10 @@ def test_the_time_left_is_unknown_before_the_canary_has_passed_and_after_the_end
 
 def test_failures_rise_only_while_new_ones_come_in() -> None:
     slot = 1000
-    assert trend([(slot, slot, 40)], slot).growing
-    assert trend([(slot - 1, slot - 1, 40)], slot).growing
+    assert trend([(slot, slot, 40)], slot).is_growing
+    assert trend([(slot - 1, slot - 1, 40)], slot).is_growing
     stopped = trend([(slot - 2, slot - 2, 40)], slot)
-    assert (stopped.many, stopped.growing) == (True, False)
+    assert (stopped.is_unusual, stopped.is_growing) == (True, False)
     assert stopped.since is not None, "the series is not over yet"
 
 

@@ -17,8 +17,8 @@ MAX_UNCONFIRMED, MAX_YES = 20, 100
 """Partitions up to which a plan needs no confirmation, and up to which a yes is enough."""
 MAX_LISTED = 10
 """Outcomes that are listed one by one."""
-SELECT_FEWER = "a script changes all that match or none: select fewer"
-NOT_CONFIRMED = "not confirmed; nothing was done"
+NARROW_SELECTION = "without a prompt the plan must include all matches; narrow the selection"
+NOT_CONFIRMED = "not confirmed; nothing was changed"
 
 Yes = Annotated[bool, flag("--yes", "No confirmation prompt (needs --max)")]
 Max = Annotated[
@@ -67,8 +67,8 @@ class Confirmation:
         Args:
             plan: The plan.
             ledger: Address of the ledger, for the prompt.
-            matched: Number of items that match, if the plan has a limit. A script gets all of them
-                or none, because it cannot read that more match.
+            matched: Number of items that match, if the plan has a limit. Without a prompt the
+                plan must include all of them, because a script does not read that more match.
         """
         act = plan.act.replace("_", " ")
         matched = plan.count if matched is None else matched
@@ -77,17 +77,20 @@ class Confirmation:
             if self.max_count is None:
                 fail(BAD_INPUT, f"--yes: needs --max N, the most to {act}")
             if matched > self.max_count:
-                problem = f"--max {self.max_count}: {matched:,} match; nothing was done"
-                fail(NOT_DONE, f"{problem}; {SELECT_FEWER}" if limit else problem)
+                problem = f"--max {self.max_count}: {matched:,} match; nothing was changed"
+                fail(NOT_DONE, f"{problem}; {NARROW_SELECTION}" if limit else problem)
             if limit:
-                hint = f"pass{limit}, or select fewer"
-                fail(NOT_DONE, f"--limit {plan.count}: {matched:,} match; nothing was done; {hint}")
+                hint = f"pass{limit}, or narrow the selection"
+                fail(
+                    NOT_DONE,
+                    f"--limit {plan.count}: {matched:,} match; nothing was changed; {hint}",
+                )
             return
         if not sys.stdin.isatty():
             options = f"pass --yes --max {matched}{limit} to {act} {matched:,}"
             if limit:
-                options = f"{matched:,} match, not {plan.count:,}; {SELECT_FEWER}, or {options}"
-            fail(BAD_INPUT, f"confirmation: no interactive shell; {options}. Nothing was done")
+                options = f"{matched:,} match, not {plan.count:,}; {NARROW_SELECTION}, or {options}"
+            fail(BAD_INPUT, f"confirmation: no interactive shell; {options}. Nothing was changed")
         question = f"Type {plan.count} to {act} {'it' if plan.count == 1 else 'them'}"
         question += " permanently" if plan.act == "discard" else ""
         question += f" (ledger {ledger})" if ledger else ""
@@ -95,9 +98,10 @@ class Confirmation:
         if typed.strip().replace(",", "") != str(plan.count):
             fail(NOT_DONE, NOT_CONFIRMED)
 
-    def require_for_many(self, plan: Countable, /) -> None:
-        """Confirm a plan for partitions: nothing for a few, a yes for some, the number for many.
+    def require_for_partitions(self, plan: Countable, /) -> None:
+        """Confirm a plan for partitions.
 
+        No prompt up to 20, yes or no up to 100, above that the typed number.
         Partitions are retried on their own, so a mistake with a few of them is cheap.
         """
         if not self.yes and plan.count <= MAX_UNCONFIRMED:

@@ -87,7 +87,7 @@ def apply_plan(ops: Operator, plan: Plan, apply: ApplyOptions, /, **limits: Any)
         if apply.as_json:
             print_json({"plan": plan_data(plan), "sweep": None})
         raise typer.Exit(0 if plan.count else NOT_DONE)
-    apply.confirmation.require_for_many(plan)
+    apply.confirmation.require_for_partitions(plan)
     sweep = ops.begin(plan, because=apply.because or "", **limits)
     is_backfill, is_interrupted = plan.act == "backfill", False
     if not apply.detach and not is_backfill:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ...core.text import pluralise
 from ...ops.context import MAX_REPLAYS
-from ...ops.dead_letters.model import DeadLetterFilter, Drive, Letter, LetterReport
+from ...ops.dead_letters.model import DeadLetterFilter, Letter, LetterReport, ReplayChainJob
 from ...ops.operator import Operator
 from ...ops.render import ago, both, utc
 from ...ops.search import dead_letters_only
@@ -307,7 +307,7 @@ def _replays(count: int) -> str:
     return "" if not count else ", replayed once" if count == 1 else f", replayed {count} times"
 
 
-def _job_title(job: Drive) -> str:
+def _job_title(job: ReplayChainJob) -> str:
     edited = f", payload edited by {job.edited_by}" if job.edited_by is not None else ""
     replay = f" (replay of job {job.replay_of}{edited})" if job.replay_of is not None else ""
     crashes = f", {job.crashes} crashed" if job.crashes else ""
@@ -315,7 +315,7 @@ def _job_title(job: Drive) -> str:
     return f"Job {job.id}{replay}: {state_name(job.state)}, {attempts}{crashes}"
 
 
-def _attempts(job: Drive, now: datetime) -> RenderableType:
+def _attempts(job: ReplayChainJob, now: datetime) -> RenderableType:
     if job.tries:
         return attempt_table(job.tries, now)
     is_open = job.ended_at is None

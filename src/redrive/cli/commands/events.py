@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ...ops.context import MAX_REPLAYS
 from ...ops.dead_letters.model import DeadLetterFilter
-from ...ops.events import EventReport, Handled, ReceivedEvent
+from ...ops.events import EventReport, HandlerJobView, ReceivedEvent
 from ...ops.render import ago, both
 from ..apply.confirm import ApplyOptions, Confirmation
 from ..apply.dead_letters import Canary, Detach, MaxReplays, Rate, apply_plan
@@ -93,7 +93,7 @@ def _event_columns(now: datetime) -> list[Column[ReceivedEvent]]:
     ]
 
 
-HANDLER_COLUMNS: list[Column[Handled]] = [
+HANDLER_COLUMNS: list[Column[HandlerJobView]] = [
     Column("handler", lambda run: run.handler, min_width=8),
     Column("state", lambda run: state_name(run.state)),
     Column("attempts", lambda run: str(run.attempts), is_number=True),
@@ -132,7 +132,7 @@ def show_(
 
 def _report(report: EventReport) -> Group:
     event, now = report.event, report.now
-    handlers: RenderableType = Text("No handler had this event.", style="yellow")
+    handlers: RenderableType = Text("No handler received this event.", style="yellow")
     if report.handlers:
         handlers = responsive_table(HANDLER_COLUMNS, report.handlers, console().width)
     names = {**report.headers, **report.ids}

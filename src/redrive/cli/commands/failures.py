@@ -162,7 +162,7 @@ def _job_columns(now: datetime) -> list[Column[Failure]]:
 
 
 def _failed_last_hour(group: Failure) -> Text:
-    return count_or_dash(group.trend.hour, "yellow" if group.trend.growing else "")
+    return count_or_dash(group.trend.hour, "yellow" if group.trend.is_growing else "")
 
 
 def _failed_last_day(group: Failure) -> Text:
@@ -174,7 +174,7 @@ def _report(report: FailureReport, width: int) -> Group:
     failure, now = report.failure, report.now
     blocked = f", {failure.blocked:,} of them blocked" if failure.blocked else ""
     attempts, died = pluralise(failure.tries, "attempt"), pluralise(failure.died, "dead letter")
-    rising = ", rising" if failure.trend.growing else ""
+    rising = ", rising" if failure.trend.is_growing else ""
     last_hour = f"{failure.trend.hour:,} in the last hour{rising}"
     has_example = failure.error and failure.error != failure.signature
     sample = complete_command(f"redrive jobs show {failure.job_id}")

@@ -180,7 +180,7 @@ def _oldest(line: KindLine, now: datetime) -> str:
 
 
 def _failed_last_hour(line: KindLine) -> Text:
-    return count_or_dash(line.failed.hour, "yellow" if line.failed.growing else "")
+    return count_or_dash(line.failed.hour, "yellow" if line.failed.is_growing else "")
 
 
 def _failed_last_day(line: KindLine) -> Text:

@@ -11,7 +11,7 @@ import typer
 
 from ...ops import JobFilter, Plan
 from ...ops.operator import Operator
-from ...ops.render import moment_ahead, utc
+from ...ops.render import parse_future_time, utc
 from ..apply.confirm import ApplyOptions, Confirmation
 from ..apply.dead_letters import Detach, Rate, apply_plan
 from ..errors import refuse_option
@@ -77,9 +77,9 @@ class ChangeOptions:
         )
         if self.search is not None:
             words = ops.jobs.parse(self.search).as_dict()
-            twice = sorted(words.keys() & wanted.as_dict().keys())
-            if twice:
-                refuse_option("--search", f"{twice[0]}: specified twice; use it once")
+            duplicates = sorted(words.keys() & wanted.as_dict().keys())
+            if duplicates:
+                refuse_option("--search", f"{duplicates[0]}: specified twice; use it once")
             wanted = replace(wanted, **words)
         if wanted.selects_all:
             filters = "--kind, --state, --key, --key-prefix, --worker, --since, --until or --search"
@@ -244,7 +244,7 @@ def _show_pauses(ops: Operator, kinds: Collection[str]) -> None:
 def _due(ops: Operator, text: str) -> datetime:
     now = ops.now()
     try:
-        due = moment_ahead(text, now)
+        due = parse_future_time(text, now)
     except ValueError as error:
         refuse_option("--at / --in", str(error))
     if due < now:

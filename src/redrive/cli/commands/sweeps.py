@@ -15,7 +15,14 @@ from ...core.text import format_duration, pluralise
 from ...ops import Sweep
 from ...ops.operator import Operator
 from ...ops.render import ago, both
-from ...ops.sweeps import PAST_TENSES, SweepOutcome, SweepReport, describe_progress, time_left
+from ...ops.sweeps import (
+    IN_PROGRESS,
+    PAST_TENSES,
+    SweepOutcome,
+    SweepReport,
+    describe_progress,
+    time_left,
+)
 from ..apply.confirm import Confirmation, Max, Yes
 from ..apply.dead_letters import Detach, run_sweep
 from ..command import CommandGroup
@@ -259,7 +266,7 @@ def _state(report: SweepReport) -> str:
 
     A replay is done when all its jobs are enqueued, not when they have ended.
     """
-    sweep, running = report.sweep, report.jobs.get("at it", 0)
+    sweep, running = report.sweep, report.jobs.get(IN_PROGRESS, 0)
     if sweep.act == "replay" and sweep.state == "done" and running:
         return f"done: all enqueued, {pluralise(running, 'job')} in progress"
     return sweep.state + (f": {sweep.reason}" if sweep.reason else "")

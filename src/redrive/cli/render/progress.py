@@ -101,7 +101,7 @@ def stacked_bar(width: int, total: int, *parts: tuple[str, str, int]) -> Text:
 
 READ_SECONDS = 1.0
 """Seconds between two reads."""
-PASSING_FIELDS = ("now", "left")
+TIME_DEPENDENT_FIELDS = ("now", "left")
 """Fields that change with the time although nothing happens."""
 
 
@@ -121,7 +121,7 @@ class Follower(Generic[R]):
     """How a report is read and printed while it is followed.
 
     Args:
-        read: Reads the next report. None ends the following.
+        read: Reads the next report. None: stop following.
         is_running: Whether a report may still change.
         draw: The report for a terminal of this width.
         line: The report in one line, for a pipe or a file.
@@ -171,8 +171,10 @@ class Follower(Generic[R]):
         """Print the report in one line if it changed. Return the line without its time."""
         line = self.line(report)
         data = document(report)
-        lasting = {name: value for name, value in data.items() if name not in PASSING_FIELDS}
-        change = str(lasting) if as_json else line
+        stable_fields = {
+            name: value for name, value in data.items() if name not in TIME_DEPENDENT_FIELDS
+        }
+        change = str(stable_fields) if as_json else line
         if change == last:
             return last
         if as_json:

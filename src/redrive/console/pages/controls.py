@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from ...errors import NotAllowed
 from ...ops.controls.model import SCOPES, Scope, resume_command, subject_of
-from ...ops.render import moment_ahead
+from ...ops.render import parse_future_time
 from ..view import CurrentView, View
 
 router = APIRouter()
@@ -28,7 +28,7 @@ def pause(view: CurrentView) -> Response:
     scope, name = cast(Scope, view.field("scope")), view.field("name")
     try:
         because, until = view.reason(), view.field("until")
-        end = moment_ahead(until, view.operator.now()) if until else None
+        end = parse_future_time(until, view.operator.now()) if until else None
         paused = view.operator.pauses.pause(
             scope, "" if scope == "app" else name, because=because, until=end
         )

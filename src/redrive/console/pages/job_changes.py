@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from ...ops import JobFilter
 from ...ops.plans.plan import Plan
-from ...ops.render import moment_ahead, utc
+from ...ops.render import parse_future_time, utc
 from ..api.job_changes import make_plan
 from ..queries import JobQuery
 from ..render.fragments import PLACEHOLDER, command
@@ -73,7 +73,7 @@ def _read_due(view: View) -> tuple[datetime | None, str | None]:
     if not text:
         return now, "enter the new time" if view.request.method == "POST" else None
     try:
-        due = moment_ahead(text, now)
+        due = parse_future_time(text, now)
     except ValueError as problem:
         return now, str(problem)
     if due < now:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Response
 
-from ...ops.health.overview_rules import Trouble
+from ...ops.health.overview_rules import OverviewFinding
 from ..queries import ActivityQuery, FailureQuery, JournalQuery, RecordType
 from ..render.charts import (
     Chart,
@@ -53,7 +53,7 @@ def overview(view: CurrentView) -> Response:
     )
 
 
-def _url_of(view: CurrentView, problem: Trouble) -> str:
+def _url_of(view: CurrentView, problem: OverviewFinding) -> str:
     """Return the URL of the page that shows the problem in detail."""
     if problem.name in ("no workers", "dangling leases"):
         return view.url("/workers")

@@ -164,7 +164,7 @@ def count(number: int | None, url: str, css: str = "", has_more: bool = False, /
 
 def trend(counts: Trend, label: str, /) -> Markup:
     """Render the counts of the last 24 hours as bars."""
-    classes = f"trend{' growing' if counts.growing else ''}{'' if counts.hour else ' past'}"
+    classes = f"trend{' growing' if counts.is_growing else ''}{'' if counts.hour else ' past'}"
     day, hour = f"{counts.day:,}", f"{counts.hour:,}"
     spoken = f"{escape(label)}: {day} in 24 hours, {hour} in the last hour"
     html = (

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from ...core.text import pluralise
-from ...ops.partitions.calendar import WORST, Calendar, CustomerGrid, Row
+from ...ops.partitions.calendar import STATUSES_WORST_FIRST, Calendar, CustomerGrid, Row
 from .fragments import state_name
 
 STATUS_CSS = {
@@ -129,7 +129,7 @@ def _cached_cell(
     statuses: tuple[tuple[str, int], ...], lanes: tuple[tuple[str, int], ...], missing: int
 ) -> DayCell:
     counts = {status: count for status, count in statuses if count}
-    worst = next((status for status in WORST if status in counts), None)
+    worst = next((status for status in STATUSES_WORST_FIRST if status in counts), None)
     if worst is None:
         return NO_PARTITIONS
     queued = dict(lanes)

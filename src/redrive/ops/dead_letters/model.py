@@ -165,7 +165,7 @@ class Try:
 
 
 @dataclass(frozen=True, slots=True)
-class Drive:
+class ReplayChainJob:
     """The job that died, or one of its replays."""
 
     id: int
@@ -194,7 +194,7 @@ class LetterReport:
     headers: Mapping[str, str]
     ids: Mapping[str, str]
     """Correlation ids."""
-    jobs: tuple[Drive, ...]
+    jobs: tuple[ReplayChainJob, ...]
     """The job that died, then its replays in their order."""
     now: datetime
 

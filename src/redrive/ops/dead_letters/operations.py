@@ -33,10 +33,10 @@ from .model import (
     MAX_GROUPED,
     MAX_GROUPS,
     DeadLetterFilter,
-    Drive,
     Group,
     Letter,
     LetterReport,
+    ReplayChainJob,
     Revealed,
     failed_attempts,
     readable,
@@ -155,7 +155,9 @@ class DeadLetterOperations:
             payload_bytes=len(letter.payload),
             headers=redact(letter.headers),
             ids=redact(letter.ids),
-            jobs=tuple(_drive(job, ledger.attempts(job.id)) for job in _jobs_of(ledger, letter)),
+            jobs=tuple(
+                _replay_chain_job(job, ledger.attempts(job.id)) for job in _jobs_of(ledger, letter)
+            ),
             now=ledger.now(),
         )
 
@@ -444,9 +446,9 @@ def _jobs_of(ledger: Ledger, letter: DeadLetter) -> list[Job]:
     return chain[::-1]
 
 
-def _drive(job: Job, attempts: list[Attempt]) -> Drive:
+def _replay_chain_job(job: Job, attempts: list[Attempt]) -> ReplayChainJob:
     is_replaced = job.state == "dropped" and not job.current
-    return Drive(
+    return ReplayChainJob(
         id=job.id,
         state="replaced by a replay" if is_replaced else job.shown,
         attempts=job.attempts,

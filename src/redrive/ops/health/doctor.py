@@ -29,9 +29,9 @@ from ..project.settings import known
 from ..project.target import Operated, command_for, extractions, ledger_of, open_target, source_of
 from ..workers import missing_worker
 from . import partitions
-from .overview_rules import GRACE, Finding, Health, Trouble
+from .overview_rules import GRACE, Finding, Health, OverviewFinding
 
-Reported: TypeAlias = Sequence[Trouble]
+Reported: TypeAlias = Sequence[OverviewFinding]
 """Problems that the overview reports, which are not reported twice."""
 SKEW_SECONDS = 2.0
 CRITICAL_SKEW_SECONDS = 60.0

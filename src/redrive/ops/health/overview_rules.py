@@ -17,8 +17,8 @@ from ...partitions.store.rows import POLICY
 from ..context import QUIET
 from ..controls.model import PauseLine, resume_command
 from ..overview.job_types import KindLine
-from ..overview.trend import MANY, QUIET_SLOTS, Trend
-from ..partitions.overview import COUNTED, DatasetLine, PausedSource
+from ..overview.trend import MIN_REPORTED_COUNT, QUIET_SLOTS, Trend
+from ..partitions.overview import MAX_COUNTED, DatasetLine, PausedSource
 from ..render import describe_probe
 from ..sweeps import PARTITIONED
 from ..workers import TASK_VERBS
@@ -127,14 +127,14 @@ class OverviewFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble(Finding):
+class OverviewFinding(Finding):
     """A problem that the overview shows."""
 
     kind: str | None = None
     """Job type or dataset. None: the problem is not about one."""
 
 
-def find_problems(facts: OverviewFacts, /) -> list[Trouble]:
+def list_findings(facts: OverviewFacts, /) -> list[OverviewFinding]:
     """Return the problems, critical ones first, then by the number of items."""
     problems = [
         *_no_worker(facts),
@@ -151,7 +151,7 @@ def find_problems(facts: OverviewFacts, /) -> list[Trouble]:
     return sorted(problems, key=lambda problem: (problem.severity, -problem.count))
 
 
-def _no_worker(facts: OverviewFacts) -> Iterator[Trouble]:
+def _no_worker(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     wait = max(GRACE, facts.quiet)
     due = [
         line
@@ -171,19 +171,21 @@ def _no_worker(facts: OverviewFacts) -> Iterator[Trouble]:
     )
     times = [*(line.due_since for line in due), facts.late.since]
     since = min(filter(None, times)) if facts.seen_at is None else facts.seen_at
-    yield Trouble("no workers", "critical", says, waiting + parts, since, "redrive work module:app")
+    yield OverviewFinding(
+        "no workers", "critical", says, waiting + parts, since, "redrive work module:app"
+    )
 
 
-def _leases(facts: OverviewFacts) -> Iterator[Trouble]:
+def _leases(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     count = facts.expired.many
     if count:
         says = f"Leases: {count:,} expired and not recovered"
-        yield Trouble(
+        yield OverviewFinding(
             "dangling leases", "critical", says, count, facts.expired.since, "redrive ledger reap"
         )
 
 
-def _paused_by_hand(facts: OverviewFacts) -> Iterator[Trouble]:
+def _paused_by_hand(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     waiting = {line.name: line.waiting for line in facts.kinds}
     for pause in facts.pauses:
         subject = f"{pause.subject[0].upper()}{pause.subject[1:]}"
@@ -193,7 +195,7 @@ def _paused_by_hand(facts: OverviewFacts) -> Iterator[Trouble]:
             queued = f"; {pluralise(count, 'job')} queued"
         kind = pause.name if pause.scope == "job type" else None
         fix = resume_command(pause.scope, pause.name)
-        yield Trouble(
+        yield OverviewFinding(
             "paused by hand",
             "warning",
             f"{subject}: {pause.says}{queued}",
@@ -204,7 +206,7 @@ def _paused_by_hand(facts: OverviewFacts) -> Iterator[Trouble]:
         )
 
 
-def _sources(facts: OverviewFacts) -> Iterator[Trouble]:
+def _sources(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     for task, (error, names) in facts.failing.items():
         verb = TASK_VERBS.get(task, task)
         says = f"Workers: {pluralise(len(names), 'worker')} cannot {verb} ({names[0]}: {error})"
@@ -213,11 +215,11 @@ def _sources(facts: OverviewFacts) -> Iterator[Trouble]:
             name, fix = "source failing", CHECK_SERVER
         elif error.startswith(CUSTOMERS_FAILED):
             says, fix = error.removeprefix(CUSTOMERS_FAILED), FIX_CUSTOMERS
-        yield Trouble(name, "critical", says, len(names), None, fix, False)
+        yield OverviewFinding(name, "critical", says, len(names), None, fix, False)
     for source in facts.paused:
         severity, fix, is_command = pause_fix(source.name, source.actor)
         says = f"Source {source.name}: paused {source.why}"
-        yield Trouble("source paused", severity, says, 1, None, fix, is_command)
+        yield OverviewFinding("source paused", severity, says, 1, None, fix, is_command)
 
 
 def pause_fix(source: str, actor: str, /) -> tuple[Severity, str, bool]:
@@ -232,7 +234,7 @@ def pause_fix(source: str, actor: str, /) -> tuple[Severity, str, bool]:
     return "critical", f"restore the source; to start now, without a probe: {resume}", False
 
 
-def _halted_sweeps(facts: OverviewFacts) -> Iterator[Trouble]:
+def _halted_sweeps(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     for sweep in facts.halted:
         is_partitions = sweep.act in PARTITIONED
         unit = "partition" if is_partitions else "dead letter"
@@ -242,37 +244,37 @@ def _halted_sweeps(facts: OverviewFacts) -> Iterator[Trouble]:
             f"{pluralise(sweep.left, unit)} left"
         )
         fix = f"redrive {'backfill status' if is_partitions else 'sweeps show'} {sweep.id}"
-        yield Trouble("sweep halted", "warning", says, sweep.left, sweep.halted_at, fix)
+        yield OverviewFinding("sweep halted", "warning", says, sweep.left, sweep.halted_at, fix)
 
 
-def _rejected_partitions(facts: OverviewFacts) -> Iterator[Trouble]:
+def _rejected_partitions(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     for dataset in facts.datasets:
-        if dataset.lately >= MANY:
-            count = f"{dataset.lately:,}{'+' if dataset.lately >= COUNTED else ''}"
+        if dataset.lately >= MIN_REPORTED_COUNT:
+            count = f"{dataset.lately:,}{'+' if dataset.lately >= MAX_COUNTED else ''}"
             says = f"{dataset.name}: {count} partitions rejected in the last hour"
             if dataset.wrong > dataset.lately:
                 says += f"; {dataset.wrong:,} failed or rejected in total"
             fix = f"redrive failures --kind {shlex.quote(dataset.name)}"
-            yield Trouble(
+            yield OverviewFinding(
                 "partitions failing", "warning", says, dataset.lately, None, fix, kind=dataset.name
             )
 
 
-def _given_up(facts: OverviewFacts) -> Iterator[Trouble]:
+def _given_up(facts: OverviewFacts) -> Iterator[OverviewFinding]:
     count = sum(facts.items.values())
-    if count >= MANY:
+    if count >= MIN_REPORTED_COUNT:
         batches = ", ".join(f"{each:,} {batch}" for batch, each in list(facts.items.items())[:3])
         batches += ", …" if len(facts.items) > 3 else ""
         says = (
-            f"Batch items: {count:,}{'+' if count >= COUNTED else ''} given up in the last hour "
-            f"({batches}); check the items and the receiving service"
+            f"Batch items: {count:,}{'+' if count >= MAX_COUNTED else ''} given up in the last "
+            f"hour ({batches}); check the items and the receiving service"
         )
-        yield Trouble(
+        yield OverviewFinding(
             "items given up", "warning", says, count, None, "redrive batch giveups --since 1h"
         )
 
 
-def _parked_job_types(facts: OverviewFacts, line: KindLine) -> Iterator[Trouble]:
+def _parked_job_types(facts: OverviewFacts, line: KindLine) -> Iterator[OverviewFinding]:
     if line.parked is None:
         return
     says = (
@@ -282,12 +284,12 @@ def _parked_job_types(facts: OverviewFacts, line: KindLine) -> Iterator[Trouble]
         f"{describe_probe(line.probe_at, facts.now)}"
     )
     fix = "restore the service that these jobs call"
-    yield Trouble(
+    yield OverviewFinding(
         "parked", "critical", says, line.waiting, line.parked_since, fix, False, kind=line.name
     )
 
 
-def _late(facts: OverviewFacts, line: KindLine) -> Iterator[Trouble]:
+def _late(facts: OverviewFacts, line: KindLine) -> Iterator[OverviewFinding]:
     if (
         not facts.alive
         or facts.is_app_paused
@@ -307,7 +309,9 @@ def _late(facts: OverviewFacts, line: KindLine) -> Iterator[Trouble]:
             "command"
         )
         count, since = line.waiting, line.due_since
-        yield Trouble("unregistered", "warning", says, count, since, fix, False, kind=line.name)
+        yield OverviewFinding(
+            "unregistered", "warning", says, count, since, fix, False, kind=line.name
+        )
         return
     says = (
         f"{line.name}: late; the oldest of {pluralise(line.waiting, 'queued job')} was due "
@@ -320,7 +324,9 @@ def _late(facts: OverviewFacts, line: KindLine) -> Iterator[Trouble]:
             f"{_span(facts, busy.longest_since)}"
         )
         fix = "redrive workers list"
-    yield Trouble("late", "warning", says, line.waiting, line.due_since, fix, kind=line.name)
+    yield OverviewFinding(
+        "late", "warning", says, line.waiting, line.due_since, fix, kind=line.name
+    )
 
 
 def _all_busy(threads: int) -> str:
@@ -328,22 +334,24 @@ def _all_busy(threads: int) -> str:
     return single if threads == 1 else f"all {threads:,} worker threads are busy"
 
 
-def _failing(line: KindLine) -> Iterator[Trouble]:
+def _failing(line: KindLine) -> Iterator[OverviewFinding]:
     if not (line.dead or line.retry_wait):
         return  # No failed job is left.
     trend, name = line.failed, "failing"
     says = f"{line.name}: {pluralise(trend.hour, 'failed attempt')} {_trend(trend)}"
-    if line.died.many and line.dead:
+    if line.died.is_unusual and line.dead:
         trend, name = line.died, "dead letters growing"
         new = pluralise(trend.hour, "new dead letter")
         says = f"{line.name}: {new} {_trend(trend)}; {line.dead:,} waiting for a decision"
-    if trend.many:
+    if trend.is_unusual:
         fix, hour = f"redrive failures --kind {shlex.quote(line.name)}", trend.hour
-        yield Trouble(name, "warning", says, hour, trend.since, fix, about=True, kind=line.name)
+        yield OverviewFinding(
+            name, "warning", says, hour, trend.since, fix, about=True, kind=line.name
+        )
 
 
 def _trend(trend: Trend) -> str:
-    direction = "rising" if trend.growing else f"none in the last {QUIET_SLOTS * 10} minutes"
+    direction = "rising" if trend.is_growing else f"none in the last {QUIET_SLOTS * 10} minutes"
     return f"in the last hour (average before: {trend.before:.3g}/h), {direction}"
 
 

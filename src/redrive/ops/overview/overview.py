@@ -20,8 +20,15 @@ from ...ledger.stats.failure_groups import slot_of
 from ...messages.queries import latest_by_source
 from ..context import QUIET
 from ..controls.model import PauseLine, describe_pause, pause_line
-from ..health.overview_rules import GRACE, Busy, OverviewFacts, Severity, Trouble, find_problems
-from ..partitions.overview import COUNTED, DatasetLine, dataset_lines, partitioned
+from ..health.overview_rules import (
+    GRACE,
+    Busy,
+    OverviewFacts,
+    OverviewFinding,
+    Severity,
+    list_findings,
+)
+from ..partitions.overview import MAX_COUNTED, DatasetLine, dataset_lines, read_partition_queue
 from ..workers import describe_missing
 from .job_types import KindLine
 from .trend import HOURS, trend
@@ -66,14 +73,6 @@ class EngineLine:
     at: datetime
     """When it was counted."""
 
-    @property
-    def says(self) -> str:
-        """The counts in words."""
-        return (
-            f"{self.open:,} open, {self.done:,} done, {self.failed:,} failed, "
-            f"{self.cancelled:,} cancelled"
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Overview:
@@ -93,7 +92,7 @@ class Overview:
     """Datasets with problems come first."""
     extracting: int
     """Number of running partitions."""
-    findings: tuple[Trouble, ...]
+    findings: tuple[OverviewFinding, ...]
     sentence: str
     """The balance of all jobs in one line."""
     pending_items: Mapping[str, int] = field(default_factory=dict)
@@ -129,7 +128,7 @@ class Overview:
         count = sum(self.pending_items.values())
         if not count:
             return ""
-        total = f"{count:,}+ items" if count >= COUNTED else pluralise(count, "item")
+        total = f"{count:,}+ items" if count >= MAX_COUNTED else pluralise(count, "item")
         largest = sorted(self.pending_items.items(), key=lambda pair: (-pair[1], pair[0]))
         batches = ", ".join(f"{each:,} {batch}" for batch, each in largest[:MAX_NAMED_BATCHES])
         batches += ", …" if len(largest) > MAX_NAMED_BATCHES else ""
@@ -177,11 +176,11 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         states = stored.read_kind_states(connection, now, now - DAY)
         known_workers = workers.list_workers(connection)
         stuck = stored.read_stuck(
-            connection, expired_before=now - grace, given_up_since=now - HOUR, most=COUNTED
+            connection, expired_before=now - grace, given_up_since=now - HOUR, most=MAX_COUNTED
         )
         halted = stored.halted_sweeps(connection) if stuck.has_halted_sweeps else ()
         sources = latest_by_source(connection)
-        data = partitioned(connection, now, grace)
+        data = read_partition_queue(connection, now, grace)
         datasets = dataset_lines(connection, now)
         due = {kind: wait.oldest_due for kind, wait in waits.items() if wait.oldest_due is not None}
         late = [kind for kind, since in due.items() if since <= now - grace]
@@ -224,7 +223,7 @@ def overview(ledger: Ledger, /, *, quiet: float = QUIET, busy: bool = True) -> O
         )
         lines.append(line)
     pause_lines = tuple(map(pause_line, states.pauses))
-    problems = find_problems(
+    problems = list_findings(
         OverviewFacts(
             now=now,
             alive=len(online),

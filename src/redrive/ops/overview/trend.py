@@ -13,7 +13,7 @@ SLOTS = 6
 SLOT = timedelta(minutes=10)
 PAUSE = 3
 """Slots without a count that end a series."""
-MANY = 10
+MIN_REPORTED_COUNT = 10
 """Count of the last hour that is reported, if the hourly average before was at most half."""
 QUIET_SLOTS = 1
 """Whole slots without a count after which it no longer grows: ten to twenty minutes."""
@@ -39,14 +39,14 @@ class Trend:
         return sum(self.hours[:-1]) / (len(self.hours) - 1)
 
     @property
-    def many(self) -> bool:
-        """Whether the last hour has many, and more than twice the average before."""
-        return self.hour >= MANY and self.hour > 2 * self.before
+    def is_unusual(self) -> bool:
+        """Whether the last hour has at least 10, and more than twice the average before."""
+        return self.hour >= MIN_REPORTED_COUNT and self.hour > 2 * self.before
 
     @property
-    def growing(self) -> bool:
-        """Whether there are many, and still new ones."""
-        return self.many and self.recent
+    def is_growing(self) -> bool:
+        """Whether the count is unusual, and there are still new ones."""
+        return self.is_unusual and self.recent
 
 
 NONE = Trend((0,) * HOURS, 0, 0, None)

@@ -15,14 +15,20 @@ from .datasets import customer_counts
 from .selection import EASTMOST
 
 DEFAULT_SPAN = timedelta(days=55)
-"""Days before the last one by default: eight weeks with it."""
+"""Default range: 56 days including the last."""
 MAX_DAYS = 3700
 """Days of one calendar."""
 MAX_GRID_DAYS = 100
 """Days of one grid of customers."""
 MAX_LANE_DATASETS = 50
 """Datasets up to which the calendar has queued and running partitions."""
-WORST: tuple[DisplayStatus, ...] = ("terminal", "failed", "refresh_failed", "pending", "success")
+STATUSES_WORST_FIRST: tuple[DisplayStatus, ...] = (
+    "terminal",
+    "failed",
+    "refresh_failed",
+    "pending",
+    "success",
+)
 """The state of a day is the first of these that any of its partitions has."""
 
 
@@ -45,8 +51,8 @@ class Row:
     def counts(self) -> dict[DisplayStatus, int]:
         """Number of partitions of all days by state."""
         total: Counter[DisplayStatus] = Counter()
-        for shades in self.days.values():
-            total.update(shades)
+        for statuses in self.days.values():
+            total.update(statuses)
         return dict(total)
 
 
@@ -57,12 +63,12 @@ class Calendar:
     since: date
     until: date
     rows: tuple[Row, ...]
-    shades: tuple[DisplayStatus, ...] = field(default=WORST)
+    shades: tuple[DisplayStatus, ...] = field(default=STATUSES_WORST_FIRST)
 
 
-def worst(shades: Mapping[DisplayStatus, int], /) -> DisplayStatus | None:
+def worst(statuses: Mapping[DisplayStatus, int], /) -> DisplayStatus | None:
     """Return the worst state of any partition. None: there is no partition."""
-    return next((shade for shade in WORST if shades.get(shade)), None)
+    return next((status for status in STATUSES_WORST_FIRST if statuses.get(status)), None)
 
 
 def never_requested(
@@ -76,7 +82,7 @@ def never_requested(
     """
     if customers is None:
         return {}
-    missing = {on: customers - sum(shades.values()) for on, shades in days.items()}
+    missing = {on: customers - sum(statuses.values()) for on, statuses in days.items()}
     return {on: count for on, count in missing.items() if count > 0}
 
 
@@ -125,12 +131,12 @@ def calendar(
         Row(
             source=dataset[0],
             query=dataset[1],
-            days=shades,
+            days=statuses_by_day,
             lanes=lanes.get(dataset, {}),
             customers=customers.get(dataset),
-            never_requested=never_requested(shades, customers.get(dataset)),
+            never_requested=never_requested(statuses_by_day, customers.get(dataset)),
         )
-        for dataset, shades in sorted(days.items())
+        for dataset, statuses_by_day in sorted(days.items())
     ]
     return Calendar(first, last, tuple(rows))
 

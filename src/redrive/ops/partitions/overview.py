@@ -22,7 +22,7 @@ from .datasets import label, parse_label
 SPAN = timedelta(days=366)
 """Days that are counted. `redrive state inspect` shows older ones."""
 RECENT = timedelta(hours=1)
-COUNTED = 1_000
+MAX_COUNTED = 1_000
 """Recent rejections, and queued and running partitions of a dataset, that are counted."""
 
 
@@ -66,7 +66,7 @@ class PausedSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Partitioned:
+class PartitionQueue:
     """Queued, running and paused work of all datasets."""
 
     late: CountSince
@@ -75,7 +75,9 @@ class Partitioned:
     paused: tuple[PausedSource, ...]
 
 
-def partitioned(connection: Connection, now: datetime, grace: timedelta, /) -> Partitioned:
+def read_partition_queue(
+    connection: Connection, now: datetime, grace: timedelta, /
+) -> PartitionQueue:
     """Return queued, running and paused work. It reads a bounded part of the queue."""
     queue = queue_overview(connection, now - grace)
     paused = tuple(
@@ -86,12 +88,14 @@ def partitioned(connection: Connection, now: datetime, grace: timedelta, /) -> P
         )
         for row in queue.paused
     )
-    return Partitioned(CountSince(queue.late, queue.since), queue.running, paused)
+    return PartitionQueue(CountSince(queue.late, queue.since), queue.running, paused)
 
 
 def dataset_lines(connection: Connection, now: datetime, /) -> tuple[DatasetLine, ...]:
     """Return every dataset with its counts, those with problems first."""
-    rows = count_datasets(connection, since=(now - SPAN).date(), lately=now - RECENT, most=COUNTED)
+    rows = count_datasets(
+        connection, since=(now - SPAN).date(), lately=now - RECENT, most=MAX_COUNTED
+    )
     lines = []
     for row in rows:
         accepted, pending, refresh_failed, failed, terminal = row.shades

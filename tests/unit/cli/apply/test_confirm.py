@@ -36,12 +36,12 @@ def test_some_partitions_need_a_yes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(typer, "confirm", confirm)
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    Confirmation().require_for_many(Plan(20))
+    Confirmation().require_for_partitions(Plan(20))
     assert questions == []
     with pytest.raises(typer.Exit) as ended:
-        Confirmation().require_for_many(Plan(21))
+        Confirmation().require_for_partitions(Plan(21))
     assert ended.value.exit_code == 1
-    Confirmation().require_for_many(Plan(100))
+    Confirmation().require_for_partitions(Plan(100))
     assert questions == ["Retry 21 partitions?", "Retry 100 partitions?"]
 
 
@@ -49,7 +49,7 @@ def test_a_script_passes_yes_and_a_maximum(capsys: pytest.CaptureFixture[str]) -
     Confirmation(yes=True, max_count=5).require(Plan(5))
     assert exit_code(Confirmation(yes=True), 5) == 2
     assert exit_code(Confirmation(yes=True, max_count=4), 5) == 1
-    assert "--max 4: 5 match; nothing was done" in capsys.readouterr().err
+    assert "--max 4: 5 match; nothing was changed" in capsys.readouterr().err
 
 
 def test_the_number_is_typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,7 +58,7 @@ def test_the_number_is_typed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     Confirmation().require(Plan(1000))
     assert exit_code(Confirmation(), 1000) == 1
-    assert "not confirmed; nothing was done" in capsys.readouterr().err
+    assert "not confirmed; nothing was changed" in capsys.readouterr().err
 
 
 def test_the_prompt_names_the_ledger_and_warns_that_a_discard_is_permanent(monkeypatch: pytest.MonkeyPatch) -> None:

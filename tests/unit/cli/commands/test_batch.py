@@ -129,11 +129,11 @@ def test_a_selection_of_items_is_confirmed(url: str) -> None:
     many = ("batch", "reopen", "tiles", "--reason", "checksum", "--because", "an outage", "--ledger", url)
     refused = run(*many)
     assert refused.returncode == 2
-    assert "pass --yes --max 12 to reopen 12. Nothing was done" in refused.stderr
+    assert "pass --yes --max 12 to reopen 12. Nothing was changed" in refused.stderr
     assert run(*many, "--yes").returncode == 2
     assert run(*many, "--yes", "--max", "5").returncode == 1
     status, printed = on_terminal(*many, typed="7")
-    assert (status, "nothing was done" in printed) == (1, True)
+    assert (status, "nothing was changed" in printed) == (1, True)
     status, printed = on_terminal(*many, typed="12")
     assert (status, "Reopened: 12 items" in printed) == (0, True)
 

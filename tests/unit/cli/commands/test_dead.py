@@ -138,12 +138,12 @@ def test_the_actor_is_the_user_unless_one_is_passed(busy: Ledger, monkeypatch: p
         (("dead", "replay", "4"), 2, "Missing option '--because'"),
         (("dead", "replay", "4", "--because", " "), 2, "--because: pass a reason"),
         (("dead", "replay", "--because", "x"), 2, "no dead letters selected; pass IDs, or --kind"),
-        (("dead", "replay", "--kind", "crm.sync", "--because", "x"), 2, "pass --yes --max 3 to replay 3. Nothing was done"),
+        (("dead", "replay", "--kind", "crm.sync", "--because", "x"), 2, "pass --yes --max 3 to replay 3. Nothing was changed"),
         (("dead", "replay", "--kind", "crm.sync", "--because", "x", "--yes"), 2, "--yes: needs --max N"),
         (
             ("dead", "replay", "--kind", "crm.sync", "--because", "x", "--yes", "--max", "1"),
             1,
-            "--max 1: 3 match; nothing was done",
+            "--max 1: 3 match; nothing was changed",
         ),
         (("dead", "replay", "four", "--because", "x"), 2, "must be a whole number"),
         (("dead", "list", "--since", "yesterday"), 2, "invalid time 'yesterday': use 90s"),
@@ -183,8 +183,8 @@ def test_yes_and_max_replace_the_prompt(busy: Ledger) -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        (("--limit", "3", "--max", "3"), "--max 3: 7 match; nothing was done"),
-        (("--limit", "3", "--max", "9"), "--limit 3: 7 match; nothing was done; pass --limit 7, or select fewer"),
+        (("--limit", "3", "--max", "3"), "--max 3: 7 match; nothing was changed"),
+        (("--limit", "3", "--max", "9"), "--limit 3: 7 match; nothing was changed; pass --limit 7, or narrow the selection"),
     ],
 )
 def test_a_script_changes_nothing_if_more_match_than_the_limit(
@@ -200,7 +200,7 @@ def test_a_script_changes_nothing_if_more_match_than_the_limit(
 
 def test_the_number_for_a_script_includes_matches_beyond_the_limit(busy: Ledger) -> None:
     status, printed = call("dead", "discard", "--reason", "attempts", "--limit", "3", "--because", "old")
-    assert (status, "pass --yes --max 7 --limit 7 to discard 7. Nothing was done" in printed) == (2, True), printed
+    assert (status, "pass --yes --max 7 --limit 7 to discard 7. Nothing was changed" in printed) == (2, True), printed
     assert len(busy.dead_letters(status="pending", reason="attempts")) == 7
 
 

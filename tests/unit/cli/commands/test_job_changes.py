@@ -35,9 +35,9 @@ def test_jobs_are_cancelled_by_id(jobs: list[int]) -> None:
 def test_jobs_are_cancelled_by_filter_with_confirmation(jobs: list[int]) -> None:
     status, printed = call("jobs", "cancel", "--kind", "crm.sync", *BECAUSE)
     assert status == 2
-    assert "pass --yes --max 2 to cancel 2. Nothing was done" in printed
+    assert "pass --yes --max 2 to cancel 2. Nothing was changed" in printed
     status, printed = call("jobs", "cancel", "--kind", "crm.sync", "--yes", "--max", "1", *BECAUSE)
-    assert (status, "2 match; nothing was done" in printed) == (1, True)
+    assert (status, "2 match; nothing was changed" in printed) == (1, True)
     status, printed = call("jobs", "cancel", "--kind", "crm.sync", "--dry-run", *BECAUSE)
     assert status == 0
     assert call("jobs", "cancel", "--kind", "crm.sync", "--yes", "--max", "2", *BECAUSE)[0] == 0
@@ -119,7 +119,7 @@ def test_a_limit_below_the_matches_is_explained(jobs: list[int]) -> None:
     for confirmed in ((), ("--yes", "--max", "1")):
         status, printed = call(*selection, *confirmed, width=400)
         assert status in (1, 2)
-        assert "a script changes all that match or none: select fewer" in printed, confirmed
+        assert "without a prompt the plan must include all matches; narrow the selection" in printed, confirmed
 
 
 @pytest.mark.req("Q-2")

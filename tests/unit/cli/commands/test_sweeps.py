@@ -47,7 +47,7 @@ def test_resume_after_a_failed_canary_asks_for_a_confirmation(busy: Ledger) -> N
     assert status == 2
     assert "canary failed, 1 of the first 1: still broken; resuming replays the other 1 dead letter" in printed
     assert "without another canary" in printed
-    assert "pass --yes --max 1 to replay 1. Nothing was done" in printed
+    assert "pass --yes --max 1 to replay 1. Nothing was changed" in printed
     assert f"{sweep_id} is halted" in call("sweeps", "pause", sweep_id, "--because", "x")[1]
     status, printed = call(*asked, "--yes", "--max", "1")
     assert status == 0

@@ -40,12 +40,12 @@ def test_since_is_the_start_of_uninterrupted_failures() -> None:
     ("last", "before", "growing"), [(9, 0, False), (10, 0, True), (100, 23 * 49, True), (100, 23 * 50, False), (0, 0, False)]
 )
 def test_growing_means_many_and_twice_as_many_as_before(last: int, before: int, growing: bool) -> None:
-    assert trend([(NOW, NOW, last), (NOW - 60, NOW - 60, before)], NOW).growing is growing
+    assert trend([(NOW, NOW, last), (NOW - 60, NOW - 60, before)], NOW).is_growing is growing
 
 
 def test_a_trend_that_stopped_does_not_grow() -> None:
     stopped = trend([(NOW - 5, NOW - 5, 40)], NOW)
-    assert (stopped.many, stopped.growing, stopped.since) == (True, False, None)
+    assert (stopped.is_unusual, stopped.is_growing, stopped.since) == (True, False, None)
 
 
 def test_bars_are_relative_to_the_highest_value() -> None:

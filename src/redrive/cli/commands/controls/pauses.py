@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated
 
 from ....ops.controls.model import PauseLine, Scope, resume_command, subject_of
-from ....ops.render import ago, moment_ahead, utc
+from ....ops.render import ago, parse_future_time, utc
 from ...command import CommandGroup
 from ...errors import refuse_option
 from ...options import Because, ReadOptions, WriteOptions, argument, flag, open_operator, option
@@ -251,7 +251,7 @@ def _pause(
 ) -> None:
     with open_operator(options, app_first=scope in NEEDS_APP) as ops:
         try:
-            end = None if pause.until is None else moment_ahead(pause.until, ops.now())
+            end = None if pause.until is None else parse_future_time(pause.until, ops.now())
         except ValueError as error:
             refuse_option("--until", str(error))
         line = ops.pauses.pause(scope, name, until=end, because=pause.because, force=force)

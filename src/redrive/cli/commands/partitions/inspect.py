@@ -13,7 +13,7 @@ from rich.text import Text
 
 from ....core.text import pluralise
 from ....ops.operator import Operator
-from ....ops.partitions.calendar import WORST
+from ....ops.partitions.calendar import STATUSES_WORST_FIRST
 from ....ops.partitions.operations import PartitionView
 from ....ops.partitions.raw_data import Lost, RawState
 from ....ops.partitions.selection import PartitionFilter
@@ -291,7 +291,9 @@ def _show_overview(ops: Operator, as_json: bool) -> None:
     names: Column[Any] = Column(
         "dataset", lambda row: "/".join(row[0]), min_width=12, truncate=True
     )
-    table = responsive_table([names, *map(count_of, WORST[::-1])], datasets, console().width)
+    table = responsive_table(
+        [names, *map(count_of, STATUSES_WORST_FIRST[::-1])], datasets, console().width
+    )
     sources = [
         Text(f"Source {source.source}: paused {pause_text(source, ops.now())}", style="yellow")
         for source in paused

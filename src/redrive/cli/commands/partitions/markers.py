@@ -248,7 +248,7 @@ def _change_markers(
         is_applied = bool(plan.count) and not confirmation.dry_run
         outcome = Act(0)
         if is_applied:
-            confirmation.require_for_many(plan)
+            confirmation.require_for_partitions(plan)
             outcome = ops.partitions.steer(plan, because=because, grant=grant)
     if options.as_json:
         counts = {"act": act, "matched": plan.count, "done": outcome.count}

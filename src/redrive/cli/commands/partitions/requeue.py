@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ....ops.operator import Operator
+from ....ops.partitions.selection import LaneName
 from ....ops.plans.plan import Plan
 from ...apply.confirm import ApplyOptions, Confirmation
 from ...apply.dead_letters import Canary, Detach, Rate
@@ -22,7 +23,7 @@ from ...apply.partitions import (
     apply_plan,
 )
 from ...options import WriteOptions, open_operator, option
-from .selection import Lane, PartitionOptions
+from .selection import PartitionOptions
 
 Grant = Annotated[
     int | None,
@@ -33,7 +34,9 @@ Grant = Annotated[
         min=1,
     ),
 ]
-ToLane = Annotated[Lane | None, typer.Option("--to-lane", help="Target lane", show_default=False)]
+ToLane = Annotated[
+    LaneName | None, typer.Option("--to-lane", help="Target lane", show_default=False)
+]
 
 
 @dataclass(frozen=True, slots=True)

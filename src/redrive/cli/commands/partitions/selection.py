@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal
 
 import typer
 
-from ....ops.partitions.selection import PartitionFilter, parse_day, select_partitions
+from ....ops.partitions.selection import LaneName, PartitionFilter, parse_day, select_partitions
 from ...options import PARTITION_STATES, argument, option, state_option
 
 FORM = "source, source/query, or source/customer/query/2026-06-01..2026-06-30 (* matches any)"
@@ -40,9 +40,8 @@ MinAttempts = Annotated[
         "--min-attempts", "N", "Only partitions with at least this many validated attempts", min=0
     ),
 ]
-Lane: TypeAlias = Literal["fresh", "retry", "backfill"]
 InLane = Annotated[
-    Lane | None,
+    LaneName | None,
     typer.Option(
         "--lane", help="Only partitions queued or running in this lane", show_default=False
     ),

@@ -22,7 +22,7 @@ def test_a_backfill_is_planned_applied_and_controlled(lake: World) -> None:
     assert "crm/orders × 1 customer × 31 days = 31, newest day first" in printed
     name = re.search(r"Plan (p-\w+)", printed)[1]  # type: ignore[index]
     status, printed = call("backfill", "apply", name, "--because", "history", "--yes", "--max", "10")
-    assert (status, "--max 10: 31 match; nothing was done" in printed) == (1, True)
+    assert (status, "--max 10: 31 match; nothing was changed" in printed) == (1, True)
     status, printed = call("backfill", "apply", name, "--because", "history", "--yes", "--max", "31")
     assert (status, "Backfill 4 started" in printed) == (0, True)
     status, printed = call("backfill", "apply", name, "--because", "twice", "--yes", "--max", "31")

@@ -245,9 +245,9 @@ def test_a_plan_for_many_partitions_is_confirmed(lake: World) -> None:
     status, printed = call(*few, "--yes")
     assert (status, "--yes: needs --max N" in printed) == (2, True)
     status, printed = call(*few, "--yes", "--max", "50")
-    assert (status, "--max 50: 105 match; nothing was done" in printed) == (1, True)
+    assert (status, "--max 50: 105 match; nothing was changed" in printed) == (1, True)
     status, printed = on_terminal(*few, typed="104", REDRIVE_LEDGER=lake.ledger.url)
-    assert (status, "Type 105 to retry them" in printed, "nothing was done" in printed) == (1, True, True)
+    assert (status, "Type 105 to retry them" in printed, "nothing was changed" in printed) == (1, True, True)
     status, printed = on_terminal(*few, typed="105", REDRIVE_LEDGER=lake.ledger.url)
     assert (status, "105 partitions queued" in printed) == (0, True)
 
