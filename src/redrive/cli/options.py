@@ -81,8 +81,7 @@ HeartbeatTimeout = Annotated[
 Kind = Annotated[str | None, option("--kind", "NAME", "Only this job type")]
 Error = Annotated[str | None, option("--error", "TEXT", "Only errors that contain this text")]
 Reason = Annotated[
-    str | None,
-    option("--reason", "NAME", "Only this reason, such as attempts or not_retryable"),
+    str | None, option("--reason", "NAME", "Only this reason, such as attempts or not_retryable")
 ]
 Since = Annotated[
     str | None,

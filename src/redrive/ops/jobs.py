@@ -38,14 +38,7 @@ from .render import describe_probe, utc
 from .search import LETTER_STATES, letters_of, parse_search
 from .timeline import JobProgress, StepLine, progress_report, send_signal, timeline
 
-__all__ = [
-    "JobLine",
-    "JobOperations",
-    "JobReport",
-    "SearchResult",
-    "TenantCount",
-    "TenantReport",
-]
+__all__ = ["JobLine", "JobOperations", "JobReport", "SearchResult", "TenantCount", "TenantReport"]
 
 CANCEL_MARGIN = timedelta(seconds=1)
 MAX_CANCELS = 100

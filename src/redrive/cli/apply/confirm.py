@@ -22,8 +22,7 @@ NOT_CONFIRMED = "not confirmed; nothing was changed"
 
 Yes = Annotated[bool, flag("--yes", "No confirmation prompt (needs --max)")]
 Max = Annotated[
-    int | None,
-    option("--max", "N", "Upper bound with --yes, above which nothing is done", min=0),
+    int | None, option("--max", "N", "Upper bound with --yes, above which nothing is done", min=0)
 ]
 
 

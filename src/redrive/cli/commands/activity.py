@@ -13,23 +13,14 @@ from ...ops.overview.activity import Activity, ActivityPoint, CauseLine, KindAct
 from ...ops.render import utc
 from ..errors import refuse_option
 from ..options import ReadOptions, Until, open_operator, option, time_range
-from ..render import (
-    Column,
-    console,
-    count_or_dash,
-    heading,
-    print_json,
-    responsive_table,
-    show,
-)
+from ..render import Column, console, count_or_dash, heading, print_json, responsive_table, show
 from ..render.charts import sparkline
 from ..unknown_names import unknown_kind
 
 CHART_COLUMNS = 40
 MICROS = 1_000_000
 Start = Annotated[
-    str,
-    option("--since", "WHEN", "Start, such as 1h, 24h, 7d or 2026-01-31T12:30 (default: 24h)"),
+    str, option("--since", "WHEN", "Start, such as 1h, 24h, 7d or 2026-01-31T12:30 (default: 24h)")
 ]
 OneKind = Annotated[
     str | None, option("--kind", "NAME", "Only this job type, or dataset such as crm/orders")

@@ -78,8 +78,7 @@ Status = Annotated[
     state_option("--status", DEAD_LETTER_STATES, "Only this status", show_default=True),
 ]
 Search = Annotated[
-    str | None,
-    option("--search", "WORDS", "Only jobs that match, in the words of `redrive find`"),
+    str | None, option("--search", "WORDS", "Only jobs that match, in the words of `redrive find`")
 ]
 LISTS_ALL = "`redrive dead list --status all` lists all"
 

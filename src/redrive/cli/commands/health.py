@@ -235,10 +235,7 @@ DATASET_COLUMNS: list[Column[DatasetLine]] = [
 
 
 def doctor(
-    *,
-    app: AppArgument = None,
-    heartbeat_timeout: HeartbeatTimeout = QUIET,
-    options: ReadOptions,
+    *, app: AppArgument = None, heartbeat_timeout: HeartbeatTimeout = QUIET, options: ReadOptions
 ) -> None:
     """Check a ledger for problems.
 

@@ -81,10 +81,7 @@ def sweep_progress(sweep: Sweep, *, quiet: bool) -> Iterator[Callable[[Sweep], N
 def sweep_bar(sweep: Sweep, /) -> Text:
     """Return a bar of one line: done, skipped and not yet processed."""
     return stacked_bar(
-        SWEEP_BAR_COLUMNS,
-        sweep.total,
-        ("━", "green", sweep.made),
-        ("━", "yellow", sweep.skipped),
+        SWEEP_BAR_COLUMNS, sweep.total, ("━", "green", sweep.made), ("━", "yellow", sweep.skipped)
     )
 
 

@@ -11,27 +11,13 @@ from pydantic import Field
 
 from ...ops import Sweep
 from ...ops.context import MAX_REPLAYS
-from ...ops.dead_letters.model import (
-    DeadLetterFilter,
-    Group,
-    Letter,
-    LetterReport,
-    Revealed,
-)
+from ...ops.dead_letters.model import DeadLetterFilter, Group, Letter, LetterReport, Revealed
 from ...ops.plans.plan import Plan
 from ...ops.sweeps import SweepReport
 from ..queries import DeadLetterListQuery, DeadLetterQuery, Limit, Text
 from ..render.errors import require
 from ..view import CurrentView, RowId
-from .schema import (
-    Because,
-    Canary,
-    Id,
-    Maximum,
-    Rate,
-    check_maximum,
-    problems,
-)
+from .schema import Because, Canary, Id, Maximum, Rate, check_maximum, problems
 
 router = APIRouter(prefix="/api/dead", tags=["dead letters"], responses=problems())
 PlanLimit = Annotated[int, Field(ge=1, le=1_000_000, description="Maximum number, oldest first.")]
@@ -238,8 +224,5 @@ def change_state(
     view: CurrentView, number: RowId, verb: Literal["pause", "cancel"], body: Because
 ) -> Sweep:
     """Pause or cancel a sweep."""
-    operations = {
-        "pause": view.operator.sweeps.pause,
-        "cancel": view.operator.sweeps.cancel,
-    }
+    operations = {"pause": view.operator.sweeps.pause, "cancel": view.operator.sweeps.cancel}
     return operations[verb](number, because=body.because)

@@ -18,16 +18,7 @@ from ..queries import CalendarQuery, CustomerQuery, PartitionQuery
 from ..render.errors import require
 from ..view import CurrentView, RowId
 from .dead_letters import PlanSummary
-from .schema import (
-    Because,
-    Canary,
-    Maximum,
-    Rate,
-    RequestBody,
-    Words,
-    check_maximum,
-    problems,
-)
+from .schema import Because, Canary, Maximum, Rate, RequestBody, Words, check_maximum, problems
 
 router = APIRouter(prefix="/api/partitions", tags=["partitions"], responses=problems())
 backfills = APIRouter(prefix="/api/backfills", tags=["partitions"], responses=problems())
@@ -154,10 +145,7 @@ def apply(view: CurrentView, act: Action, body: PartitionActionBody) -> Sweep:
 
 @router.post("/backfills/{number}/share", responses=problems(409, 422))
 def share(
-    view: CurrentView,
-    number: RowId,
-    percent: Annotated[float, Query(gt=0, le=100)],
-    body: Because,
+    view: CurrentView, number: RowId, percent: Annotated[float, Query(gt=0, le=100)], body: Because
 ) -> Sweep:
     """Change the share of a backfill. Applies from the next claim."""
     return view.operator.backfills.set_share(number, percent / 100, because=body.because)

@@ -10,13 +10,7 @@ from fastapi import APIRouter, Response
 
 from ...ops.health.overview_rules import OverviewFinding
 from ..queries import ActivityQuery, FailureQuery, JournalQuery, RecordType
-from ..render.charts import (
-    Chart,
-    activity_charts,
-    duration_charts,
-    step_name,
-    throughput_chart,
-)
+from ..render.charts import Chart, activity_charts, duration_charts, step_name, throughput_chart
 from ..render.errors import require
 from ..view import CurrentView
 

@@ -13,13 +13,7 @@ from ...core.text import pluralise
 from ...ops.partitions.calendar import STATUSES_WORST_FIRST, Calendar, CustomerGrid, Row
 from .fragments import state_name
 
-STATUS_CSS = {
-    "success": "s",
-    "pending": "p",
-    "refresh_failed": "r",
-    "failed": "f",
-    "terminal": "t",
-}
+STATUS_CSS = {"success": "s", "pending": "p", "refresh_failed": "r", "failed": "f", "terminal": "t"}
 """CSS classes by status. Short, because a page has thousands of them."""
 PROBLEMS = ("failed", "terminal", "refresh_failed")
 STATUS_NAMES = {status: state_name(status) for status in STATUS_CSS}

@@ -117,10 +117,7 @@ class ScheduleOperations:
         ledger, actor = self._context.ledger, self._context.actor
         day = day_before(extraction.cron, ledger.now())
         grid = Grid.of(*dataset, customers, day)
-        with (
-            ledger.connections.write.use() as session,
-            session.transaction("partition.fire"),
-        ):
+        with ledger.connections.write.use() as session, session.transaction("partition.fire"):
             sweep = backfill.fire_now(session, grid, actor, because)
         return FiredRun(schedule.kind, None, sweep.id)
 

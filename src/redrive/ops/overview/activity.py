@@ -219,12 +219,7 @@ def _time(minute: int) -> datetime:
 
 
 def _causes(
-    connection: Connection,
-    kind: str | None,
-    start: datetime,
-    end: datetime,
-    step: int,
-    limit: int,
+    connection: Connection, kind: str | None, start: datetime, end: datetime, step: int, limit: int
 ) -> tuple[int, tuple[datetime, ...], tuple[CauseLine, ...]]:
     """Return the minutes of a step, the steps, and the failures of each cause."""
     slots = max(1, step // SLOT_MINUTES)

@@ -93,12 +93,7 @@ def _of_datasets(app: Operated, now: datetime) -> list[Schedule]:
 
 
 def of_dataset(
-    source: str,
-    query: str,
-    cron: Cron,
-    stored: StoredSchedule | None,
-    now: datetime,
-    /,
+    source: str, query: str, cron: Cron, stored: StoredSchedule | None, now: datetime, /
 ) -> Schedule:
     """Return the schedule of one dataset. Pure."""
     waiting = (

@@ -72,9 +72,7 @@ def worst(statuses: Mapping[DisplayStatus, int], /) -> DisplayStatus | None:
 
 
 def never_requested(
-    days: Mapping[date, Mapping[DisplayStatus, int]],
-    customers: int | None,
-    /,
+    days: Mapping[date, Mapping[DisplayStatus, int]], customers: int | None, /
 ) -> dict[date, int]:
     """Return how many customers have no partition, on days where others have one. Pure.
 

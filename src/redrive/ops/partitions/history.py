@@ -16,15 +16,7 @@ from ..project.target import Operated, ledger_of
 from .datasets import terms_of
 from .raw_data import RawState, raw_states
 
-__all__ = [
-    "Explained",
-    "History",
-    "Marker",
-    "PartitionRun",
-    "PartitionView",
-    "explain",
-    "history",
-]
+__all__ = ["Explained", "History", "Marker", "PartitionRun", "PartitionView", "explain", "history"]
 
 MAX_ROLLBACKS = 1000
 """Rollbacks of all partitions that are searched for those of one."""

@@ -48,10 +48,7 @@ def plan_selection(
     if options.grant is not None:
         whole_number("grant", options.grant)
     picked = PartitionQueries(ledger).freeze(
-        act,
-        selection,
-        clear_terminal=options.clear_terminal,
-        include_marked=options.include_marked,
+        act, selection, clear_terminal=options.clear_terminal, include_marked=options.include_marked
     )
     running = _running(ledger, selection) if picked.skipped.get("running now") else {}
     missing = _preview_missing_raw(app, act, picked.ids)

@@ -124,8 +124,7 @@ def _columns(now: datetime) -> list[Column[LimitLine]]:
             ),
         ),
         Column(
-            "rate/s",
-            lambda limit: applied(limit.rate, limit.code_rate, limit.set_rate is not None),
+            "rate/s", lambda limit: applied(limit.rate, limit.code_rate, limit.set_rate is not None)
         ),
         Column("set by", lambda limit: limit.actor),
         Column("set", lambda limit: ago(limit.updated_at, now) if limit.is_set else None),

@@ -84,11 +84,7 @@ def pause_whole_app(*, pause: PauseOptions, options: WriteOptions) -> None:
 
 @pausing.command("job-type")
 def pause_job_type(
-    *,
-    name: JobTypeName,
-    pause: PauseOptions,
-    force: Force = False,
-    options: WriteOptions,
+    *, name: JobTypeName, pause: PauseOptions, force: Force = False, options: WriteOptions
 ) -> None:
     """Pause a job type.
 
@@ -109,11 +105,7 @@ def pause_job_type(
 
 @pausing.command("source")
 def pause_source(
-    *,
-    name: SourceName,
-    pause: PauseOptions,
-    force: Force = False,
-    options: WriteOptions,
+    *, name: SourceName, pause: PauseOptions, force: Force = False, options: WriteOptions
 ) -> None:
     """Pause a source of events or of datasets.
 
@@ -134,11 +126,7 @@ def pause_source(
 
 @pausing.command("schedule")
 def pause_schedule(
-    *,
-    name: ScheduleName,
-    pause: PauseOptions,
-    force: Force = False,
-    options: WriteOptions,
+    *, name: ScheduleName, pause: PauseOptions, force: Force = False, options: WriteOptions
 ) -> None:
     """Pause a schedule.
 

@@ -72,11 +72,7 @@ def rollback(
 
 
 def mark_terminal(
-    *,
-    because: Because,
-    which: PartitionOptions,
-    confirmation: Confirmation,
-    options: WriteOptions,
+    *, because: Because, which: PartitionOptions, confirmation: Confirmation, options: WriteOptions
 ) -> None:
     """Stop retrying partitions.
 

@@ -21,11 +21,7 @@ from ...render import FieldValue, detail_view, dim, fields, first_line, indent, 
 from ...render.progress import Follower, stacked_bar
 from ...suggestions import complete_command, expand_commands, quote_argument
 
-STATE_NAMES = {
-    "success": "accepted",
-    "refresh_failed": "newer run rejected",
-    "terminal": "gave up",
-}
+STATE_NAMES = {"success": "accepted", "refresh_failed": "newer run rejected", "terminal": "gave up"}
 """States whose printed name differs from the stored one. JSON has the stored name."""
 MARKER_NAMES = {"terminal": "gave up"}
 """Markers whose printed name differs from the stored one."""

@@ -161,12 +161,7 @@ def _apply_options(
     because: str | None, confirmation: Confirmation, requeue: RequeueOptions, options: WriteOptions
 ) -> ApplyOptions:
     return ApplyOptions(
-        because,
-        confirmation,
-        options.as_json,
-        requeue.detach,
-        save=requeue.save,
-        file=requeue.file,
+        because, confirmation, options.as_json, requeue.detach, save=requeue.save, file=requeue.file
     )
 
 
