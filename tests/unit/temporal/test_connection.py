@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import _thread
-import threading
+import subprocess
+import sys
 
 import pytest
 
-from redrive.temporal.connection import CORRECT_ADDRESS, _explain_connect, wait_for_foreign_threads
+from redrive.temporal.connection import CORRECT_ADDRESS, _explain_connect
+
+WAITS = """
+import _thread, threading
+from redrive.temporal.connection import wait_for_foreign_threads
+
+started, gate = threading.Event(), threading.Event()
+
+def deliver():
+    started.set()
+    gate.wait()
+
+assert wait_for_foreign_threads(0)
+_thread.start_new_thread(deliver, ())
+started.wait()
+assert not wait_for_foreign_threads(0)
+gate.set()
+assert wait_for_foreign_threads(60)
+"""
 
 
 @pytest.mark.req("E-9")
 def test_the_end_of_the_process_waits_for_threads_of_the_sdk() -> None:
-    started, gate = threading.Event(), threading.Event()
-
-    def deliver() -> None:
-        started.set()
-        gate.wait()
-
-    _thread.start_new_thread(deliver, ())
-    started.wait()
-    assert not wait_for_foreign_threads(0)
-    gate.set()
-    assert wait_for_foreign_threads(60)
+    # In its own process: libraries of other tests leave foreign threads in this one.
+    subprocess.run([sys.executable, "-c", WAITS], check=True, timeout=120)
 
 
 @pytest.mark.parametrize(
