@@ -133,7 +133,7 @@ class Registrations:
         inbox = self.used_inbox
         handler_types: list[JobType] = []
         if inbox is not None:
-            handler_types += inbox.kinds
+            handler_types += inbox.job_types
             for source in self.sources:
                 handler_types.append(message_reader.unread_type(source, inbox))
         if self.outbox is not None:

@@ -88,7 +88,7 @@ NO_QUOTA = StartQuota()
 class StoreResult(NamedTuple):
     """Which events are new, the leases of the jobs that were started, and late settlements."""
 
-    fresh: list[bool]
+    are_new: list[bool]
     leases: list[Lease]
     late: Sequence[Settlement] = ()
     cancelled: Sequence[Settlement] = ()

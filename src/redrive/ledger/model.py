@@ -49,7 +49,7 @@ reads through jobs of one priority that are not due yet."""
 QUARANTINE = 9
 """Priority of a job that was running when its worker died. It is claimed alone, and last."""
 
-FAILED, LOST, STOPPED = "failed", "lost", "cancelled"
+FAILED, LOST, CANCELLED_ATTEMPT = "failed", "lost", "cancelled"
 """Outcomes of an attempt that has a row. Cancelled: it ended after its job was cancelled."""
 
 

@@ -45,10 +45,10 @@ class Inbox:
         return self._ledger()
 
     @property
-    def kinds(self) -> list[JobType]:
+    def job_types(self) -> list[JobType]:
         """The job types of the handlers.
 
-        Before a replay, they store an event again that was removed.
+        Before a replay, they restore an event that retention deleted.
         """
 
         def store_event(lease: Any, tx: Any) -> None:

@@ -200,7 +200,10 @@ class SourceReader:
         self._read_since_check += len(events)
         if self._arrivals is None or not events:
             arrival = Arrival(events)
-            arrival.decide(None if events else [])
+            if events:
+                arrival.refuse()
+            else:
+                arrival.mark_stored([])
         else:
             arrival = self._arrivals.put(events, has_more=len(messages) >= source.batch)
         self._batches.append(PendingBatch(messages, events, unread, arrival))
@@ -215,7 +218,7 @@ class SourceReader:
             handler
             for handler in handlers
             if handler.persist == "failures"
-            and not (arrivals is not None and arrivals.is_held(handler.name))
+            and not (arrivals is not None and arrivals.is_paused_or_parked(handler.name))
         ]
         return TypePlan(direct, [handler for handler in handlers if handler not in direct])
 

@@ -18,7 +18,7 @@ from ..ledger.jobs.pauses import Pauses
 
 MAX_WAIT_SECONDS = 0.1
 """How long events may wait for capacity, where jobs are short."""
-MORE_SECONDS = 0.05
+NEXT_BATCH_WAIT_SECONDS = 0.05
 """How long settlements wait for the next events of a source that has more to read."""
 MAX_BATCH_EVENTS = 100
 """Events of several arrivals that are stored in one transaction."""
@@ -47,9 +47,13 @@ class Arrival:
         """Whether the events are stored or refused."""
         return self._decided.is_set()
 
-    def decide(self, new: list[bool] | None, /) -> None:
-        """Note that the events are stored, or (None) that the source must handle them."""
+    def mark_stored(self, new: list[bool], /) -> None:
+        """Note that the events are stored, and which of them are new."""
         self.new = new
+        self._decided.set()
+
+    def refuse(self) -> None:
+        """Note that the events are not stored here. Their source must store them."""
         self._decided.set()
 
 
@@ -70,7 +74,7 @@ class ArrivalQueue:
         self._waiting: list[Arrival] = []
         self._is_closed = False
         self._more_until = 0.0
-        """Until when a source is expected to bring more, on the monotonic clock."""
+        """End of the wait for the next batch, on the monotonic clock."""
         self.pauses: Pauses | None = None
         """Pauses by hand. Set by the ledger thread, read by sources. None: not known yet."""
 
@@ -78,7 +82,7 @@ class ArrivalQueue:
         """Return whether a source, or the app, is paused by hand, or may be."""
         return self.pauses is None or self.pauses.get("source", source) is not None
 
-    def is_held(self, job_type: str, /) -> bool:
+    def is_paused_or_parked(self, job_type: str, /) -> bool:
         """Return whether a job type is paused by hand or parked."""
         pauses = self.pauses
         return pauses is None or job_type in pauses.job_types or job_type in self._parked()
@@ -94,9 +98,9 @@ class ArrivalQueue:
         with self._lock:
             if not self._is_closed:
                 self._waiting.append(arrival)
-                self._more_until = arrival.since + MORE_SECONDS if has_more else 0.0
+                self._more_until = arrival.since + NEXT_BATCH_WAIT_SECONDS if has_more else 0.0
         if self._is_closed:
-            arrival.decide(None)
+            arrival.refuse()
         else:
             self._wake()
         return arrival
@@ -152,11 +156,11 @@ class ArrivalQueue:
             received = write([event for arrival in batch for event in arrival.events])
         except BaseException:
             for arrival in batch:
-                arrival.decide(None)
+                arrival.refuse()
             raise
-        new = iter(received.fresh)
+        new = iter(received.are_new)
         for arrival in batch:
-            arrival.decide([next(new) for _ in arrival.events])
+            arrival.mark_stored([next(new) for _ in arrival.events])
         return received
 
     def close(self) -> None:
@@ -165,4 +169,4 @@ class ArrivalQueue:
             self._is_closed, self._more_until = True, 0.0
             refused, self._waiting = self._waiting, []
         for arrival in refused:
-            arrival.decide(None)
+            arrival.refuse()

@@ -28,7 +28,7 @@ BATCH_SECONDS = 0.005
 MAX_BATCH = 100
 """Jobs in a batch.
 
-At most twice as many short jobs are in flight: some run while others are claimed.
+At most twice as many short jobs are in flight. Some run while others are claimed.
 """
 MAX_REMOTE_BATCH = 1000
 """The same for a remote ledger: a turn costs a round trip, regardless of its size."""
@@ -238,7 +238,7 @@ class Capacity:
         """Count these leases as in flight. Return how many threads they need."""
         threads = 0.0
         shares: dict[str, tuple[str, float]] = {}
-        """By job type: its group, and the part of a thread that one job needs."""
+        """Group of each job type, and the part of a thread that one job needs."""
         for job_type, lease in jobs:
             share = shares.get(job_type.name)
             if share is None:

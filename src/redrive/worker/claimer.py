@@ -331,14 +331,12 @@ class LostClaims:
     """
 
     RETRY_SECONDS = 1.0
-    """Time between two releases: the server may still be executing a claim whose connection was
-    cut.
-    """
+    """Time between two releases. The server may still execute a claim whose connection was cut."""
 
     def __init__(self, ledger: Ledger, worker: str, *, lease_seconds: float) -> None:
         self._ledger, self._worker, self._lease_seconds = ledger, worker, lease_seconds
         self._until_by_token: dict[int, float] = {}
-        """By token of a lost claim: until when its leases can exist."""
+        """For each token of a lost claim, the time until which its leases can exist."""
         self._next_release = 0.0
 
     @contextmanager

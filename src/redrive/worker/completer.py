@@ -25,8 +25,8 @@ from .outcome import (
     after_deadline,
     after_success,
     decide_failure,
-    uncharged_by_ledger,
-    uncharged_by_outage,
+    refunded_after_ledger_fault,
+    refunded_in_outage,
 )
 from .parking import ParkedTypes
 
@@ -108,7 +108,7 @@ class Completer:
         completed = []
         for result, charged_outcome in outcomes:
             count = uncharged.get(result.lease.job_id, 0)
-            outcome = self._uncharge_if_external(result, charged_outcome, count)
+            outcome = self._refund_if_external(result, charged_outcome, count)
             self.counts["late" if result.is_late else COUNT_BY_RECORD[outcome.record]] += 1
             is_open = not result.is_settled and not result.is_late
             if is_open:
@@ -180,21 +180,21 @@ class Completer:
         job_ids = {
             result.lease.job_id
             for result, outcome in outcomes
-            if outcome.can_be_uncharged
+            if outcome.can_be_refunded
             and (outcome.is_ledger_fault or result.job_type.name in self._parked.parked)
         }
         return self._parked.uncharged_attempts(job_ids)
 
-    def _uncharge_if_external(
+    def _refund_if_external(
         self, result: AttemptResult, outcome: JobOutcome, uncharged: int
     ) -> JobOutcome:
-        """Return the outcome, or an uncharged one if an outage or the ledger caused the failure."""
+        """Return the outcome. It is refunded if an outage or the ledger caused the failure."""
         if outcome.is_ledger_fault:
-            if outcome.can_be_uncharged and uncharged < self._parked.max_uncharged:
-                return uncharged_by_ledger(result.lease, outcome, uncharged)
+            if outcome.can_be_refunded and uncharged < self._parked.max_uncharged:
+                return refunded_after_ledger_fault(result.lease, outcome, uncharged)
             return outcome
-        if self._parked.is_uncharged(outcome, result.job_type.name, uncharged):
-            return uncharged_by_outage(result.job_type, result.lease, outcome, draw=self._draw())
+        if self._parked.is_refunded(outcome, result.job_type.name, uncharged):
+            return refunded_in_outage(result.job_type, result.lease, outcome, draw=self._draw())
         return outcome
 
     def _record_activity(self, result: AttemptResult, outcome: JobOutcome) -> None:

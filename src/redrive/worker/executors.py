@@ -194,7 +194,7 @@ class Executors:
         return self._pool.has_waiting_last
 
     def wake_thread(self, *, is_late: bool) -> None:
-        """Wake one more thread if a job waits: the thread that was to run it may be in a long job.
+        """Wake one more thread if a job waits. The thread that was to run it may be in a long job.
 
         Args:
             is_late: Wake all threads if a started last attempt waits.

@@ -164,7 +164,8 @@ RECOVER_SECONDS = 1.0
 REFRESH_CONTROLS_SECONDS = 1.0
 PROGRESS_SECONDS = 1.0
 DEAD_WORKERS_SECONDS = 5.0
-DEAD_WORKERS_SOON_SECONDS = 0.5
+DEAD_WORKERS_RECHECK_SECONDS = 0.5
+"""Time until the next check if a process has ended, but its heartbeat is still recent."""
 UNBLOCK_SECONDS = 5.0
 FOLD_COUNTERS_SECONDS = 5.0
 PRUNE_SECONDS = 60.0
@@ -174,20 +175,23 @@ PRUNE_BATCH = 1000
 
 If there are more, the next batch follows after PRUNE_SOON_SECONDS.
 """
-FORGET_SECONDS = 3600.0
+DELETE_OLD_RECORDS_SECONDS = 3600.0
+"""Time between two deletions of old workers, tenants and failures."""
 WRITE_ACTIVITY_SECONDS = 5.0
 """A worker that is killed loses the counts of this time for the charts."""
-SUM_UP_SECONDS = 300.0
-SUM_UP_SOON_SECONDS = 5.0
+ACTIVITY_SUM_SECONDS = 300.0
+ACTIVITY_SUM_SOON_SECONDS = 5.0
+"""Time until the next run if more counts for the charts are left to sum up."""
 KEEP_FOREVER = math.inf
 """Retention of done jobs that are never pruned."""
 ROUND_TRIPS_BETWEEN_RUNS = 20
-"""A timer that can wait uses at most a twentieth of the worker's time, however far the ledger is.
+"""A task that can wait runs at most once in this many round trips to the ledger. So it uses at most
+about 5 % of the worker's time, also if the ledger is far away.
 """
 
 
 class MaintenanceEvents(NamedTuple):
-    """What maintenance asks and tells the dispatcher.
+    """Callbacks from maintenance to the dispatcher.
 
     Attributes:
         heartbeat_info: Returns the data to store with a heartbeat.
@@ -293,7 +297,7 @@ class Maintenance:
         # The order matters for a worker that was suspended: it sends a heartbeat and renews its
         # leases before it recovers expired leases, which may be its own.
         self._prune_timer = Timer(PRUNE_SECONDS, self._prune, first=PRUNE_SECONDS)
-        self._sum_up_timer = Timer(SUM_UP_SECONDS, self._sum_up_activity, first=PRUNE_SECONDS)
+        self._sum_up_timer = Timer(ACTIVITY_SUM_SECONDS, self._sum_up_activity, first=PRUNE_SECONDS)
         self._dead_workers_timer = Timer(DEAD_WORKERS_SECONDS, self._expire_leases_of_dead_workers)
         self.timers = Timers(
             Timer(lease_seconds / 4, self._heartbeat, can_wait=False),
@@ -309,7 +313,7 @@ class Maintenance:
             self._prune_timer,
             Timer(WRITE_ACTIVITY_SECONDS, self.write_activity, first=WRITE_ACTIVITY_SECONDS),
             self._sum_up_timer,
-            Timer(FORGET_SECONDS, self._forget, first=PRUNE_SECONDS),
+            Timer(DELETE_OLD_RECORDS_SECONDS, self._delete_old_records, first=PRUNE_SECONDS),
         )
 
     def run(self) -> None:
@@ -394,7 +398,7 @@ class Maintenance:
         ]
         names = [worker.name for worker in gone if not workers.is_fresh(worker, self.now())]
         if len(names) < len(gone):  # killed just now, or alive on a clone of this machine
-            self._dead_workers_timer.due = monotonic() + DEAD_WORKERS_SOON_SECONDS
+            self._dead_workers_timer.due = monotonic() + DEAD_WORKERS_RECHECK_SECONDS
         if names:
             with self._ledger.connections.write.use() as session:
                 leases = expire_leases_of_dead_workers(session, names)
@@ -473,9 +477,9 @@ class Maintenance:
     def _sum_up_activity(self) -> None:
         with self._ledger.connections.write.use() as session:
             if activity.sum_up(session) >= activity.MAX_ROWS:
-                self._sum_up_timer.due = monotonic() + SUM_UP_SOON_SECONDS
+                self._sum_up_timer.due = monotonic() + ACTIVITY_SUM_SOON_SECONDS
 
-    def _forget(self) -> None:
+    def _delete_old_records(self) -> None:
         with self._ledger.connections.write.use() as session:
             workers.delete_old(session)
             tenants.delete_old(session)

@@ -76,7 +76,7 @@ class JobOutcome(NamedTuple):
         return "charged" if self.signature is None else "evidence"
 
     @property
-    def can_be_uncharged(self) -> bool:
+    def can_be_refunded(self) -> bool:
         """Whether the job may continue if an outage or the ledger caused this failure.
 
         A call that must not be repeated and a job whose deadline has passed end all the same.
@@ -191,7 +191,7 @@ def decide_failure(
 def _after_crash(
     job_type: JobType, lease: Lease, error: ProcessCrashed, now: datetime, draw: float
 ) -> JobOutcome:
-    """Return the outcome of an attempt whose process ended: the third one is the last."""
+    """Return the outcome of an attempt whose process ended. The third one is the last."""
     crash, wait = lease.crashes + 1, _backoff(job_type, lease.attempt, draw)
     text, name = f"{safe_str(error)} (crash {crash})", signature(error)
     is_last = crash >= MAX_CRASHES or lease.attempt >= _max_attempts(job_type, lease)
@@ -236,18 +236,18 @@ def after_unreadable_error(
     return JobOutcome(settlement, "retry", wait=UNREADABLE_SECONDS)
 
 
-def uncharged_by_outage(
+def refunded_in_outage(
     job_type: JobType, lease: Lease, failure: JobOutcome, /, *, draw: float
 ) -> JobOutcome:
-    """Return the same failure as one that does not count as an attempt: an outage caused it."""
+    """Return a failure that an outage caused, so that it does not count as an attempt."""
     wait = failure.wait if failure.wait is not None else _backoff(job_type, lease.attempt, draw)
     settlement = lease.again(wait, error=failure.settlement.error, reason="parked", free=True)
     settlement = settlement._replace(signature=failure.signature)
     return failure._replace(settlement=settlement, record="again", reason="parked", wait=wait)
 
 
-def uncharged_by_ledger(lease: Lease, failure: JobOutcome, uncharged: int, /) -> JobOutcome:
-    """Return the same failure as one that does not count as an attempt: the ledger caused it.
+def refunded_after_ledger_fault(lease: Lease, failure: JobOutcome, uncharged: int, /) -> JobOutcome:
+    """Return a failure that the ledger caused, so that it does not count as an attempt.
 
     Args:
         lease: Of the job.

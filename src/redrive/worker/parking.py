@@ -52,7 +52,7 @@ class ParkedTypes:
         }
         self.parked: dict[str, ParkedKind] = {}
         self._refunds: dict[int, tuple[tuple[int, ...], float]] = {}
-        """By job: fences of attempts to refund, and until when on the monotonic clock."""
+        """Fences of the attempts to refund to each job, and when to give up (monotonic clock)."""
 
     # ---- what attempts say ----
 
@@ -87,7 +87,7 @@ class ParkedTypes:
             elif outcome.verdict == "charged" and is_probe:
                 self._repeat_probe(name, parked, outcome.settlement.signature or "")
 
-    def is_uncharged(self, outcome: JobOutcome, name: str, uncharged: int, /) -> bool:
+    def is_refunded(self, outcome: JobOutcome, name: str, uncharged: int, /) -> bool:
         """Return whether a failure does not count as an attempt, because of an outage.
 
         Args:
@@ -96,7 +96,7 @@ class ParkedTypes:
             uncharged: Attempts of the job so far that did not count.
         """
         is_outage = name in self.parked and name in self._recent
-        return outcome.can_be_uncharged and not is_charged(
+        return outcome.can_be_refunded and not is_charged(
             outcome.verdict, self._parking, outage=is_outage, uncharged=uncharged
         )
 
@@ -215,7 +215,7 @@ class ParkedTypes:
         self.refresh(now_parked)
 
     def return_probes(self, names: Iterable[str], /) -> None:
-        """Let these job types be probed at once: the worker ends before its probes have."""
+        """Let these job types be probed at once. The worker ends before its probes do."""
         for name in sorted(names):
             parked = self.parked.get(name)
             if parked is not None:

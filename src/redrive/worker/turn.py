@@ -52,7 +52,7 @@ class SubmissionSignal:
 
 
 class NextDuePoll:
-    """When to claim without a notification: when the next scheduled job or retry is due.
+    """Finds when the next scheduled job or retry is due, to claim it without a notification.
 
     Used by the ledger thread only.
     """
@@ -96,7 +96,8 @@ class TurnState:
     Attributes:
         signal: Says that jobs were submitted.
         next_due: When the next scheduled job or retry is due.
-        empty_until: By group whose last claim came back short: when to claim again.
+        empty_until: For each group whose last claim got fewer jobs than requested: the time of its
+            next claim.
         is_backlogged: The last claim got all it asked for. Drain that backlog before storing new
             events.
         are_arrivals_deferred: Storing events was postponed until there is capacity for them.

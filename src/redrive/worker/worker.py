@@ -293,7 +293,7 @@ class Worker:
 
     @property
     def problem(self) -> str | None:
-        """After the end: why some results could not be stored. None if all were."""
+        """Why some results could not be stored, after the end. None if all were stored."""
         dispatcher = self._dispatcher
         if dispatcher is None or dispatcher.is_everything_released:
             return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from redrive.ledger.events import HandlerJob, IncomingEvent, StoreResult
-from redrive.worker.arrivals import MAX_WAIT_SECONDS, MORE_SECONDS, ArrivalQueue
+from redrive.worker.arrivals import MAX_WAIT_SECONDS, NEXT_BATCH_WAIT_SECONDS, ArrivalQueue
 
 
 def event(name: str, *kinds: str) -> IncomingEvent:
@@ -28,7 +28,7 @@ def test_a_queue_wakes_its_reader_and_keeps_the_order() -> None:
     assert queue.store_by == first.since + MAX_WAIT_SECONDS
     assert queue.next_batch() == [first, second]
     found = queue.store([first, second], lambda events: StoreResult([True, False, True], []))
-    assert found.fresh == [True, False, True]
+    assert found.are_new == [True, False, True]
     assert (queue.next_batch(), first.wait(), first.new, second.new) == ([], True, [True, False], [True])
 
 
@@ -68,8 +68,8 @@ def test_more_events_are_expected_for_a_limited_time(monkeypatch: pytest.MonkeyP
     assert not queue.expects_more
     first = queue.put([event("a", "book")], has_more=True)
     queue.store([first], lambda _events: StoreResult([True], []))
-    assert (bool(queue), queue.expects_more, queue.next_look) == (False, True, 100.0 + MORE_SECONDS)
-    now[0] += MORE_SECONDS
+    assert (bool(queue), queue.expects_more, queue.next_look) == (False, True, 100.0 + NEXT_BATCH_WAIT_SECONDS)
+    now[0] += NEXT_BATCH_WAIT_SECONDS
     assert (queue.expects_more, queue.next_look) == (False, math.inf)
     queue.put([event("b", "book")], has_more=True)
     queue.close()

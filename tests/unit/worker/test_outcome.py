@@ -28,8 +28,8 @@ from redrive.worker.outcome import (
     after_success,
     describe_error,
     is_ledger_fault,
-    uncharged_by_ledger,
-    uncharged_by_outage,
+    refunded_after_ledger_fault,
+    refunded_in_outage,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -167,12 +167,12 @@ def test_only_transient_or_declared_faults_are_evidence_of_an_outage(
 
 @pytest.mark.req("L-7")
 def test_a_call_that_must_not_be_repeated_counts_in_an_outage() -> None:
-    assert end(ConnectionError("no answer")).can_be_uncharged
-    assert end(ConnectionError("no answer"), at=lease(3)).can_be_uncharged, "its last attempt"
+    assert end(ConnectionError("no answer")).can_be_refunded
+    assert end(ConnectionError("no answer"), at=lease(3)).can_be_refunded, "its last attempt"
     unsafe = end(ConnectionResetError("after it was sent"), kind(idempotent=False))
-    assert (unsafe.reason, unsafe.verdict, unsafe.can_be_uncharged) == ("not_idempotent", "evidence", False)
+    assert (unsafe.reason, unsafe.verdict, unsafe.can_be_refunded) == ("not_idempotent", "evidence", False)
     late = end(ConnectionError("no answer"), at=lease(deadline_stored=NOW))
-    assert (late.reason, late.can_be_uncharged) == ("deadline", False)
+    assert (late.reason, late.can_be_refunded) == ("deadline", False)
 
 
 def test_a_job_whose_result_cannot_be_stored_is_not_retried() -> None:
@@ -267,7 +267,7 @@ def test_a_result_that_cannot_be_stored_is_a_dead_letter() -> None:
 def test_a_failure_in_an_outage_does_not_count() -> None:
     last = end(ConnectionError("no answer"), at=lease(3))
     assert last.settlement.outcome == "dead"
-    spared = uncharged_by_outage(kind(), lease(3), last, draw=0.0).settlement
+    spared = refunded_in_outage(kind(), lease(3), last, draw=0.0).settlement
     assert (spared.outcome, spared.charged, spared.reason) == ("again", False, "parked")
 
 
@@ -309,11 +309,11 @@ def test_a_failure_of_the_ledger_does_not_count(attempt: int) -> None:
     for error in (LedgerUnavailable("too many connections"), caused_by(LedgerUnavailable("away", sent=True))):
         found = end(error, chosen, lease(attempt))
         assert found.is_ledger_fault
-        assert found.can_be_uncharged
+        assert found.can_be_refunded
         assert found.signature is None, "no evidence of an outage of what the job calls"
         waits = []
         for uncharged in (0, 1, 10):
-            spared = uncharged_by_ledger(lease(attempt), found, uncharged)
+            spared = refunded_after_ledger_fault(lease(attempt), found, uncharged)
             assert (spared.settlement.outcome, spared.settlement.charged, spared.reason) == ("again", False, "ledger")
             waits.append(spared.settlement.after)
         assert waits == [1.0, 2.0, 60.0]

@@ -49,22 +49,24 @@ class DueTenants(NamedTuple):
 
     tenants: list[str]
     last: str
-    """The last tenant that was looked at: the cursor of the next scan."""
+    """The last tenant that was scanned. It is the cursor of the next scan."""
     priority: int | None
     """Priority of the jobs. None: no job is due."""
 
 
-def max_steps(most: int, /) -> int:
-    """Return how many tenants a claim of this size looks at, with and without due jobs."""
-    return 2 * most + 100
+def max_scanned_tenants(claim_size: int, /) -> int:
+    """Return how many tenants a claim of this size scans, with and without due jobs."""
+    return 2 * claim_size + 100
 
 
-def max_tenants(most: int, /) -> int:
+def max_tenants(claim_size: int, /) -> int:
     """Return how many tenants share a claim of this size.
 
     A large claim takes four jobs of each, because finding a tenant costs as much as a job.
     """
-    return most if most <= MIN_SHARED_CLAIM else max(MIN_SHARED_CLAIM, most // 4)
+    if claim_size <= MIN_SHARED_CLAIM:
+        return claim_size
+    return max(MIN_SHARED_CLAIM, claim_size // 4)
 
 
 class TenantCursors:
@@ -82,8 +84,9 @@ class TenantCursors:
 
         Args:
             kind: Job type.
-            level: The scan looks at this priority, or beyond it. Each has a cursor of its own:
-                otherwise a scan of few urgent jobs would send each later one to the same tenants.
+            level: Priority from which the scan starts. Each has its own cursor. With a shared one,
+                frequent scans of a few urgent jobs would always restart the others at the same
+                tenants.
         """
         return self._last.get((kind, level), "")
 
@@ -91,8 +94,11 @@ class TenantCursors:
         """Note the last tenant of a claim."""
         self._last[kind, level] = tenant
 
-    def is_due_in_order(self, kind: str, /) -> bool:
-        """Return whether this claim ignores tenants, so that jobs without one also get a turn."""
+    def count_claim(self, kind: str, /) -> bool:
+        """Count a claim. Return whether it ignores tenants.
+
+        Every 8th claim does, so that jobs without a tenant also get a turn.
+        """
         self._claims[kind] += 1
         return self._claims[kind] % CLAIMS_BETWEEN_ORDERED == 0
 

@@ -1,9 +1,9 @@
 """Signals of jobs in the ledger: sent once by name, and taken by the job that waits for them.
 
-A signal is sent in the caller's transaction, which may stay open. So it never locks a running job:
-its lease could not be renewed. Signal and wait meet in a row of `redrive_signal` instead. The job
-that begins to wait adds the row, empty, and locks it until the wait is committed. So of the two,
-the later one sees the earlier one: the wait sees the signal, or the signal sees the waiting job.
+A signal is sent in the caller's transaction, which may stay open. Sending must not lock the job
+row, because an open transaction would block the renewal of its lease. Sender and waiter lock the
+same row of `redrive_signal`, so the second always sees the first. A job that starts to wait adds
+the row without a signal, and locks it until the wait is committed.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class Signal(NamedTuple):
 
 # --- Sending, also in a caller's transaction
 
-_found = select(job.c.id, job.c.kind, job.c.state, job.c.waits_for)
-_by_key = _found.where(
+_job_columns = select(job.c.id, job.c.kind, job.c.state, job.c.waits_for)
+_by_key = _job_columns.where(
     job.c.kind == bindparam("of_kind"), job.c.key == bindparam("of_key"), CURRENT
 )
-_by_id = _found.where(job.c.id == bindparam("of_id"))
+_by_id = _job_columns.where(job.c.id == bindparam("of_id"))
 _dead = (
     select(job.c.id)
     .where(job.c.id == bindparam("of_id"), job.c.state == sql_int(DEAD), CURRENT)
@@ -129,11 +129,11 @@ class SignalStatements:
 
     def find(self, run: Runner, kinds: Sequence[str], key: str, /) -> list[SignalledJob]:
         """Return the current jobs of a key, of these job types."""
-        found = (
+        rows = (
             self._run(run, self._by_key, {"of_kind": kind, "of_key": key}).fetchone()
             for kind in kinds
         )
-        return [SignalledJob._make(row) for row in found if row is not None]
+        return [SignalledJob._make(row) for row in rows if row is not None]
 
     def get(self, run: Runner, job_id: int, /) -> SignalledJob | None:
         """Return a job by its id."""
@@ -141,7 +141,11 @@ class SignalStatements:
         return None if row is None else SignalledJob._make(row)
 
     def lock_dead(self, run: Runner, job_id: int, /) -> bool:
-        """Keep a replay from a dead job until the transaction ends. False: it was replayed."""
+        """Lock a dead job, so that it cannot be replayed before the transaction ends.
+
+        Returns:
+            False if it was replayed already.
+        """
         return self._run(run, self._dead, {"of_id": job_id}).fetchone() is not None
 
     def send(self, run: Runner, job_id: int, name: str, payload: bytes | None, /) -> bool:

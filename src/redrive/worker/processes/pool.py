@@ -157,21 +157,21 @@ class ProcessSlot:
         self._jobs = 0
         self._first_bytes = 0
         """Memory of the process before its first job."""
-        self._wake, self._waker = os.pipe()
-        os.set_blocking(self._wake, False)
-        os.set_blocking(self._waker, False)
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
+        os.set_blocking(self._wake_writer, False)
 
     def interrupt(self) -> None:
         """Kill the process and end its job as cancelled. Any thread may call it."""
         self._is_interrupted = True
         with suppress(BlockingIOError):
-            os.write(self._waker, b"!")
+            os.write(self._wake_writer, b"!")
 
     def clear_interrupt(self) -> None:
         """Forget an interrupt of an earlier job."""
         self._is_interrupted = False
         with suppress(BlockingIOError):
-            while os.read(self._wake, 64):
+            while os.read(self._wake_reader, 64):
                 pass
 
     def run(self, job_type: JobType, lease: Lease, limit: float, now: datetime) -> bytes | None:
@@ -208,7 +208,7 @@ class ProcessSlot:
             self._discard(terminate=True)
             raise
         self._jobs += 1
-        if self._is_worn(reply, job_type.memory_limit):
+        if self._should_replace(reply, job_type.memory_limit):
             self._retire()
         if reply.has_returned:
             return reply.result
@@ -227,7 +227,7 @@ class ProcessSlot:
     def _receive(self, process: ChildProcess, call: Call) -> Reply:
         """Wait for the reply. Pass on the progress that the job reports until then."""
         until = monotonic() + call.seconds
-        while isinstance(message := process.receive(until, self._wake), ProgressReport):
+        while isinstance(message := process.receive(until, self._wake_reader), ProgressReport):
             if self._board is not None:
                 self._board.put(message)
             # A job may report without a pause, so that it is never waited for.
@@ -256,7 +256,7 @@ class ProcessSlot:
         process = ChildProcess()
         try:
             process.send(self._startup)
-            ready: Ready = process.receive(monotonic() + START_SECONDS, self._wake)
+            ready: Ready = process.receive(monotonic() + START_SECONDS, self._wake_reader)
         except Interrupted:
             process.end(terminate=False)
             raise CancelledError from None
@@ -267,8 +267,11 @@ class ProcessSlot:
         self._first_bytes, self._jobs = ready.data_bytes, 0
         return process
 
-    def _is_worn(self, reply: Reply, memory_limit: int | None) -> bool:
-        """Return whether the process has run many jobs, or keeps half of the memory of a job."""
+    def _should_replace(self, reply: Reply, memory_limit: int | None) -> bool:
+        """Return whether the process has run `MAX_JOBS` jobs, or still holds too much memory.
+
+        After a job it may hold at most half of the memory that the limit leaves to a job.
+        """
         if self._jobs >= MAX_JOBS:
             return True
         if memory_limit is None:
@@ -289,5 +292,5 @@ class ProcessSlot:
     def close(self) -> None:
         """End the process."""
         self._retire()
-        os.close(self._wake)
-        os.close(self._waker)
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)

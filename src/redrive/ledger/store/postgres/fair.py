@@ -18,7 +18,7 @@ from ..protocol import (
     BELOW_ALL_PRIORITIES,
     ClaimOptions,
     DueTenants,
-    max_steps,
+    max_scanned_tenants,
     max_tenants,
 )
 from .claim import TurnRows, build_turn, read_turn, turn_parameters
@@ -200,6 +200,6 @@ def _scan_parameters(
         "cursor": cursor,
         "excluded": text_array(excluded),
         "most": most,
-        "max_steps": max_steps(most),
+        "max_steps": max_scanned_tenants(most),
         "max_tenants": max_tenants(most),
     }

@@ -42,12 +42,12 @@ from ...db.tables import attempt, dead, failure_delta, job, tally_delta
 from ...events import SOURCE, SOURCE_ID
 from ...model import (
     CANCELLED,
+    CANCELLED_ATTEMPT,
     DEAD,
     DONE,
     FAILED,
     LEASED,
     READY,
-    STOPPED,
     Settlement,
     SettleResult,
     lease_key,
@@ -137,7 +137,7 @@ _attempts = (
             _it.id,
             _it.fence,
             _it.attempts,
-            case((_has_stopped, sql_text(STOPPED)), else_=sql_text(FAILED)),
+            case((_has_stopped, sql_text(CANCELLED_ATTEMPT)), else_=sql_text(FAILED)),
             _it.worker,
             _it.reason,
             _it.error,

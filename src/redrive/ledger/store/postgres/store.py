@@ -137,7 +137,7 @@ class PostgresJobStore:
     ) -> TurnRows:
         """Claim jobs of the next tenants, and fill up in the order of the due times."""
         ((kind, limit),) = options.kinds.items()
-        if self._tenants.is_due_in_order(kind):
+        if self._tenants.count_claim(kind):
             return claim.turn(session.run, done, options, [FROM_START])
         fair_turn = fair.turn(session.run, done, options, self._tenants.next(kind))
         if fair_turn.cursor is not None:
@@ -173,7 +173,7 @@ class PostgresJobStore:
 
     def receive_in(self, run: BatchRunner, events: Sequence[IncomingEvent], /) -> list[bool]:
         """Store events with their handlers' jobs in the caller's transaction."""
-        return receive.receive(run, (), events, NO_QUOTA)[0].fresh
+        return receive.receive(run, (), events, NO_QUOTA)[0].are_new
 
     def claim_in(self, session: Session, options: ClaimOptions, /) -> list[Lease]:
         """Claim jobs in the open transaction."""

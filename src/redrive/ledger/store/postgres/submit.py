@@ -116,7 +116,8 @@ def insert_tags_of(created: CTE, /) -> Insert:
 def _is_held(new: Any) -> ColumnElement[bool]:
     """Return whether an earlier job of the sequence has not ended, in the ledger or in the batch.
 
-    By the id: of two jobs that are submitted at the same time, none waits for a later one.
+    An earlier job has a lower id. So two jobs that are submitted at the same time never wait for
+    each other.
     """
     earlier = job.alias("earlier")
     in_ledger = (
@@ -137,7 +138,7 @@ SUBMIT_TAGGED = _submit(_FULL, tagged=True)
 SUBMIT_TENANT = _submit(_TENANT, tagged=True)
 SUBMIT_SEQUENCED = _submit(_SEQUENCED, tagged=True)
 SUBMIT_PLAIN = _submit(_PLAIN, scheduled=False)
-"""For jobs with only a type, a key and a payload, as most are: ten arrays less."""
+"""For jobs with only a type, a key and a payload. Most are. It has ten arrays less."""
 
 _asked = unnest("asked", kind=Text(), key=Text())
 KNOWN = compile_postgres(

@@ -16,7 +16,7 @@ from ..protocol import (
     ClaimOptions,
     DueTenants,
     TenantCursors,
-    max_steps,
+    max_scanned_tenants,
     max_tenants,
 )
 from .claim import NEXT_PRIORITY, claim_in_order, lease_ids, lease_values
@@ -115,7 +115,7 @@ def _walk_around(
         "now": now,
         "cursor": cursor,
         "until": None,
-        "steps": max_steps(most),
+        "steps": max_scanned_tenants(most),
         "max_tenants": max_tenants(most),
         "excluded": json.dumps(list(excluded)),
     }

@@ -125,15 +125,15 @@ def receive(
     run: BatchRunner, events: Iterable[IncomingEvent], quota: StartQuota, now: int, /
 ) -> StoreResult:
     """Store events one by one. Existing events and jobs do not change."""
-    fresh: list[bool] = []
+    are_new: list[bool] = []
     leases: list[Lease] = []
     rest = _Quota(quota, now)
     changes: dict[str, Counter[str]] = defaultdict(Counter)
     for each in events:
         row = run.execute(INSERT_EVENT, (*_event_rows((each,))[0], now)).fetchone()
-        fresh.append(row is not None)
+        are_new.append(row is not None)
         crash_point("receive.between")
-        for part in each.jobs if fresh[-1] else ():
+        for part in each.jobs if are_new[-1] else ():
             starts = rest.take(part.kind)
             shared = rest.started if starts else rest.ready
             values = (*shared.values(), *_job_rows(((each, part),))[0])
@@ -146,7 +146,7 @@ def receive(
             if starts:
                 leases += started_leases(((each, part),), created, now, quota.token)
     add_all(run, changes)
-    return StoreResult(fresh, leases)
+    return StoreResult(are_new, leases)
 
 
 def _add_tags(run: BatchRunner, jobs: Iterable[EventJob], job_ids: Iterable[int]) -> None:

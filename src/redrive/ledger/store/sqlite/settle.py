@@ -13,11 +13,11 @@ from ...db.tables import attempt, dead, job
 from ...events import read_origin
 from ...model import (
     CANCELLED,
+    CANCELLED_ATTEMPT,
     DEAD,
     DONE,
     FAILED,
     READY,
-    STOPPED,
     Settlement,
     SettleResult,
     lease_key,
@@ -208,7 +208,7 @@ def _settle(
     has_stopped = state == CANCELLED
     is_recorded = settlement.charged or error is not None or (has_stopped and started is not None)
     if state != DONE and is_recorded:
-        outcome = STOPPED if has_stopped else FAILED
+        outcome = CANCELLED_ATTEMPT if has_stopped else FAILED
         attempt_row = (job_id, fence, attempts, outcome, worker, reason, error, started, now)
         run.execute(INSERT_ATTEMPT, attempt_row)
     if has_stopped and dead_id is not None:

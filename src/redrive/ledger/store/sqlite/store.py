@@ -108,7 +108,7 @@ class SqliteJobStore:
 
     def receive_in(self, run: BatchRunner, events: Sequence[IncomingEvent], /) -> list[bool]:
         """Store events with their handlers' jobs in the caller's transaction."""
-        return receive.receive(run, events, NO_QUOTA, now_micros()).fresh
+        return receive.receive(run, events, NO_QUOTA, now_micros()).are_new
 
     def claim_in(self, session: Session, options: ClaimOptions, /) -> list[Lease]:
         """Claim jobs in the open transaction."""
@@ -118,7 +118,7 @@ class SqliteJobStore:
 
     def _claim(self, run: BatchRunner, options: ClaimOptions, now: int) -> list[Lease]:
         is_fair = options.fair and not options.alone
-        if is_fair and not all(map(self._tenants.is_due_in_order, options.kinds)):
+        if is_fair and not all(map(self._tenants.count_claim, options.kinds)):
             return fair.claim(run, options, self._tenants, now)
         return claim.claim(run, options, now)
 
