@@ -363,9 +363,7 @@ class Capacity:
         return ClaimRequest(group, max_by_type, total, limits, group.startswith(FAIR))
 
     def _max_short(self, name: str) -> int:
-        """Return how many short jobs of a type may be claimed at once: a batch for half of the
-        threads.
-        """
+        """Return the claim size of a short job type. It is a batch for half of the threads."""
         return self.batch_size(name) * max(1, self._threads // 2)
 
     def admit(

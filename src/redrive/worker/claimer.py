@@ -283,9 +283,7 @@ class Claimer:
             self.probes.update((lease.job_id, name) for lease in self._claim(request))
 
     def _claim_quarantined(self) -> bool:
-        """Claim one job that was running when its worker died, and run it alone. Return whether
-        there was one.
-        """
+        """Claim a job in quarantine, and run it alone. Return whether there was one."""
         names = self.claimable_types() if self._has_quarantined() else []
         unlimited = {name: 1 for name in names if self._capacity.limits(name) is None}
         requests = [ClaimRequest("quarantine", unlimited, 1)] if unlimited else []
@@ -326,8 +324,9 @@ class Claimer:
 
 
 class LostClaims:
-    """Releases the jobs of claims whose response was lost: they are leased to a worker that does
-    not know of them. Used by the ledger thread only.
+    """Releases the jobs of claims whose response was lost. Used by the ledger thread only.
+
+    They are leased to a worker that does not know of them.
     """
 
     RETRY_SECONDS = 1.0

@@ -125,7 +125,7 @@ class Completer:
     # ---- the fast path ----
 
     def _is_all_plain_success(self, results: list[AttemptResult]) -> bool:
-        """Return whether all attempts succeeded the first time, without a result, and none is of a
+        """Return whether all succeeded at the first attempt, without a result, and none is of a
         parked type.
         """
         parked = self._parked.parked
@@ -174,9 +174,7 @@ class Completer:
     def _uncharged_attempts(
         self, outcomes: Iterable[tuple[AttemptResult, JobOutcome]]
     ) -> dict[int, int]:
-        """Return how many attempts did not count so far, of the jobs that an outage or the ledger
-        failed now.
-        """
+        """Return the number of uncharged attempts of jobs that an outage or the ledger failed."""
         job_ids = {
             result.lease.job_id
             for result, outcome in outcomes

@@ -282,9 +282,7 @@ class Dispatcher:
         return handle_at <= now or self._claimer.can_claim_more()
 
     def _turn(self) -> None:
-        """Settle finished jobs, store arrived events, and claim as many jobs as there is capacity
-        for.
-        """
+        """Settle finished jobs, store arrived events, and claim jobs within the capacity."""
         if self._writer.lost_claims.release():
             self._state.signal.set()
         self._collect_results()
@@ -401,9 +399,7 @@ class Dispatcher:
             self._executors.cancel(new)
 
     def _shut_down(self) -> None:
-        """Cancel async work, release the leases of work that has not ended, and deregister the
-        worker.
-        """
+        """Cancel async work, release the leases of unfinished work, and deregister the worker."""
         self.phase = "draining"
         self._executors.cancel_all()
         self._settle_cancelled()

@@ -1,6 +1,4 @@
-"""Executors: run leased jobs in threads, on an event loop or in processes, within the worker's
-capacity.
-"""
+"""Executors: run leased jobs in threads, on an event loop or in processes, within the capacity."""
 
 from __future__ import annotations
 
@@ -113,8 +111,9 @@ class Executors:
         return bool(self._waiting_for_thread) and self._capacity.free_for_last_attempts > 0
 
     def take_startable(self) -> list[Lease]:
-        """Take the last attempts that can run at once. Start them in the ledger, then pass them to
-        `run_started` or `drop`.
+        """Take the last attempts that can run at once.
+
+        Start them in the ledger, then pass them to `run_started` or `drop`.
         """
         leases, self._ready_to_start = self._ready_to_start, []
         if self._waiting_for_thread:
@@ -205,9 +204,7 @@ class Executors:
     # ---- the end ----
 
     def cancel_all(self) -> None:
-        """Cancel everything on the event loop, kill all processes, and discard jobs that wait for a
-        thread.
-        """
+        """Cancel work on the event loop, kill all processes, and discard jobs without a thread."""
         if self._loop is not None:
             self._loop.cancel()
         if self._processes is not None:

@@ -185,8 +185,9 @@ ACTIVITY_SUM_SOON_SECONDS = 5.0
 KEEP_FOREVER = math.inf
 """Retention of done jobs that are never pruned."""
 ROUND_TRIPS_BETWEEN_RUNS = 20
-"""A task that can wait runs at most once in this many round trips to the ledger. So it uses at most
-about 5 % of the worker's time, also if the ledger is far away.
+"""A task that can wait runs at most once in this many round trips to the ledger.
+
+So it uses about 5 % of the worker's time at most, also if the ledger is far away.
 """
 
 
@@ -284,13 +285,9 @@ class Maintenance:
         self._last_reading: ClockReading | None = None
         """The ledger's clock at the last prompt heartbeat."""
         self._may_be_set_back = True
-        """The ledger's clock was set back, perhaps before this worker started; `set_back` has not
-        run since.
-        """
+        """The clock may have been set back, also before the start. `set_back` has not run since."""
         self._recover_from = -math.inf
-        """From when on leases are recovered after the ledger's clock jumped ahead, on the monotonic
-        clock.
-        """
+        """Start of lease recovery after the ledger's clock jumped ahead (monotonic clock)."""
         self._round_trips: deque[float] = deque(maxlen=4)
         self.round_trip = 0.0
         """Seconds of a round trip to the ledger; 0 for a file."""
@@ -386,9 +383,7 @@ class Maintenance:
             lease_recovery.revoke_crashes(session, self._name, leases)
 
     def _expire_leases_of_dead_workers(self) -> None:
-        """Recover the jobs of dead workers of this machine without waiting for their leases to
-        expire.
-        """
+        """Recover the jobs of dead workers of this machine before their leases expire."""
         with self._ledger.connections.read.use() as session:
             present = workers.active_workers(session.core)
         gone = [

@@ -224,9 +224,7 @@ def after_deadline(lease: Lease, /) -> JobOutcome:
 def after_unreadable_error(
     job_type: JobType, lease: Lease, error: BaseException, problem: Exception, /
 ) -> JobOutcome:
-    """Return the outcome of an error that raised `problem` when it was examined: a retry, if any is
-    left.
-    """
+    """Return the outcome of an error that raised `problem`: a retry, if one is left."""
     raised = f"{type(problem).__name__}: {safe_str(problem)}"
     says = f"{type(error).__name__}; deciding about it raised {raised}"
     if lease.attempt >= _max_attempts(job_type, lease):

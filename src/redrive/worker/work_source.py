@@ -158,9 +158,7 @@ class FailingTasks:
             self.on_success(task)
 
     def problems(self, *, is_ledger_away: bool) -> dict[str, str]:
-        """Return the error of each failing task. An outage of the ledger is reported once, not for
-        each task.
-        """
+        """Return the error of each failing task. A ledger outage is reported once."""
         hidden = self._by_ledger if is_ledger_away else ()
         return {
             task: problem for task, problem in self._problems.copy().items() if task not in hidden

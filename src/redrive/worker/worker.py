@@ -43,8 +43,9 @@ SILENT_SECONDS = 2.0
 UNHEALTHY_SECONDS = 15.0
 """Time without a completed turn; an idle worker has one every 5 s."""
 FIRST_TASK_PAUSE_SECONDS, MAX_TASK_PAUSE_SECONDS = 0.2, 5.0
-"""First and longest pause of a background task that fails: a stream is read soon after its server
-is back."""
+"""First and longest pause of a background task that fails. Short, so that a stream is read soon
+after its server is back.
+"""
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -149,9 +150,7 @@ class Worker:
             raise
 
     def _is_running(self) -> bool:
-        """Wait a little, so that signals are handled, and return whether the worker is still
-        running.
-        """
+        """Wait shortly, so that signals are handled. Return whether the worker is running."""
         thread = self._thread
         if thread is None:
             return False
@@ -270,9 +269,7 @@ class Worker:
             self._dispatcher_ledger.connections.limit_silence(SILENT_SECONDS)
 
     def hurry(self) -> None:
-        """Give up on statements of this ledger that were not answered for 2 s: the process is about
-        to end.
-        """
+        """Give up on statements without a response for 2 s, because the process ends."""
         self._ledger.connections.limit_silence(SILENT_SECONDS)
 
     def close(self) -> None:

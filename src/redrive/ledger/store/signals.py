@@ -141,11 +141,7 @@ class SignalStatements:
         return None if row is None else SignalledJob._make(row)
 
     def lock_dead(self, run: Runner, job_id: int, /) -> bool:
-        """Lock a dead job, so that it cannot be replayed before the transaction ends.
-
-        Returns:
-            False if it was replayed already.
-        """
+        """Lock a dead job against a replay until the transaction ends. False: it was replayed."""
         return self._run(run, self._dead, {"of_id": job_id}).fetchone() is not None
 
     def send(self, run: Runner, job_id: int, name: str, payload: bytes | None, /) -> bool:

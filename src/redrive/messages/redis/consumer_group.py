@@ -24,9 +24,7 @@ else:  # the extra may be missing
 
 T = TypeVar("T")
 FIRST_ENTRY = "0"
-"""Start of a new group. It reads the whole stream. Entries that are already in the ledger are
-duplicates.
-"""
+"""Start of a new group. It reads the whole stream. Stored entries are duplicates."""
 TRIM_SECONDS = 30.0
 CONSUMER_CHECK_SECONDS = 3600.0
 CONSUMER_IDLE_SECONDS = 86_400.0
@@ -90,10 +88,7 @@ class ConsumerGroup:
         self._reserved.difference_update([message.id for message in messages])
 
     def nack(self, messages: Sequence[Message], delay: float, /) -> None:
-        """Return entries to the group.
-
-        Set their idle time to `idle - delay`, so that they can be claimed after `delay` seconds.
-        """
+        """Set their idle time to `idle - delay`, so they can be claimed after `delay` seconds."""
         ids: list[Any] = [message.id for message in messages]
         milliseconds = int(max(self._idle - delay, 0.0) * 1000)
         with _faults(self.client, self._address, self.stream):
