@@ -47,15 +47,15 @@ def pass_time(ledger: Ledger, seconds: float) -> None:
     with session(ledger) as held:
         shift: Any = int(seconds * 1_000_000) if held.sqlite else timedelta(seconds=seconds)
         for table in METADATA.sorted_tables:
-            moments = [column for column in table.columns if isinstance(column.type, UtcTimestamp)]
-            if moments:
-                gone = sqlalchemy.literal(shift, sqlalchemy.BigInteger() if held.sqlite else sqlalchemy.Interval())
+            timestamps = [column for column in table.columns if isinstance(column.type, UtcTimestamp)]
+            if timestamps:
+                shift_sql = sqlalchemy.literal(shift, sqlalchemy.BigInteger() if held.sqlite else sqlalchemy.Interval())
                 held.core.execute(
                     sqlalchemy.update(table).values(
-                        {column.name: sqlalchemy.type_coerce(column, gone.type) - gone for column in moments}
+                        {column.name: sqlalchemy.type_coerce(column, shift_sql.type) - shift_sql for column in timestamps}
                     )
                     if held.sqlite
-                    else sqlalchemy.update(table).values({column.name: column - gone for column in moments})
+                    else sqlalchemy.update(table).values({column.name: column - shift_sql for column in timestamps})
                 )
 
 

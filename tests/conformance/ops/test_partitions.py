@@ -29,7 +29,7 @@ WHY: dict[str, Any] = {"because": "the CRM is back"}
 def world(ledger: Ledger) -> Iterator[World]:
     made = World(ledger)
     yield made
-    assert made.register.imbalance() == []
+    assert made.queries.imbalance() == []
     assert made.wrong() == []
 
 
@@ -134,7 +134,7 @@ def test_a_revalidation_needs_raw_data(mixed_world: World, ann: Operator) -> Non
 @pytest.mark.req("O-2")
 @pytest.mark.parametrize("act", ["retry", "clear_terminal"])
 def test_a_partition_whose_extraction_failed_is_retried(world: World, ann: Operator, act: str) -> None:
-    world.reject(world.one("none"), reason="HTTP 500", manifest=False, final=True)
+    world.reject(world.lease_one("none"), reason="HTTP 500", manifest=False, final=True)
     if act == "retry":
         ann.apply(ann.partitions.retry(ALL, clear_terminal=True), **WHY)
     else:
@@ -149,7 +149,7 @@ def unended_world(world: World) -> World:
     leases = {lease.partition.customer_id: lease for lease in world.claim()}
     world.reject(leases["bad"], final=True)
     world.give_back(leases["lost"], "stopped")
-    (number,) = [facts.id for facts in world.register.find(keys("lost"))]
+    (number,) = [facts.id for facts in world.queries.find(keys("lost"))]
     world.control.mark_terminal([number], actor="policy", because="lost too often")
     return world
 
@@ -231,7 +231,7 @@ def test_accepted_partitions_are_requeued_only_by_reprocess(mixed_world: World, 
 
 @pytest.mark.req("P-10")
 def test_a_backfill_ends_today_in_the_time_zone_of_a_stored_schedule(world: World, ann: Operator) -> None:
-    world.accept(world.one("a"))
+    world.accept(world.lease_one("a"))
     now = world.ledger.now()
     world.control.start_schedule_at("crm", "orders", now, cron="0 2 * * * Etc/GMT+12")
     today = (now - timedelta(hours=12)).date()
@@ -245,7 +245,7 @@ def test_a_backfill_ends_today_in_the_time_zone_of_a_stored_schedule(world: Worl
 def test_a_backfill_from_plan_to_end(world: World, ann: Operator) -> None:
     with pytest.raises(ValueError, match="unknown source 'crm'.*no dataset is registered"):
         ann.backfills.plan("crm/orders", DAY, DAY, customers=["a"])
-    world.accept(world.one("a"))
+    world.accept(world.lease_one("a"))
     world.control.maintain()
     last = DAY + timedelta(days=9)
     with pytest.raises(ValueError, match="customers of crm/orders are unknown"):
@@ -356,7 +356,7 @@ def test_partitions_are_listed_counted_and_explained(mixed_world: World, ann: Op
 
 @pytest.mark.req("P-13")
 def test_a_ledger_without_a_store_does_not_roll_back(world: World, ann: Operator) -> None:
-    world.accept(world.one("acme"))
+    world.accept(world.lease_one("acme"))
     key = world.key("acme")
     with pytest.raises(NotAllowed, match="no accepted run before the current run"):
         ann.partitions.rollback(key, because="x")
@@ -373,7 +373,7 @@ def test_a_ledger_without_a_store_does_not_roll_back(world: World, ann: Operator
 
 @pytest.mark.req("P-14")
 def test_the_doctor_compares_the_calendar_with_the_rows(world: World, ann: Operator) -> None:
-    world.accept(world.one("acme"))
+    world.accept(world.lease_one("acme"))
     assert ann.health.check().findings == ()
     with world.ledger.connections.write.use() as session, session.transaction("test"):
         session.core.exec_driver_sql("UPDATE redrive_partition_rollup SET n = n + 2")
@@ -386,7 +386,7 @@ def test_the_doctor_compares_the_calendar_with_the_rows(world: World, ann: Opera
 
 @pytest.mark.req("P-10")
 def test_a_rejected_canary_halts_a_backfill_until_an_operator_resumes_it(world: World, ann: Operator) -> None:
-    world.accept(world.one("a"))
+    world.accept(world.lease_one("a"))
     world.control.maintain()
     plan = ann.backfills.plan("crm/orders", DAY, DAY + timedelta(days=4), customers=["b"])
     begun = ann.apply(plan, because="history", canary=2).sweep

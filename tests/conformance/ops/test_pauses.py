@@ -236,11 +236,11 @@ def test_a_paused_schedule_of_a_dataset_enqueues_nothing_and_catches_up(url: str
 @pytest.mark.req("Q-4")
 def test_partitions_of_a_paused_source_are_not_claimed(ledger: Ledger, ann: Operator) -> None:
     world = World(ledger)
-    world.accept(world.one("first"))
+    world.accept(world.lease_one("first"))
     ann.pauses.pause("source", "crm", because="the CRM is migrated")
     world.backfill(3)
     assert world.claim() == []
-    why = world.register.explain(world.key("c0"), world.limits).why
+    why = world.queries.explain(world.key("c0"), world.limits).why
     assert any("source crm is paused by ann until it is resumed: the CRM is migrated" in each for each in why)
     ann.pauses.resume("source", "crm", because="done")
     leases = world.claim(1)
@@ -254,7 +254,7 @@ def test_partitions_of_a_paused_source_are_not_claimed(ledger: Ledger, ann: Oper
 @pytest.mark.req("Q-4")
 def test_resuming_a_source_ends_both_pauses_by_hand_and_not_that_of_the_policy(ledger: Ledger, ann: Operator) -> None:
     world = World(ledger)
-    world.accept(world.one("first"))
+    world.accept(world.lease_one("first"))
     ann.pauses.pause("source", "crm", because="one")
     ann.sources.pause("crm", because="two")
     ann.pauses.resume("source", "crm", because="done")
@@ -267,7 +267,7 @@ def test_resuming_a_source_ends_both_pauses_by_hand_and_not_that_of_the_policy(l
 @pytest.mark.req("Q-4")
 def test_a_source_paused_after_an_outage_is_resumed_like_a_job_type(ledger: Ledger, ann: Operator) -> None:
     world = World(ledger)
-    world.accept(world.one("first"))
+    world.accept(world.lease_one("first"))
     ann.sources.pause("crm", because="no answer")
     with ledger.connections.write.use() as session, session.transaction("source"):
         session.core.execute(update(source_table).values(actor=POLICY))

@@ -12,7 +12,7 @@ from redrive.ledger.jobs.lease_recovery import expire_leases_of_dead_workers
 from redrive.ops.operator import Operator
 from redrive.ops.partitions import overview
 from redrive.ops.partitions.selection import select_partitions
-from tests.conformance.partitions.world import DAY, SAID, World
+from tests.conformance.partitions.world import AUDIT, DAY, World
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_rejections_are_grouped_by_dataset_and_reason(world: World, ann: Operato
     world.reject(leases["few-2"])
     world.reject(leases["over"], final=True)
     world.reject(leases["away"], reason="TimeoutError")
-    world.control.mark_terminal([leases["given"].partition_id], **SAID)
+    world.control.mark_terminal([leases["given"].partition_id], **AUDIT)
     world.retry(world.key("fine"), act="reprocess")
     (again,) = world.claim()
     world.reject(again)
@@ -150,7 +150,7 @@ def test_the_overview_distinguishes_running_jobs_and_extracted_partitions(world:
 
 def test_the_overview_names_partitions_that_gave_up(world: World, ann: Operator) -> None:
     world.ledger.maintenance.heartbeat("w1", {"kinds": []})
-    world.reject(world.one(), final=True)
+    world.reject(world.lease_one(), final=True)
     world.control.maintain()
     decision = "No new problems; 1 given-up partition. 1 worker online; nothing running"
     assert ann.overview.summary().says == decision
@@ -158,7 +158,7 @@ def test_the_overview_names_partitions_that_gave_up(world: World, ann: Operator)
 
 def test_a_rejected_newer_run_that_is_not_retried_is_reported(world: World, ann: Operator) -> None:
     world.ledger.maintenance.heartbeat("w1", {"kinds": []})
-    world.accept(world.one())
+    world.accept(world.lease_one())
     world.retry(world.key(), act="reprocess")
     world.reject(*world.claim())
     world.control.maintain()

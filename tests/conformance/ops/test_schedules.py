@@ -82,4 +82,4 @@ def test_schedules_of_datasets_are_listed_with_next_and_last_run(url: str) -> No
         (one,) = bare.overview.schedules()
         assert one.error is not None
         assert one.error.startswith("2 of 2 partitions of ")
-        assert world.register.progress(one.last_sweep or 0) is not None
+        assert world.queries.progress(one.last_sweep or 0) is not None

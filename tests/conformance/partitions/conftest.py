@@ -32,5 +32,5 @@ def world(ledger: Ledger) -> Iterator[World]:
     """A dataset of one source, its roles, and time that the test moves."""
     made = World(ledger)
     yield made
-    assert made.register.imbalance() == []
+    assert made.queries.imbalance() == []
     assert made.wrong() == []

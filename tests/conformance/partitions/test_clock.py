@@ -42,7 +42,7 @@ def due_in(world: World) -> float:
 @pytest.mark.req("L-9")
 @pytest.mark.parametrize("after", [30 * 60, 2 * HOUR])
 def test_a_retry_from_before_the_jump_keeps_its_backoff(world: World, after: float) -> None:
-    reject(world, world.one(), after)
+    reject(world, world.lease_one(), after)
     jump(world)
     set_clock_back(world)
     assert due_in(world) == pytest.approx(after, abs=30)
@@ -52,7 +52,7 @@ def test_a_retry_from_before_the_jump_keeps_its_backoff(world: World, after: flo
 @pytest.mark.parametrize("after", [120.0, 2 * HOUR])
 def test_a_retry_written_during_the_jump_waits_its_backoff(world: World, after: float) -> None:
     jump(world)
-    reject(world, world.one(), after)
+    reject(world, world.lease_one(), after)
     set_clock_back(world)
     assert due_in(world) == pytest.approx(after, abs=30)
 
@@ -91,7 +91,7 @@ def tend(tending: ControlPlaneTask, world: World, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.req("L-9")
 def test_a_live_worker_keeps_its_lease_when_the_clock_jumps_ahead(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     tending = ControlPlaneTask(world.ledger, [])
-    lease = world.one()
+    lease = world.lease_one()
     tend(tending, world, monkeypatch, at=0.0)
     jump(world)
     tend(tending, world, monkeypatch, at=1.0)
@@ -106,7 +106,7 @@ def test_a_live_worker_keeps_its_lease_when_the_clock_jumps_ahead(world: World, 
 @pytest.mark.req("L-9")
 def test_a_lease_that_expires_between_two_rounds_is_recovered_immediately(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     tending = ControlPlaneTask(world.ledger, [])
-    lease = world.one()
+    lease = world.lease_one()
     tend(tending, world, monkeypatch, at=0.0)
     world.pass_time(310)
     tend(tending, world, monkeypatch, at=60.0)

@@ -18,13 +18,13 @@ from redrive.partitions.control import verdicts
 from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.model import Lane, PartitionFilter, PartitionLease
 from redrive.partitions.retry_schedule import DatasetLimits, Policy
-from tests.conformance.partitions.world import DAY, SAID, World
+from tests.conformance.partitions.world import AUDIT, DAY, World
 from tests.conformance.worker.world import record_log
 
 
 @pytest.mark.req("P-1")
 def test_each_attempt_is_a_separate_run(world: World) -> None:
-    first = world.one()
+    first = world.lease_one()
     world.reject(first)
     assert world.claim() == []
     world.pass_time(100)
@@ -44,7 +44,7 @@ def test_only_the_control_plane_makes_a_failed_partition_pending(world: World) -
         assert not {name for name in dir(role) if not name.startswith("_")} & verbs
     assert not set(vars(ControlPlane)) & {"judge", "rollback"}
 
-    lease = world.one()
+    lease = world.lease_one()
     world.reject(lease)
     assert world.facts().status == "failed"
     before = world.audited().count("partition.retry")
@@ -86,7 +86,7 @@ def test_a_partition_has_one_lease(world: World) -> None:
 
 
 def test_a_released_lease_is_not_charged(world: World) -> None:
-    lease = world.one()
+    lease = world.lease_one()
     assert world.give_back(lease, "not_ready", error="no export yet") == 1
     known = world.facts()
     assert (known.status, known.attempt_count, known.dispatch_count) == ("pending", 0, 1)
@@ -109,11 +109,11 @@ def test_a_source_with_an_outage_is_paused_and_probed(world: World) -> None:
     leases = world.claim(10)
     for lease in leases:
         world.give_back(lease, "systemic", error="401: key revoked", signature="Unauthorized 401")
-    (source,) = world.register.sources()
+    (source,) = world.queries.sources()
     assert source.paused
     assert source.because == "401: key revoked"
     assert world.claim() == []
-    assert any("paused" in why for why in world.register.explain(leases[0].partition, world.limits).why)
+    assert any("paused" in why for why in world.queries.explain(leases[0].partition, world.limits).why)
     world.pass_time(70)
     (probe,) = world.claim()
     assert world.claim() == []
@@ -123,14 +123,14 @@ def test_a_source_with_an_outage_is_paused_and_probed(world: World) -> None:
     world.pass_time(70)
     (probe,) = world.claim()
     world.accept(probe)
-    assert not world.register.sources()[0].paused
+    assert not world.queries.sources()[0].paused
     assert len(world.claim()) == 49
-    assert world.register.counts()["crm", "orders"] == {"success": 1, "pending": 49}
+    assert world.queries.counts()["crm", "orders"] == {"success": 1, "pending": 49}
     assert world.audited().count("source.pause") == 2
 
 
 def test_a_lost_probe_is_followed_by_another(world: World) -> None:
-    lease = world.one()
+    lease = world.lease_one()
     world.give_back(lease, "systemic", error="down")
     world.pass_time(70)
     assert len(world.claim()) == 1
@@ -153,12 +153,12 @@ def test_the_probe_of_a_killed_worker_is_followed_immediately(world: World) -> N
 
 def test_an_operator_pauses_and_unpauses_a_source(world: World) -> None:
     world.backfill(3)
-    world.control.pause_source("crm", **SAID)
+    world.control.pause_source("crm", **AUDIT)
     world.pass_time(10_000)
     assert world.claim() == []
-    world.control.unpause_source("crm", **SAID)
+    world.control.unpause_source("crm", **AUDIT)
     assert len(world.claim()) == 3
-    world.control.pause_source("crm", until=world.ledger.now() + timedelta(seconds=50), **SAID)
+    world.control.pause_source("crm", until=world.ledger.now() + timedelta(seconds=50), **AUDIT)
     world.pass_time(60)
     world.backfill(["x", "y"])
     assert len(world.claim()) == 2
@@ -172,11 +172,11 @@ def test_limits_hold_for_a_dataset_and_for_a_source(ledger: Ledger) -> None:
     planes = [ControlPlane(ledger, [orders, clicks]) for _ in range(2)]
     world = World(ledger)
     for name in ("orders", "clicks"):
-        planes[0].backfill(world.grid(10).__class__.of("crm", name, ["a", "b", "c", "d"], DAY), **SAID)
+        planes[0].backfill(world.grid(10).__class__.of("crm", name, ["a", "b", "c", "d"], DAY), **AUDIT)
     leases = [lease for plane in planes for lease in plane.claim(10, worker="w")]
     assert len(leases) == 4
     assert max(sum(lease.partition.query_name == name for lease in leases) for name in ("orders", "clicks")) <= 3
-    world.authority.apply([])
+    world.verdict_writer.apply([])
     world.accept(leases[0])
     assert len(planes[1].claim(10, worker="w")) == 1
 
@@ -186,36 +186,36 @@ def test_paused_and_terminal_partitions_are_skipped(world: World) -> None:
     leases = {lease.partition.customer_id: lease for lease in world.claim()}
     world.reject(*leases.values())
     ids = {name: world.facts(world.key(name)).id for name in leases}
-    assert world.control.pause([ids["a"]], **SAID).count == 1
-    assert world.control.pause([ids["a"]], **SAID).skipped == {str(world.key("a")): "paused already"}
-    assert world.control.mark_terminal([ids["b"]], **SAID).count == 1
+    assert world.control.pause([ids["a"]], **AUDIT).count == 1
+    assert world.control.pause([ids["a"]], **AUDIT).skipped == {str(world.key("a")): "paused already"}
+    assert world.control.mark_terminal([ids["b"]], **AUDIT).count == 1
     world.pass_time(100)
     assert [lease.partition.customer_id for lease in world.claim()] == ["c"]
     assert world.facts(world.key("a")).paused == "ann: a test"
     assert world.facts(world.key("b")).shade == "terminal"
-    assert world.control.unpause([ids["a"]], **SAID).count == 1
-    assert world.control.clear_terminal([ids["b"], ids["c"]], **SAID).skipped == {str(world.key("c")): "it did not give up"}
+    assert world.control.unpause([ids["a"]], **AUDIT).count == 1
+    assert world.control.clear_terminal([ids["b"], ids["c"]], **AUDIT).skipped == {str(world.key("c")): "it did not give up"}
     assert {lease.partition.customer_id for lease in world.claim()} == {"a", "b"}
     with pytest.raises(ValueError, match="who"):
         world.control.pause([ids["a"]], actor="", because="x")
 
 
 def test_an_operator_acknowledges_a_partition_that_gave_up(world: World) -> None:
-    world.reject(world.one(), final=True)
+    world.reject(world.lease_one(), final=True)
     known = world.facts()
     assert known.terminal is not None
     assert not known.terminal.startswith("manual")
-    assert world.control.mark_terminal([known.id], **SAID).count == 1
+    assert world.control.mark_terminal([known.id], **AUDIT).count == 1
     assert (world.facts().shade, world.facts().terminal) == ("terminal", "manual: a test")
-    assert world.control.mark_terminal([known.id], **SAID).skipped == {str(world.key()): "marked as given up already"}
-    assert world.control.clear_terminal([known.id], **SAID).count == 1
+    assert world.control.mark_terminal([known.id], **AUDIT).skipped == {str(world.key()): "marked as given up already"}
+    assert world.control.clear_terminal([known.id], **AUDIT).count == 1
     assert world.facts().terminal is None
 
 
 def test_a_partition_marked_while_running_may_be_accepted(world: World) -> None:
-    lease = world.one()
+    lease = world.lease_one()
     known = world.facts()
-    world.control.mark_terminal([known.id], **SAID)
+    world.control.mark_terminal([known.id], **AUDIT)
     assert world.facts().shade == "terminal"
     world.accept(lease)
     assert (world.facts().status, world.facts().shade) == ("success", "success")
@@ -271,7 +271,7 @@ def test_fresh_work_at_nine_tenths_beside_a_million_keys_of_a_backfill(world: Wo
         world.pass_time(20)
     assert max(waits) <= 2, "what was passed over once is late, and goes first"
     assert 12 <= taken < 20, "the tenth slot is the backfill's, and little of what fresh work waits for"
-    progress = world.register.progress(begun)
+    progress = world.queries.progress(begun)
     assert progress is not None
     assert (progress.total, progress.ok) == (1_000_000, taken)
 
@@ -279,15 +279,15 @@ def test_fresh_work_at_nine_tenths_beside_a_million_keys_of_a_backfill(world: Wo
 @pytest.mark.req("O-1")
 def test_failures_are_listed_newest_first(world: World) -> None:
     for name in ("c", "a", "b"):
-        world.reject(world.one(name))
-    world.one("d")
-    world.control.mark_terminal([world.facts(world.key("d")).id], **SAID)
+        world.reject(world.lease_one(name))
+    world.lease_one("d")
+    world.control.mark_terminal([world.facts(world.key("d")).id], **AUDIT)
     shades: Any = ["failed", "terminal"]
     for asked in (PartitionFilter(shades=shades), PartitionFilter(shades=shades, since=DAY, until=DAY)):
-        found = world.register.newest(asked)
+        found = world.queries.newest(asked)
         assert [one.partition.customer_id for one in found] == ["b", "a", "c", "d"], "who was never judged is behind"
-        assert [one.partition.customer_id for one in world.register.newest(asked, limit=2)] == ["b", "a"]
-    assert world.register.newest(PartitionFilter(shades=["success"])) == []
+        assert [one.partition.customer_id for one in world.queries.newest(asked, limit=2)] == ["b", "a"]
+    assert world.queries.newest(PartitionFilter(shades=["success"])) == []
 
 
 def test_history_and_find_go_page_by_page(world: World) -> None:
@@ -295,25 +295,25 @@ def test_history_and_find_go_page_by_page(world: World) -> None:
     leases = world.claim()
     world.reject(*leases[:10])
     world.accept(*leases[10:])
-    failed = world.register.find(PartitionFilter(source="crm", shades=["failed"]), limit=7)
-    rest = world.register.find(PartitionFilter(source="crm", shades=["failed"]), after=failed[-1].id, limit=7)
+    failed = world.queries.find(PartitionFilter(source="crm", shades=["failed"]), limit=7)
+    rest = world.queries.find(PartitionFilter(source="crm", shades=["failed"]), after=failed[-1].id, limit=7)
     assert (len(failed), len(rest)) == (7, 3)
-    assert len(world.register.find(PartitionFilter(customers=["c1", "c2"]))) == 4
-    assert len(world.register.find(PartitionFilter(since=DAY, until=DAY, query_name="orders"), limit=1000)) == 25
-    assert len(world.register.find(PartitionFilter(reason="row_count", min_attempts=1, lane="backfill"))) == 10
-    assert world.register.find(PartitionFilter(min_attempts=2)) == []
-    assert world.register.find(PartitionFilter(customers=["nobody"])) == []
-    assert world.register.reasons() == {"row_count": 10}
+    assert len(world.queries.find(PartitionFilter(customers=["c1", "c2"]))) == 4
+    assert len(world.queries.find(PartitionFilter(since=DAY, until=DAY, query_name="orders"), limit=1000)) == 25
+    assert len(world.queries.find(PartitionFilter(reason="row_count", min_attempts=1, lane="backfill"))) == 10
+    assert world.queries.find(PartitionFilter(min_attempts=2)) == []
+    assert world.queries.find(PartitionFilter(customers=["nobody"])) == []
+    assert world.queries.reasons() == {"row_count": 10}
     with world.ledger.reading() as connection:
         lanes = connection.execute(select(work.c.lane, work.c.lease_until)).all()
     assert lanes == [(Lane.BACKFILL, None)] * 10
-    days = world.register.days("crm", "orders", "c1", DAY, DAY + timedelta(days=9))
+    days = world.queries.days("crm", "orders", "c1", DAY, DAY + timedelta(days=9))
     assert list(days) == [DAY, DAY + timedelta(days=1)]
 
 
 def test_explain_names_every_reason(world: World) -> None:
     def why(customer: str) -> str:
-        return "\n".join(world.register.explain(world.key(customer), world.limits).why)
+        return "\n".join(world.queries.explain(world.key(customer), world.limits).why)
 
     assert "never requested" in why("acme")
     sweep = world.backfill(["acme", "b"])
@@ -321,22 +321,22 @@ def test_explain_names_every_reason(world: World) -> None:
     lease, other = world.claim()
     assert "running now" in why("acme")
     world.reject(lease, other)
-    found = world.register.explain(world.key("acme"), world.limits)
+    found = world.queries.explain(world.key("acme"), world.limits)
     assert "scheduled for" in found.why[0]
     assert "backoff after attempt 1 of 3" in found.why[0]
     assert (found.position, found.queued) in ((1, 2), (2, 2))
     assert found.budget == "2 of 3 attempts left; 1 verdict and 1 run in total"
-    world.control.move(sweep, "pause", **SAID)
+    world.control.move(sweep, "pause", **AUDIT)
     assert f"sweep {sweep} is paused" in why("acme")
-    world.control.mark_terminal([world.facts().id], **SAID)
+    world.control.mark_terminal([world.facts().id], **AUDIT)
     assert "gave up (manual: a test)" in why("acme")
-    world.control.pause([world.facts(world.key("b")).id], **SAID)
+    world.control.pause([world.facts(world.key("b")).id], **AUDIT)
     assert "paused (ann: a test)" in why("b")
 
 
 def test_a_failing_reprocessing_stops_at_its_attempts(ledger: Ledger) -> None:
     world = World(ledger, policy=Policy(max_attempts=2, backoff=fixed(1)))
-    world.accept(world.one())
+    world.accept(world.lease_one())
     world.retry(world.key(), act="reprocess")
     for _ in range(2):
         (lease,) = world.claim()
@@ -345,7 +345,7 @@ def test_a_failing_reprocessing_stops_at_its_attempts(ledger: Ledger) -> None:
     assert world.claim() == []
     assert (world.facts().shade, world.facts().terminal) == ("refresh_failed", None)
     with pytest.raises(NotAllowed):
-        world.control.move(99, "cancel", **SAID)
+        world.control.move(99, "cancel", **AUDIT)
 
 
 @pytest.mark.req("P-7")
@@ -358,7 +358,7 @@ def test_a_partition_of_two_ranges_has_one_lease(world: World) -> None:
     assert world.claim() == []
     world.accept(*leases)
     world.control.maintain()
-    done = world.register.progress(sweep)
+    done = world.queries.progress(sweep)
     assert done is not None
     assert done.state == "done"
     assert done.ok + done.skipped == 2
@@ -367,13 +367,13 @@ def test_a_partition_of_two_ranges_has_one_lease(world: World) -> None:
 @pytest.mark.req("P-10")
 def test_a_worker_reports_that_an_operator_unpaused_its_source(world: World) -> None:
     world.backfill(2)
-    world.control.pause_source("crm", **SAID)
+    world.control.pause_source("crm", **AUDIT)
     assert world.claim() == []
     with record_log() as records:
-        world.plane(2).unpause_source("crm", **SAID)  # in another process
+        world.plane(2).unpause_source("crm", **AUDIT)  # in another process
         records.clear()
         assert len(world.claim()) == 2
         world.claim()
     told = [record.fields for record in records if record.kind == "unparked"]
     assert told == [{"operation": "crm", "actor_key": "ann"}]
-    assert [(one.paused, one.actor) for one in world.register.sources()] == [(False, None)]
+    assert [(one.paused, one.actor) for one in world.queries.sources()] == [(False, None)]

@@ -21,7 +21,7 @@ from redrive.ledger.db.tables import METADATA
 from redrive.partitions.key import Partition
 from redrive.partitions.model import PartitionFilter, PartitionLease, PartitionView, Release
 from redrive.partitions.retry_schedule import Policy
-from tests.conformance.partitions.world import DAY, SAID, World
+from tests.conformance.partitions.world import AUDIT, DAY, World
 
 FULL = os.environ.get("REDRIVE_FULL") == "1"
 CUSTOMERS = ["a", "b", "ü/,c"]
@@ -61,7 +61,7 @@ class Acts(RuleBasedStateMachine):
     # ---- helpers ----
 
     def known(self) -> list[PartitionView]:
-        return self.world.register.find(PartitionFilter(source="crm"), limit=1000)
+        return self.world.queries.find(PartitionFilter(source="crm"), limit=1000)
 
     def pick(self, at: int) -> PartitionView | None:
         known = self.known()
@@ -181,7 +181,7 @@ class Acts(RuleBasedStateMachine):
             earlier = [one for one in model.accepted if one is not model.current]
             if earlier:
                 to = earlier[at % len(earlier)]
-                self.world.authority.rollback(to.partition, to.run_id, **SAID)
+                self.world.verdict_writer.rollback(to.partition, to.run_id, **AUDIT)
                 model.current = to
                 return
 
@@ -200,14 +200,14 @@ class Acts(RuleBasedStateMachine):
         one = self.pick(at)
         if one is not None:
             with self.audited():
-                getattr(self.world.control, verb)([one.id], **SAID)
+                getattr(self.world.control, verb)([one.id], **AUDIT)
 
     @precondition(lambda self: self.sweeps)
     @rule(at=AT, verb=st.sampled_from(["pause", "resume", "cancel"]))
     def steer(self, at: int, verb: str) -> None:
         sweep = self.sweeps[at % len(self.sweeps)]
         try:
-            self.world.control.move(sweep, verb, **SAID)
+            self.world.control.move(sweep, verb, **AUDIT)
         except NotAllowed:
             return
         if verb != "resume":
@@ -220,7 +220,7 @@ class Acts(RuleBasedStateMachine):
 
     @rule(paused=st.booleans())
     def source(self, paused: bool) -> None:
-        (self.world.control.pause_source if paused else self.world.control.unpause_source)("crm", **SAID)
+        (self.world.control.pause_source if paused else self.world.control.unpause_source)("crm", **AUDIT)
         if paused:
             assert self._claimed() == []
 
@@ -229,7 +229,7 @@ class Acts(RuleBasedStateMachine):
     @invariant()
     def holds(self) -> None:
         world = self.world
-        assert world.register.imbalance() == []
+        assert world.queries.imbalance() == []
         assert world.wrong() == []
         for one in self.known():
             model = self.models[one.partition]
@@ -246,7 +246,7 @@ class Acts(RuleBasedStateMachine):
             if one.terminal or one.paused:  # except for a requested revalidation, which extracts nothing
                 assert one.next_at is None or (one.terminal and one.sweep_id)
         for sweep in self.sweeps:
-            done = world.register.progress(sweep)
+            done = world.queries.progress(sweep)
             assert done is not None
             parts = (done.ok, done.failed, done.skipped, done.active, done.queued, done.untouched)
             assert min(parts) >= 0

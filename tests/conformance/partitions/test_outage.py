@@ -21,7 +21,7 @@ from redrive.partitions.model import PartitionLease, Release, Verdict
 from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from tests.partition_runner import SteppedRunner, stepped_runner
 
-from .world import DAY, SAID, World
+from .world import AUDIT, DAY, World
 
 DOWN = "ConnectionError: no answer"
 SAYS = "attempts of 2 partitions failed for one reason: ConnectionError: no answer"
@@ -29,7 +29,7 @@ SAYS = "attempts of 2 partitions failed for one reason: ConnectionError: no answ
 
 def failed(world: World, *leases: PartitionLease, signature: str | None = DOWN) -> list[str]:
     said = [Verdict(one.run_id, "rejected", reason="ConnectionError", message="no answer", signature=signature) for one in leases]
-    return [one.outcome for one in world.authority.apply(said)]
+    return [one.outcome for one in world.verdict_writer.apply(said)]
 
 
 def test_rejections_of_an_outage_are_counted_and_not_charged(ledger: Ledger) -> None:
@@ -44,17 +44,17 @@ def test_rejections_of_an_outage_are_counted_and_not_charged(ledger: Ledger) -> 
     facts = world.facts(first.partition)
     assert (facts.shade, facts.status, facts.attempt_count, facts.terminal) == ("failed", "failed", 1, None)
     assert world.history(first.partition)[0].note == f"not charged: {SAYS}"
-    assert world.register.explain(first.partition, world.limits).budget == (
+    assert world.queries.explain(first.partition, world.limits).budget == (
         "1 of 1 attempt left since the grant by redrive; 1 verdict and 1 run in total"
     )
-    assert [one.because for one in world.register.sources()] == [SAYS]
+    assert [one.because for one in world.queries.sources()] == [SAYS]
     assert world.wrong() == []
     world.pass_time(70)
     (probe,) = world.claim()
     world.accept(probe)
     world.accept(*world.claim())
-    assert world.register.counts()["crm", "orders"] == {"success": 2}
-    assert world.register.imbalance() == []
+    assert world.queries.counts()["crm", "orders"] == {"success": 2}
+    assert world.queries.imbalance() == []
 
 
 def test_partitions_are_due_after_an_operator_unpauses_their_source(world: World) -> None:
@@ -63,7 +63,7 @@ def test_partitions_are_due_after_an_operator_unpauses_their_source(world: World
     world.reject(late)
     world.control.release_uncharged([_systemic(first), _systemic(second)])
     assert world.claim() == []
-    world.control.unpause_source("crm", **SAID)
+    world.control.unpause_source("crm", **AUDIT)
     facts = world.facts(first.partition)
     assert facts.strategy == "source unpaused by ann"
     assert {lease.partition for lease in world.claim()} == {first.partition, second.partition}  # not the backoff of the third
@@ -73,10 +73,10 @@ def test_attempts_granted_meanwhile_are_not_refunded(world: World) -> None:
     world.backfill(["a", "b"])
     first, second = sorted(world.claim(), key=lambda one: one.partition.customer_id)
     failed(world, first)
-    world.control.mark_terminal([first.partition_id], **SAID)
-    world.control.clear_terminal([first.partition_id], grant=2, **SAID)
+    world.control.mark_terminal([first.partition_id], **AUDIT)
+    world.control.clear_terminal([first.partition_id], grant=2, **AUDIT)
     world.control.release_uncharged([_systemic(second)], refunds={(first.partition_id, first.attempt_no): SAYS})
-    budget = world.register.explain(first.partition, world.limits).budget
+    budget = world.queries.explain(first.partition, world.limits).budget
     assert budget is not None
     assert budget.startswith("2 of 2 attempts left since the grant by ann")
 
@@ -89,14 +89,14 @@ def test_the_fault_of_a_paused_source_is_not_charged(world: World) -> None:
     assert world.facts(two.partition).attempt_count == 0
     assert world.give_back(two, "systemic", error="no answer", signature=DOWN) == 1
     assert failed(world, three, signature="TimeoutError") == ["rejected"], "another fault is its own"
-    assert world.register.sources()[0].paused
+    assert world.queries.sources()[0].paused
     world.pass_time(100)
     (probe,) = world.claim()
     assert failed(world, probe, signature="TimeoutError") == ["spared"], "a probe without an answer is no answer"
     world.give_back(probe, "systemic", error="no answer", signature="TimeoutError")
-    assert world.register.sources()[0].paused
+    assert world.queries.sources()[0].paused
     world.accept(four)
-    assert not world.register.sources()[0].paused
+    assert not world.queries.sources()[0].paused
 
 
 @pytest.mark.req("P-10")
@@ -115,26 +115,26 @@ def test_a_worker_detects_an_outage_and_the_probe_of_another_ends_it(ledger: Led
         app.dataset("crm", "orders", raw="raw", customers=customers, checks=[], max_age=None, concurrency=3)(orders)
         (extraction,) = app.datasets
         world = World(ledger)
-        ControlPlane(ledger, [extraction.limits]).backfill(Grid.of("crm", "orders", customers, DAY), **SAID)
+        ControlPlane(ledger, [extraction.limits]).backfill(Grid.of("crm", "orders", customers, DAY), **AUDIT)
         workers = [
             SteppedRunner(ledger, [extraction], worker=name, max_running=2, parking=Parking(least=5)) for name in ("one", "two")
         ]
         workers[0].run_until_idle(ledger)
-        (source,) = world.register.sources()
+        (source,) = world.queries.sources()
         assert (source.paused, source.actor) == (True, "redrive")
         assert source.because == "attempts of 5 partitions failed for one reason: ConnectionError: no answer for …"
         _uncharged(world, customers, extraction.limits.policy.max_attempts)
         for _ in range(2):
             world.pass_time(1000)
             workers[1].run_until_idle(ledger)  # it never saw the outage, and the probe is its first attempt
-        assert world.register.sources()[0].paused
+        assert world.queries.sources()[0].paused
         _uncharged(world, customers, extraction.limits.policy.max_attempts)
         down.clear()
         for _ in range(2):
             world.pass_time(10_000)
             workers[1].run_until_idle(ledger)
-        assert not world.register.sources()[0].paused
-        assert world.register.counts()["crm", "orders"] == {"success": 10}
+        assert not world.queries.sources()[0].paused
+        assert world.queries.counts()["crm", "orders"] == {"success": 10}
         for one in workers:
             one.close()
     assert world.wrong() == []
@@ -172,7 +172,7 @@ class Extracting:
 
     def backfill(self, days: int = 1) -> None:
         grid = Grid.of("crm", "orders", self.customers, DAY, DAY + timedelta(days=days - 1))
-        ControlPlane(self.ledger, [self.extraction.limits]).backfill(grid, **SAID)
+        ControlPlane(self.ledger, [self.extraction.limits]).backfill(grid, **AUDIT)
 
     def run(self, *, passed: float = 0) -> None:
         """Extract all due partitions in a new runner."""
@@ -183,11 +183,11 @@ class Extracting:
 
     @property
     def counts(self) -> Any:
-        return self.world.register.counts()["crm", "orders"]
+        return self.world.queries.counts()["crm", "orders"]
 
     @property
     def is_paused(self) -> bool:
-        return any(one.paused for one in self.world.register.sources())
+        return any(one.paused for one in self.world.queries.sources())
 
 
 @pytest.mark.req("P-10")
@@ -320,12 +320,12 @@ def test_a_probe_with_a_ledger_fault_keeps_the_pause(world: World) -> None:
     world.pass_time(100)
     (probe,) = world.claim()
     world.control.release_uncharged([Release(probe, "ledger", error="LedgerUnavailable: away", after=60.0)])
-    (source,) = world.register.sources()
+    (source,) = world.queries.sources()
     assert source.paused, "neither that it is well"
     (next_probe,) = world.claim()  # nor that it is down: the next probe starts immediately
     assert next_probe.partition != probe.partition
     world.accept(next_probe)
-    assert not world.register.sources()[0].paused
+    assert not world.queries.sources()[0].paused
 
 
 def test_a_probe_whose_worker_stopped_is_followed_immediately(world: World) -> None:
@@ -334,11 +334,11 @@ def test_a_probe_whose_worker_stopped_is_followed_immediately(world: World) -> N
     world.pass_time(100)
     (probe,) = world.claim()
     world.control.release_uncharged([Release(probe, "stopped")])
-    (source,) = world.register.sources()
+    (source,) = world.queries.sources()
     assert source.paused, "the probe said nothing of the source"
     (next_probe,) = world.claim()
     world.accept(next_probe)
-    assert not world.register.sources()[0].paused
+    assert not world.queries.sources()[0].paused
 
 
 def use_a_ledger_that_is_away() -> None:
@@ -353,18 +353,18 @@ def test_a_probe_that_fails_for_its_own_reason_is_followed_immediately(world: Wo
     world.pass_time(100)
     (probe,) = world.claim()
     assert failed(world, probe, signature=None) == ["rejected"], "a bug is charged"
-    assert world.register.sources()[0].paused, "and says nothing of the source"
+    assert world.queries.sources()[0].paused, "and says nothing of the source"
     (next_probe,) = world.claim()
     assert next_probe.partition != probe.partition
     world.reject(next_probe)  # by a check: the source returned data
-    assert not world.register.sources()[0].paused
+    assert not world.queries.sources()[0].paused
 
 
 def _uncharged(world: World, customers: list[str], most: int, *, accepted: int = 0) -> None:
     """All attempts are left, except for accepted partitions."""
     terms = DatasetLimits("crm", "orders", Policy(max_attempts=most))
     for customer in customers:
-        budget = world.register.explain(world.key(customer), terms).budget
+        budget = world.queries.explain(world.key(customer), terms).budget
         assert budget is None or budget.startswith(f"{most - accepted} of {most} attempts left"), budget
 
 

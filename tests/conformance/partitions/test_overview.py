@@ -20,12 +20,12 @@ def test_queued_and_running_partitions_are_counted_by_day_and_lane(world: World)
     one, other = leases[0], leases[-1]
     world.accept(*(lease for lease in leases if lease not in (one, other)))
     world.reject(one)  # waiting for its next attempt
-    shown = world.register.active_by_day([OF, ("crm", "nothing")], DAY, NEXT)
+    shown = world.queries.active_by_day([OF, ("crm", "nothing")], DAY, NEXT)
     waits, runs = one.partition.logical_date, other.partition.logical_date
     assert waits != runs
     assert shown == {(*OF, waits): {"backfill": 1}, (*OF, runs): {"backfill": 1}}
-    assert world.register.active_by_day([OF], waits, waits) == {(*OF, waits): {"backfill": 1}}
-    assert world.register.active_by_day([], DAY, NEXT) == {}
+    assert world.queries.active_by_day([OF], waits, waits) == {(*OF, waits): {"backfill": 1}}
+    assert world.queries.active_by_day([], DAY, NEXT) == {}
     world.reject(other, final=True)
 
 
@@ -34,5 +34,5 @@ def test_active_days_read_a_limited_number_of_rows(world: World, monkeypatch: py
     monkeypatch.setattr(overview, "MAX_WORK_ROWS", 80)
     world.backfill(30)
     world.reject(*world.claim(30))
-    (day,) = world.register.active_by_day([OF], DAY, DAY).values()
+    (day,) = world.queries.active_by_day([OF], DAY, DAY).values()
     assert day == {"backfill": 20}

@@ -14,7 +14,7 @@ from redrive.ledger import Ledger
 from redrive.partitions.model import PartitionFilter
 from redrive.partitions.store import sweeps
 from redrive.partitions.store.overview import find_failing, leased_partitions
-from tests.conformance.partitions.world import DAY, SAID, World
+from tests.conformance.partitions.world import AUDIT, DAY, World
 
 SIZE = 300_000 if os.environ.get("REDRIVE_FULL") == "1" else 20_000
 
@@ -49,7 +49,7 @@ def full(ledger: Ledger) -> Iterator[World]:
         session.raw.execute(ROLL)
         session.raw.execute("ANALYZE")
     yield world
-    assert world.register.imbalance() == []
+    assert world.queries.imbalance() == []
 
 
 def watched(world: World) -> list[tuple[str, object]]:
@@ -76,24 +76,24 @@ def test_no_operation_reads_a_whole_table(full: World) -> None:
     full.control.renew(leases[21:])
     full.control.maintain()
     key = leases[10].partition
-    full.register.get(key)
-    full.register.history(key)
-    full.register.explain(key, full.limits)
-    full.register.days("crm", "orders", "k1", "2020-01-01", "2020-12-31")
-    full.register.counts()
-    full.register.calendar("2020-01-01", "2020-12-31")
-    full.register.reasons()
-    full.register.find(PartitionFilter(source="crm", query_name="orders", shades=["failed"]))
-    full.register.newest(PartitionFilter(source="crm", query_name="orders", shades=["failed"]))
+    full.queries.get(key)
+    full.queries.history(key)
+    full.queries.explain(key, full.limits)
+    full.queries.days("crm", "orders", "k1", "2020-01-01", "2020-12-31")
+    full.queries.counts()
+    full.queries.calendar("2020-01-01", "2020-12-31")
+    full.queries.reasons()
+    full.queries.find(PartitionFilter(source="crm", query_name="orders", shades=["failed"]))
+    full.queries.newest(PartitionFilter(source="crm", query_name="orders", shades=["failed"]))
     with full.ledger.reading() as connection:
         assert find_failing(connection, dataset=None, since=None, each=5, unjudged=True)
         find_failing(connection, dataset=("crm", "orders"), since=full.ledger.now(), each=5)
         assert leased_partitions(connection, 5)
-    full.register.find(PartitionFilter(source="crm", query_name="orders", customers=["k1"]))
-    full.register.find(PartitionFilter(source="crm", query_name="orders", since=DAY, until=DAY))
+    full.queries.find(PartitionFilter(source="crm", query_name="orders", customers=["k1"]))
+    full.queries.find(PartitionFilter(source="crm", query_name="orders", since=DAY, until=DAY))
     full.retry(key)
-    full.control.mark_terminal([leases[11].partition_id], **SAID)
-    full.control.clear_terminal([leases[11].partition_id], **SAID)
+    full.control.mark_terminal([leases[11].partition_id], **AUDIT)
+    full.control.clear_terminal([leases[11].partition_id], **AUDIT)
     assert len(seen) > 50
     with full.ledger.connections.write.use() as session:
         for statement, parameters in {text: (text, given) for text, given in seen}.values():
@@ -124,14 +124,14 @@ def test_maintenance_does_not_read_ended_sweeps(full: World) -> None:
         session.raw.execute("ANALYZE redrive_sweep")
     sweep = full.backfill(5)
     leases = full.claim()
-    full.control.move(sweep, "cancel", **SAID)
+    full.control.move(sweep, "cancel", **AUDIT)
     seen = watched(full)
     full.claim()
     full.control.maintain()
     assert not [text for text, _ in seen if re.search("UPDATE|INSERT|DELETE", text)], "what is under way is waited for"
     full.accept(*leases)
     full.control.maintain()
-    full.register.progress(sweep)
+    full.queries.progress(sweep)
     with full.ledger.connections.read.use() as session:
         assert sweeps.load_cancelled(session.core) == [], "nothing is left of it"
     swept = [(text, given) for text, given in seen if "redrive_sweep.state = '" in text]
@@ -144,8 +144,8 @@ def test_maintenance_does_not_read_ended_sweeps(full: World) -> None:
 @pytest.mark.req("P-14")
 def test_counts_and_calendar_read_only_the_rollup(full: World) -> None:
     seen = watched(full)
-    counts = full.register.counts(source="crm")
-    cells = full.register.calendar("2020-01-01", "2020-12-31", query_name="orders")
+    counts = full.queries.counts(source="crm")
+    cells = full.queries.calendar("2020-01-01", "2020-12-31", query_name="orders")
     assert sum(counts["crm", "orders"].values()) == SIZE
     assert len(cells) == min(366, SIZE // 100 + 1)
     assert all("redrive_partition_rollup" in text and not re.search(r"redrive_partition\b", text) for text, _ in seen)

@@ -16,7 +16,7 @@ from redrive.ledger import Ledger, open_ledger
 from redrive.ledger.db.clock import now_on
 from redrive.ledger.db.partition_tables import partition, run
 from redrive.partitions.model import Verdict
-from tests.conformance.partitions.world import SAID, World
+from tests.conformance.partitions.world import AUDIT, World
 
 FULL = os.environ.get("REDRIVE_FULL") == "1"
 MANY = 10_000 if FULL else 400
@@ -31,7 +31,7 @@ def at_once(*works: Callable[[], Any]) -> list[Any]:
 @pytest.mark.req("P-6")
 def test_four_validators_with_a_hundred_runs_each_of_one_partition(world: World, url: str) -> None:
     """T1: the original implementation recorded 195 of 400."""
-    lease = world.one()
+    lease = world.lease_one()
     with world.ledger.connections.write.use() as session, session.transaction("partition.claim") as connection:
         now = now_on(session)
         common = {"partition_id": lease.partition_id, "kind": "retry", "state": "lost", "lane": 1, "leased_at": now}
@@ -44,8 +44,10 @@ def test_four_validators_with_a_hundred_runs_each_of_one_partition(world: World,
             here = World(ledger)
             for some in range(mine, 400, 4 * AT_ONCE):
                 numbers = range(some, min(400, some + 4 * AT_ONCE), 4)
-                here.authority.apply([Verdict(f"run-{number}", "rejected" if number % 2 else "accepted") for number in numbers])
-                here.authority.apply([Verdict(f"run-{(number + 1) % 400}", "rejected") for number in numbers])
+                here.verdict_writer.apply(
+                    [Verdict(f"run-{number}", "rejected" if number % 2 else "accepted") for number in numbers]
+                )
+                here.verdict_writer.apply([Verdict(f"run-{(number + 1) % 400}", "rejected") for number in numbers])
 
     at_once(*(lambda mine=mine: validate(mine) for mine in range(4)))
     known = world.facts()
@@ -80,14 +82,14 @@ def test_two_control_planes_lease_each_partition_once(world: World, url: str) ->
     world.pass_time(1000)
     while world.control.recover_expired():
         pass
-    left = MANY - world.register.counts()["crm", "orders"].get("success", 0)
+    left = MANY - world.queries.counts()["crm", "orders"].get("success", 0)
     again: list[str] = []
     while leases := world.claim(500):
         again += [str(lease.partition) for lease in leases]
         world.accept(*leases)
     assert len(set(again)) == len(again) == left
     world.control.maintain()
-    assert world.register.counts() == {("crm", "orders"): {"success": MANY}}
+    assert world.queries.counts() == {("crm", "orders"): {"success": MANY}}
 
 
 @pytest.mark.req("P-10")
@@ -112,12 +114,12 @@ def test_no_lease_begins_after_a_cancel_has_returned(world: World, url: str) -> 
 
     def cancel() -> None:
         begun.wait(30)
-        world.control.move(sweep, "cancel", **SAID)
+        world.control.move(sweep, "cancel", **AUDIT)
         cancelled.set()
 
     at_once(work, work, cancel)
     assert after == [0, 0]
-    done = world.register.progress(sweep)
+    done = world.queries.progress(sweep)
     assert done is not None
     assert done.active == sum(taken)
     assert done.state == "cancelled"
@@ -142,13 +144,13 @@ def test_verdicts_claims_and_operators_do_not_deadlock(world: World, url: str) -
         with open_ledger(url) as ledger:
             here = World(ledger)
             for number in range(12):
-                known = here.register.get(here.key(f"c{number}"))
+                known = here.queries.get(here.key(f"c{number}"))
                 if known is not None:
-                    here.control.pause([known.id], **SAID)
-                    here.control.unpause([known.id], **SAID)
+                    here.control.pause([known.id], **AUDIT)
+                    here.control.unpause([known.id], **AUDIT)
 
     at_once(lambda: work(0), lambda: work(1), operate)
-    assert world.register.imbalance() == []
+    assert world.queries.imbalance() == []
 
 
 def test_two_planes_store_a_scheduled_time_once(world: World, url: str, ledger: Ledger) -> None:

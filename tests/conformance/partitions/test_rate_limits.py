@@ -12,7 +12,7 @@ from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
 from redrive.partitions.retry_schedule import DatasetLimits
 
-from .world import DAY, SAID, World
+from .world import AUDIT, DAY, World
 
 SLOW = 0.001
 """In a second: no machine is slow enough for a test to reach the next one."""
@@ -26,7 +26,7 @@ def test_the_rate_of_a_dataset_is_shared_by_all_planes(ledger: Ledger) -> None:
     assert [len(plane.claim(10, worker="w")) for plane in planes] == [1, 0]
     assert planes[1].seconds_until_room is not None
     assert 900 < planes[1].seconds_until_room <= 1000, "it says when to look again"
-    why = world.register.explain(world.key("c"), world.limits).why
+    why = world.queries.explain(world.key("c"), world.limits).why
     assert any(said.startswith("crm/orders is limited to 0.001 starts per second; the next one in ") for said in why)
     world.pass_time(1001)
     assert [len(plane.claim(10, worker="w")) for plane in planes] == [1, 0]
@@ -41,7 +41,7 @@ def test_a_sources_rate_is_for_all_its_datasets_and_the_smallest_counts(ledger: 
     other = DatasetLimits("erp", "orders")
     plane = ControlPlane(ledger, [orders, clicks, other])
     for terms in (orders, clicks, other):
-        plane.backfill(Grid.of(*terms.dataset, ["a", "b"], DAY), **SAID)
+        plane.backfill(Grid.of(*terms.dataset, ["a", "b"], DAY), **AUDIT)
     leases = plane.claim(10, worker="w")
     assert sorted(lease.partition.source for lease in leases) == ["crm", "erp", "erp"]
     assert [lease.partition.source for lease in plane.claim(10, worker="w")] == []

@@ -23,7 +23,7 @@ from redrive.partitions.retry_schedule import DatasetLimits, Policy
 from tests.conformance.ledger.world import pass_time
 
 DAY = date(2026, 3, 1)
-SAID: Any = {"actor": "ann", "because": "a test"}
+AUDIT: Any = {"actor": "ann", "because": "a test"}
 
 
 class World:
@@ -33,8 +33,8 @@ class World:
         self.ledger = ledger
         policy = options.pop("policy", Policy(max_attempts=3, backoff=fixed(60)))
         self.limits = DatasetLimits("crm", "orders", policy, concurrency=options.pop("concurrency", 10_000), **options)
-        self.register = PartitionQueries(ledger)
-        self.authority = VerdictWriter(ledger, [self.limits])
+        self.queries = PartitionQueries(ledger)
+        self.verdict_writer = VerdictWriter(ledger, [self.limits])
         self.control = self.plane()
 
     def plane(self, seed: int = 1) -> ControlPlane:
@@ -50,19 +50,19 @@ class World:
         return Grid.of("crm", "orders", names, DAY, DAY + timedelta(days=days - 1), **options)
 
     def backfill(self, customers: int | Iterable[str] = 1, days: int = 1, **options: Any) -> int:
-        return self.control.backfill(self.grid(customers, days), **SAID | options).id
+        return self.control.backfill(self.grid(customers, days), **AUDIT | options).id
 
     def claim(self, most: int = 1000, worker: str = "w1", **options: Any) -> list[PartitionLease]:
         return self.control.claim(most, worker=worker, **options)
 
-    def one(self, customer: str = "acme") -> PartitionLease:
-        """A lease of a new partition."""
+    def lease_one(self, customer: str = "acme") -> PartitionLease:
+        """Create a partition and lease it."""
         self.backfill([customer])
         (lease,) = self.claim()
         return lease
 
     def accept(self, *leases: PartitionLease, rows: int = 5) -> list[VerdictResult]:
-        return self.authority.apply(
+        return self.verdict_writer.apply(
             [Verdict(lease.run_id, "accepted", record_count=rows, manifest=f"sha-{lease.run_id}") for lease in leases]
         )
 
@@ -70,7 +70,7 @@ class World:
         self, *leases: PartitionLease, reason: str = "row_count", manifest: bool = True, **more: Any
     ) -> list[VerdictResult]:
         digest = "sha" if manifest else None
-        return self.authority.apply(
+        return self.verdict_writer.apply(
             [Verdict(lease.run_id, "rejected", reason=reason, message="too few", manifest=digest, **more) for lease in leases]
         )
 
@@ -78,8 +78,8 @@ class World:
         return self.control.release_uncharged([Release(lease, cause, **more)])
 
     def retry(self, *keys: Partition, act: Any = "retry", clear_terminal: bool = False, **order: Any) -> int:
-        picked = self.register.freeze(act, PartitionFilter(keys=keys), clear_terminal=clear_terminal)
-        sweep = self.control.begin_requeue(picked, clear_terminal=clear_terminal, **SAID | order).id
+        picked = self.queries.freeze(act, PartitionFilter(keys=keys), clear_terminal=clear_terminal)
+        sweep = self.control.begin_requeue(picked, clear_terminal=clear_terminal, **AUDIT | order).id
         self.control.maintain()
         return sweep
 
@@ -89,12 +89,12 @@ class World:
     # ---- queries ----
 
     def facts(self, key: Partition | None = None) -> PartitionView:
-        found = self.register.get(key or self.key())
+        found = self.queries.get(key or self.key())
         assert found is not None
         return found
 
     def history(self, key: Partition | None = None) -> list[PartitionRun]:
-        return self.register.history(key or self.key())
+        return self.queries.history(key or self.key())
 
     def states(self, key: Partition | None = None) -> list[str]:
         """Return its runs, oldest first."""

@@ -38,7 +38,7 @@ def lake(ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     days = Grid.of("crm", "orders", ["c0", "c1"], DAY + timedelta(days=1), DAY + timedelta(days=200))
     world.control.backfill(days, actor="jane@example.com", because="three years of history", share=0.2, canary=50, halt_on=0.05)
     yield world
-    assert world.register.imbalance() == []
+    assert world.queries.imbalance() == []
 
 
 def audit_entries(lake: World, action: str) -> list[Entry]:
