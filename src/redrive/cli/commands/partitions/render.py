@@ -280,6 +280,12 @@ def _commands_for_unknown(explained: Explained) -> list[str]:
 # --- Progress of a backfill
 
 BAR_COLUMNS = 40
+LANE_COMMANDS = {
+    "fresh": "`redrive state inspect --lane fresh`",
+    "retry": "`redrive state inspect --lane retry`",
+    "backfill": "`redrive state inspect --lane backfill`",
+}
+"""Commands that list the queued partitions of a lane. A test compares them with the lanes."""
 
 
 def progress_follower(ops: Operator, sweep_id: int, /) -> Follower[BackfillReport]:
@@ -370,6 +376,6 @@ def _time_left(report: BackfillReport) -> str | None:
     if report.sweep.state != "running" or not only_retries:
         return None
     # The lane lists failed ones and those that wait for the end of an outage, which are pending.
-    hint = f"; see `redrive state inspect --lane {progress.lane}`" if report.reasons else ""
+    hint = f"; see {LANE_COMMANDS[progress.lane]}" if report.reasons else ""
     partitions = pluralise(progress.queued, "partition waits", "partitions wait")
     return expand_commands(f"unknown: {partitions} for a retry{hint}")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from redrive.cli.commands.partitions.render import LANE_COMMANDS
+from redrive.partitions.model import LANE_NAMES
 from tests.conformance.partitions.world import World
 from tests.unit.cli.command import call
 
@@ -135,3 +137,8 @@ def test_the_app_names_datasets_and_customers(tmp_path: Path, monkeypatch: pytes
     assert "not queued yet by sweep 1 (backfill, running): 0 of 62 partitions are queued" in printed.lower()
     health = json.loads(call("doctor", *here, "--json")[1])
     assert (health["findings"], health["checked"][-1]) == ([], "raw data")
+
+
+def test_every_lane_has_a_command_that_lists_it() -> None:
+    assert tuple(LANE_COMMANDS) == LANE_NAMES
+    assert all(f"--lane {lane}`" in command for lane, command in LANE_COMMANDS.items())
