@@ -37,6 +37,13 @@ def test_the_overview_reads_a_bounded_number_of_jobs(ledger: Ledger, ann: Operat
     assert report.tenants[0].queued == 3
 
 
+def test_a_backlog_without_tenants_is_not_read(ledger: Ledger, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenants, "MAX_QUEUED", 3)
+    ledger.submit_many([NewJob("mail", f"{n}") for n in range(5)])
+    report = ann.jobs.tenants("mail")
+    assert (report.tenants, report.is_cut) == ((), False)
+
+
 def test_a_job_shows_its_tenant_and_its_place(ledger: Ledger, ann: Operator) -> None:
     first, second = ledger.submit_many([NewJob("mail", f"{n}", tenant="a", sequence="acc") for n in range(2)])
     report = ann.jobs.get(second.id)

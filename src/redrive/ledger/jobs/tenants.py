@@ -251,15 +251,22 @@ class TenantCounts(NamedTuple):
     """Whether there are more queued jobs than were counted."""
 
 
+def _has_ready_tenant(connection: Connection, kind: str) -> bool:
+    """Look at the first entry of each priority in the index of tenants."""
+    is_ready = (job.c.state == sql_int(READY), job.c.kind == kind, job.c.tenant > "")
+    first = select(job.c.tenant).where(*is_ready).order_by(job.c.tenant).limit(1)
+    fronts = (first.where(job.c.priority == sql_int(each)).subquery() for each in PRIORITIES)
+    query = union_all(*(select(each.c.tenant) for each in fronts))
+    return connection.execute(query).first() is not None
+
+
 def tenant_counts(connection: Connection, kind: str, /, *, limit: int) -> TenantCounts:
     """Count the queued and running jobs of each tenant of a job type."""
-    ready = (
-        select(job.c.tenant)
-        .where(job.c.state == sql_int(READY), job.c.kind == kind)
-        .order_by(job.c.priority, job.c.due_at, job.c.id)
-        .limit(MAX_QUEUED)
-        .subquery()
-    )
+    is_ready = (job.c.state == sql_int(READY), job.c.kind == kind)
+    by_due = (job.c.priority, job.c.due_at, job.c.id)
+    # A backlog without tenants is not read.
+    most = MAX_QUEUED if _has_ready_tenant(connection, kind) else 0
+    ready = select(job.c.tenant).where(*is_ready).order_by(*by_due).limit(most).subquery()
     # The condition of the index, and then the state.
     is_held = (job.c.kind == kind, SEQUENCED, job.c.state == sql_int(HELD))
     held = select(job.c.tenant).where(*is_held).limit(MAX_QUEUED).subquery()
