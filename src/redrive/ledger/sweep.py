@@ -156,7 +156,7 @@ class SweepItem(NamedTuple):
     note: str | None
     at: datetime | None
     job_state: int | None
-    """Stored state of the job, of a replay of the new one. None: there is no such job any more."""
+    """Stored state of the job. For a replay: of the new job. None: the job was deleted."""
     attempts: int | None = None
     """Attempts of that job."""
     error: str | None = None

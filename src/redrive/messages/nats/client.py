@@ -33,7 +33,7 @@ CLOSE_SECONDS = 2.0
 RESPONSE_SECONDS = 5.0
 """Time that a server, or the leader of a stream, has to respond."""
 INFO_SECONDS = 2.0
-"""The same for a question that changes nothing. While there is no leader, no response comes."""
+"""Timeout of a read-only request. Without a leader, the server does not respond."""
 STREAM_NOT_FOUND = 10059
 MESSAGE_TOO_LARGE = 10054
 UNSENDABLE = ("BadHeaderError", "MaxPayloadError")
