@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+CANCEL_SECONDS = 5.0
+"""Time that a coroutine of `run` has to end after its timeout."""
 
 
 class EventLoopThread:
@@ -27,7 +29,11 @@ class EventLoopThread:
         self._tasks: dict[Hashable, asyncio.Task[None]] = {}
 
     def run(self, work: Callable[[], Awaitable[T]], /, timeout: float | None) -> T:
-        """Run a coroutine and return its result. A timeout or an interrupt cancels it."""
+        """Run a coroutine and return its result. A timeout or an interrupt cancels it.
+
+        A coroutine that ignores its cancellation is abandoned after `CANCEL_SECONDS`: clients of
+        servers may wait for a connection that is lost.
+        """
 
         async def run_until_timeout() -> T:
             async with asyncio.timeout(timeout):
@@ -35,7 +41,7 @@ class EventLoopThread:
 
         future = self.submit(run_until_timeout)
         try:
-            return future.result()
+            return future.result(None if timeout is None else timeout + CANCEL_SECONDS)
         except BaseException:
             future.cancel()
             raise

@@ -9,6 +9,7 @@ from contextvars import ContextVar, copy_context
 
 import pytest
 
+from redrive.core import event_loop_thread
 from redrive.core.event_loop_thread import EventLoopThread
 
 PATIENCE_SECONDS = 60
@@ -46,6 +47,26 @@ def test_run_cancels_the_work_at_the_timeout() -> None:
     with pytest.raises(TimeoutError):
         loop.run(wait_forever, 0.01)
     assert was_cancelled.wait(PATIENCE_SECONDS)
+    loop.close()
+
+
+def test_run_abandons_work_that_ignores_its_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_loop_thread, "CANCEL_SECONDS", 0.01)
+    loop = EventLoopThread("loop-stubborn")
+    ignored, release = threading.Event(), asyncio.Event()
+
+    async def ignore_cancellation() -> None:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                ignored.set()
+
+    with pytest.raises(TimeoutError):
+        loop.run(ignore_cancellation, 0.01)
+    assert ignored.wait(PATIENCE_SECONDS)
+    loop.call(release.set)
+    assert loop.run(lambda: asyncio.sleep(0, "usable"), None) == "usable"
     loop.close()
 
 
