@@ -5,7 +5,7 @@ The cost depends on the number of points and job types, not on the number of job
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
@@ -16,7 +16,7 @@ from ...ledger.stats import activity as stored
 from ...ledger.stats import failures
 from ...ledger.stats.activity import ALL_KINDS, MINUTE_SECONDS, ActivityRow, minute_of
 from ...ledger.stats.failure_groups import SLOT_SECONDS
-from ...ledger.stats.histogram import merge, percentile
+from ...ledger.stats.histogram import percentile
 
 DEFAULT_RANGE = timedelta(days=1)
 MAX_RANGE = stored.HOURS_KEPT
@@ -143,12 +143,11 @@ def activity(
     count = -(-(minute_of(end) + 1 - first) // step)
     with ledger.reading() as connection:
         name = ALL_KINDS if kind is None else kind
-        rows = stored.read(connection, name, first, first + count * step)
+        steps = stored.read_steps(connection, name, first, step, count)
         has_kinds = kind is None and with_details
         kinds = stored.sums_by_kind(connection, first, first + count * step) if has_kinds else {}
         read_causes = READ_CAUSES if with_details else 0
         cause_step, cause_times, causes = _causes(connection, kind, start, end, step, read_causes)
-    steps = _by_step(rows, first, step, count)
     lines = [KindActivityLine(each, *counts) for each, counts in kinds.items()]
     return Activity(
         kind=kind,
@@ -156,9 +155,8 @@ def activity(
         until=end,
         now=now,
         step=step * MINUTE_SECONDS,
-        points=tuple(_point(first + place * step, own) for place, own in enumerate(steps)),
-        # From the sums of the steps: merging the histograms of all rows twice takes longer.
-        total=_point(first, [own[0] for own in steps if own]),
+        points=tuple(_point(first + place * step, steps.get(place)) for place in range(count)),
+        total=_point(first, _total(steps.values())),
         cause_step=cause_step * MINUTE_SECONDS,
         cause_times=cause_times,
         causes=causes,
@@ -186,29 +184,15 @@ def choose_step(start: datetime, end: datetime, now: datetime, /) -> int:
     return next(step for step in STEPS if step >= least and minutes / step <= MAX_POINTS)
 
 
-def _by_step(
-    rows: Sequence[ActivityRow], first: int, step: int, count: int
-) -> list[list[ActivityRow]]:
-    """Return the sum of each step, or nothing for a step without rows."""
-    steps: list[list[ActivityRow]] = [[] for _ in range(count)]
-    for row in rows:
-        steps[(row.slot - first) // step].append(row)
-    return [[stored.total(ALL_KINDS, first, step, own)] if own else [] for own in steps]
+def _total(rows: Collection[ActivityRow]) -> ActivityRow | None:
+    return stored.total(ALL_KINDS, 0, 0, [*rows]) if rows else None
 
 
-def _point(minute: int, rows: Sequence[ActivityRow]) -> ActivityPoint:
-    wait, run = merge(row.wait for row in rows), merge(row.run for row in rows)
-    return ActivityPoint(
-        at=_time(minute),
-        done=sum(row.done for row in rows),
-        failed=sum(row.failed for row in rows),
-        dead=sum(row.dead for row in rows),
-        cancelled=sum(row.cancelled for row in rows),
-        wait_p50=percentile(wait, 0.5),
-        wait_p95=percentile(wait, 0.95),
-        run_p50=percentile(run, 0.5),
-        run_p95=percentile(run, 0.95),
-    )
+def _point(minute: int, row: ActivityRow | None) -> ActivityPoint:
+    if row is None:
+        return ActivityPoint(_time(minute), 0, 0, 0, 0, None, None, None, None)
+    durations = [percentile(each, share) for each in (row.wait, row.run) for share in (0.5, 0.95)]
+    return ActivityPoint(_time(minute), *row.counts, *durations)
 
 
 def _time(minute: int) -> datetime:
