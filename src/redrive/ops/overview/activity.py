@@ -21,7 +21,7 @@ from ...ledger.stats.histogram import percentile
 
 DEFAULT_RANGE = timedelta(days=1)
 MAX_RANGE = stored.HOURS_KEPT
-MAX_POINTS = 120
+MAX_POINTS = 90
 STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440)
 """Minutes between two points of a chart."""
 SLOT_MINUTES = SLOT_SECONDS // MINUTE_SECONDS
