@@ -116,7 +116,8 @@ class TenantReport:
     kind: str
     tenants: tuple[TenantCount, ...]
     is_cut: bool
-    """Whether only the first 100,000 queued jobs were counted."""
+    """Whether more than 5,000 jobs are queued, and only the 1,000 that are due first were
+    counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,10 @@ def write(ledger: Ledger, worker: str, *rows: ActivityRow) -> None:
 
 
 def read(ledger: Ledger, kind: str = "mail", since: int = 0, until: int = 2**40) -> list[ActivityRow]:
+    column = activity.activity.c
+    query = activity._ROWS.where(column.kind == kind, column.slot >= since, column.slot < until).order_by(column.slot)
     with ledger.reading() as connection:
-        return activity.read(connection, kind, since, until)
+        return [activity._from_row(each) for each in connection.execute(query)]
 
 
 def sum_up(ledger: Ledger, limit: int = 1000) -> int:
@@ -114,9 +116,26 @@ def test_a_chart_reads_its_own_slots_only(ledger: Ledger) -> None:
     write(ledger, "", *(row(kind, slot) for kind in ("", "a", "b", "c", "d") for slot in range(2000)))
     with session(ledger) as held:
         held.raw.execute("ANALYZE redrive_activity")
-        query = activity._RANGE.params(of_kind="b", since=100, until=160)
+        query = activity._STEPS.params(of_kind="b", since=100, until=160, step=10)
         compiled = query.compile(held.core, compile_kwargs={"literal_binds": True})
         explain = "EXPLAIN QUERY PLAN" if held.sqlite else "EXPLAIN"
         plan = "\n".join(str(each[-1]) for each in held.core.execute(sqlalchemy.text(f"{explain} {compiled}")))
     assert re.search("PRIMARY KEY|redrive_activity_pkey", plan), plan
     assert not re.search("SCAN redrive_activity|Seq Scan", plan), plan
+
+
+@pytest.mark.req("Q-12")
+def test_a_chart_gets_one_sum_for_each_step(ledger: Ledger) -> None:
+    for worker in ("w1", "w2", "w3"):
+        write(ledger, worker, *(row("mail", slot, 2, failed=1) for slot in range(100, 130)))
+    write(ledger, "w1", row("mail", 145, 0)._replace(wait={}, run={}))
+    with ledger.reading() as connection:
+        result = connection.execute(activity._STEPS, {"of_kind": "mail", "since": 100, "until": 160, "step": 20})
+        assert len(result.all()) == 3
+        steps = activity.read_steps(connection, "mail", 100, 20, 3)
+    stored = read(ledger, "mail", 100, 160)
+    assert steps == {
+        place: activity.total("mail", 100 + 20 * place, 20, [each for each in stored if (each.slot - 100) // 20 == place])
+        for place in (0, 1, 2)
+    }
+    assert [steps[place].done for place in (0, 1, 2)] == [120, 60, 0]

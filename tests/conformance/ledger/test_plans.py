@@ -19,6 +19,7 @@ import sqlalchemy
 from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.db.compiled import compile_postgres, compile_sqlite
 from redrive.ledger.db.tables import CURRENT, dead, job
+from redrive.ledger.queries import overview
 from redrive.ledger.queries.jobs import _JOB
 from redrive.ledger.store.postgres import claim as turn_postgres
 from redrive.ledger.store.postgres import settle as settle_postgres
@@ -219,6 +220,17 @@ def test_a_claim_on_postgres_does_not_read_claimed_rows_again(on_postgres: Ledge
         settled = [lease.done() for lease in turn.leases]
         assert len(settled) == 100
     assert max(costs[-5:]) < 1.5 * max(costs[1:6])
+
+
+def test_retries_are_counted_without_reading_the_jobs(on_postgres: Ledger) -> None:
+    on_postgres.submit_many(new(*(f"k{each}" for each in range(2_000))))
+    with session(on_postgres) as held:
+        held.raw.execute("UPDATE redrive_job SET attempts = 1")
+        held.raw.execute("VACUUM ANALYZE redrive_job")
+        query = overview._QUEUES._postgres.bindparams(kinds=[KIND], most=1_001)
+        explain = sqlalchemy.text(f"EXPLAIN (ANALYZE, TIMING OFF) {query.text}").bindparams(kinds=[KIND], most=1_001)
+        plan = "\n".join(row[0] for row in held.core.execute(explain))
+    assert re.search("Index Only Scan using redrive_job_tried .*rows=2000", plan), plan
 
 
 def test_the_limit_holds_under_any_plan(on_postgres: Ledger) -> None:

@@ -66,7 +66,7 @@ def read_week(ledger: Ledger, ann: Operator) -> tuple[int, list[str]]:
         report = ann.overview.activity(since=ledger.now() - WEEK)
     finally:
         event.remove(Engine, "before_cursor_execute", note)
-    assert (len(report.kinds), len(report.points) <= 120, report.total.ended > 0) == (KINDS, True, True)
+    assert (len(report.kinds), len(report.points) <= 91, report.total.ended > 0) == (KINDS, True, True)
     assert len(report.causes) > 0
     cost, plans = 0, []
     with session(ledger) as held:

@@ -11,6 +11,7 @@ from redrive import App
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger, NewJob
 from redrive.ledger.db.tables import HEAD, kind
+from redrive.ledger.queries import overview as stored
 from redrive.ops import DeadLetterFilter
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time
@@ -112,3 +113,17 @@ def test_keys_are_listed_shown_and_released(ledger: Ledger, ann: Operator) -> No
         ann.keys.release("shop:bob:o-2:charge:v1", because="another card")
         assert ann.keys.get("shop:bob:o-2:charge:v1") is None
     assert [(one.actor, one.action, one.because) for one in ann.audit.find()] == [("ann", "key.release", "another card")]
+
+
+@pytest.mark.req("Q-2")
+def test_a_job_that_failed_and_then_waits_is_not_a_retry(ledger: Ledger, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.submit_many([NewJob("mail", f"{each}") for each in range(6)])
+    leases = ledger.claim({"mail": 6}, worker="w1")
+    ledger.settle([lease.again(0.0, error="down", reason="failed") for lease in leases])
+    waiting = ledger.claim({"mail": 2}, worker="w1")
+    ledger.settle([lease.suspended(600, waits_for="paid") for lease in waiting])
+    (line,) = ann.overview.summary().kinds
+    assert (line.waiting, line.suspended, line.retry_wait, line.retry_more, line.first_attempts) == (6, 2, 4, False, 0)
+    monkeypatch.setattr(stored, "MAX_COUNTED_RETRIES", 3)
+    (line,) = ann.overview.summary().kinds
+    assert (line.suspended, line.retry_wait, line.retry_more) == (2, 3, True)

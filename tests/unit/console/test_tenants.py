@@ -48,7 +48,7 @@ def test_a_list_without_tenants_has_no_section(busy: App) -> None:
 def test_the_page_reports_when_not_all_jobs_are_counted(busy: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tenants, "MAX_QUEUED", 2)
     page = client(busy).get("/jobs", params={"kind": "mail.send"}).text
-    assert "Only the first 100,000 queued jobs are counted." in page
+    assert "Only the 1,000 that are due first are counted." in page
 
 
 def test_the_page_of_a_job_shows_its_tenant(busy: App) -> None:

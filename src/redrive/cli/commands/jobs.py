@@ -190,8 +190,8 @@ def tenants(
 ) -> None:
     """Count queued and running jobs by tenant.
 
-    Tenants with the most queued jobs come first. At most 100,000 queued jobs are counted, those
-    that are due first.
+    Tenants with the most queued jobs come first. If more than 5,000 jobs are queued, only the
+    1,000 that are due first are counted.
 
     Examples:
         redrive jobs tenants mail.send
@@ -208,7 +208,8 @@ def tenants(
     if options.as_json:
         print_json(report)
         return
-    below = ["Only the first 100,000 queued jobs are counted."] if report.is_cut else []
+    cut = "More than 5,000 jobs are queued. Only the 1,000 that are due first are counted."
+    below = [cut] if report.is_cut else []
     empty = unknown or f"No queued or running job of {kind} has a tenant."
     columns: list[Column[TenantCount]] = [
         Column("tenant", lambda row: row.tenant, min_width=14),

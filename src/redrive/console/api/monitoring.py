@@ -58,7 +58,7 @@ def overview(view: CurrentView) -> Overview:
 def activity(view: CurrentView, query: Annotated[ActivityQuery, Query()]) -> Activity:
     """Return throughput, queue wait, run time (p50, p95) and failures by cause over time.
 
-    At most 120 points. `since` defaults to 24 hours before the end, and `kind` also takes a
+    At most 90 points. `since` defaults to 24 hours before the end, and `kind` also takes a
     dataset, such as crm/orders. The cost does not depend on the number of jobs.
     """
     return view.operator.overview.activity(**dict(query))

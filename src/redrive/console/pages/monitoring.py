@@ -16,6 +16,7 @@ from ..view import CurrentView
 
 router = APIRouter()
 MAX_JOB_TYPES, MAX_DATASETS, MAX_WORKERS = 100, 20, 100
+MAX_BUSY_TYPES = 40
 RANGES = {"1h": "1 hour", "24h": "24 hours", "7d": "7 days", "30d": "30 days"}
 """Ranges of the charts, by the value of since= in the URL."""
 DEFAULT_RANGE = "24h"
@@ -91,17 +92,15 @@ def activity(view: CurrentView) -> Response:
         range=since if since in RANGES and query.until is None else None,
         kinds=sorted(names),
         known=bool(known),
-        max_kinds=MAX_JOB_TYPES,
+        max_kinds=MAX_BUSY_TYPES,
     )
 
 
-def _cause_rows(chart: Chart) -> list[tuple[str, list[tuple[str, float | None]]]]:
-    """Return the counts of each cause above zero, with their time, the latest first."""
+def _cause_rows(chart: Chart) -> list[tuple[str, tuple[float | None, ...]]]:
+    """Return the steps with failures, and the counts of each cause, the latest first."""
     names = [step_name(time, chart.step) for time in chart.times]
-    return [
-        (series.name, [pair for pair in zip(names, series.values, strict=True) if pair[1]][::-1])
-        for series in chart.series
-    ]
+    columns = zip(*(series.values for series in chart.series), strict=True)
+    return [pair for pair in zip(names, columns, strict=False) if any(pair[1])][::-1]
 
 
 def _cause_url(view: CurrentView, kind: str, signature: str) -> str:

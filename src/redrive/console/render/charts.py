@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from math import ceil, log10
 from typing import Literal, TypeAlias
 
@@ -23,6 +24,8 @@ LEFT, RIGHT, TOP, BOTTOM = 54, 6, 10, 24
 PLOT_WIDTH, PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 MAX_TICKS = 4
 MAX_LABELS = 6
+MAX_HOVER_CHARS = 24
+"""Of the name of a series in a title. The legend and the table have the whole name."""
 LABEL_MINUTES = (
     *(5, 10, 15, 20, 30, 60, 120, 180, 240, 360, 720, 1440),
     *(1440 * days for days in (2, 7, 14, 30)),
@@ -267,8 +270,9 @@ def _x_label(place: int, label: str, chart: Chart) -> str:
 def _bars(chart: Chart, highest: float) -> list[str]:
     """Return a path for each series, stacked from the first one up. The smallest bar is visible."""
     width = PLOT_WIDTH / max(len(chart.times), 1)
-    gap = min(2.0, width / 4)
     base = [0.0] * len(chart.times)
+    # A bar is a line of this width, because a rectangle takes twice as many characters.
+    stroke = f"{width - min(2.0, width / 4):.1f}"
     paths = []
     for series in chart.series:
         path = []
@@ -276,10 +280,12 @@ def _bars(chart: Chart, highest: float) -> list[str]:
             if value:
                 height = max(1.5, PLOT_HEIGHT * value / highest)
                 bottom = TOP + PLOT_HEIGHT - base[place]
-                x = LEFT + place * width + gap / 2
-                path.append(f"M{x:.1f} {bottom:.1f}v{-height:.1f}h{width - gap:.1f}v{height:.1f}z")
+                x = LEFT + (place + 0.5) * width
+                path.append(f"M{x:.1f} {bottom:.1f}v{-height:.1f}")
                 base[place] += height
-        paths.append(f'<path class="fill {series.css}" d="{"".join(path)}"/>')
+        paths.append(
+            f'<path class="column {series.css}" stroke-width="{stroke}" d="{"".join(path)}"/>'
+        )
     return paths
 
 
@@ -304,18 +310,23 @@ def _hover_titles(chart: Chart) -> list[str]:
     """Return an invisible column for each step that has a value, with its values as title."""
     width = PLOT_WIDTH / max(len(chart.times), 1)
     show = short_duration if chart.shape == "lines" else _count_text
+    names = [_short_name(series.name) for series in chart.series]
     columns = []
     for place, values in enumerate(_columns(chart)):
         if any(value is not None and value > 0 for value in values):
-            named = zip(chart.series, values, strict=True)
-            texts = [f"{series.name}: {show(value)}" for series, value in named if value]
+            named = zip(names, values, strict=True)
+            texts = [f"{name}: {show(value)}" for name, value in named if value]
             title = escape("\n".join([step_name(chart.times[place], chart.step), *texts]))
             x = LEFT + place * width
             columns.append(
-                f'<rect class="hit" x="{x:.1f}" y="{TOP}" width="{width:.1f}" '
-                f'height="{PLOT_HEIGHT}"><title>{title}</title></rect>'
+                f'<path d="M{x:.1f} {TOP}v{PLOT_HEIGHT}h{width:.1f}V{TOP}"><title>{title}</title>'
+                "</path>"
             )
-    return columns
+    return ['<g class="hit">', *columns, "</g>"]
+
+
+def _short_name(name: str) -> str:
+    return name if len(name) <= MAX_HOVER_CHARS else f"{name[: MAX_HOVER_CHARS - 1]}…"
 
 
 def _count_text(value: float | None) -> str:
@@ -329,6 +340,7 @@ def step_length(seconds: float, /) -> str:
     return names.get(int(seconds), text)
 
 
+@lru_cache(maxsize=1_000)  # of a range, for four charts and two tables
 def step_name(start: datetime, step: float, /) -> str:
     """Return `2026-01-31 12:20 to 12:40`, or the day of a step of a day."""
     if step >= 86_400:

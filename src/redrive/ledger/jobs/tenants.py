@@ -16,6 +16,7 @@ from typing import NamedTuple
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     delete,
     func,
     literal_column,
@@ -230,8 +231,10 @@ def delete_old(session: Session, /) -> None:
         session.core.execute(delete(tenant_table).where(tenant_table.c.filled_at < before))
 
 
-MAX_QUEUED = 100_000
-"""Queued jobs that are counted. The others are left out."""
+MAX_QUEUED = 5_000
+"""Queued jobs of a job type that are counted. If there are more, a sample is."""
+MAX_SAMPLED = 1_000
+"""Queued jobs of the sample: those that are due first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,28 +251,31 @@ class TenantCounts(NamedTuple):
 
     tenants: list[TenantCount]
     is_cut: bool
-    """Whether there are more queued jobs than were counted."""
-
-
-def _has_ready_tenant(connection: Connection, kind: str) -> bool:
-    """Look at the first entry of each priority in the index of tenants."""
-    is_ready = (job.c.state == sql_int(READY), job.c.kind == kind, job.c.tenant > "")
-    first = select(job.c.tenant).where(*is_ready).order_by(job.c.tenant).limit(1)
-    fronts = (first.where(job.c.priority == sql_int(each)).subquery() for each in PRIORITIES)
-    query = union_all(*(select(each.c.tenant) for each in fronts))
-    return connection.execute(query).first() is not None
+    """Whether only the first `MAX_SAMPLED` queued jobs were counted, because there are more than
+    `MAX_QUEUED`."""
 
 
 def tenant_counts(connection: Connection, kind: str, /, *, limit: int) -> TenantCounts:
     """Count the queued and running jobs of each tenant of a job type."""
     is_ready = (job.c.state == sql_int(READY), job.c.kind == kind)
-    by_due = (job.c.priority, job.c.due_at, job.c.id)
-    # A backlog without tenants is not read.
-    most = MAX_QUEUED if _has_ready_tenant(connection, kind) else 0
-    ready = select(job.c.tenant).where(*is_ready).order_by(*by_due).limit(most).subquery()
+    ready = select(job.c.tenant).where(*is_ready)
+    # The index of tenants has no jobs without one, and is read without the jobs.
+    by_tenant = ready.where(job.c.tenant.is_not(None)).order_by(job.c.priority, job.c.tenant)
+    counts = _count(connection, kind, by_tenant, MAX_QUEUED)
+    is_cut = sum(each.queued for each in counts) >= MAX_QUEUED
+    if is_cut:
+        by_due = ready.order_by(job.c.priority, job.c.due_at, job.c.id)
+        counts = _count(connection, kind, by_due, MAX_SAMPLED)
+    return TenantCounts(counts[:limit], is_cut)
+
+
+def _count(
+    connection: Connection, kind: str, queued_jobs: Select[tuple[str | None]], most: int
+) -> list[TenantCount]:
+    ready = queued_jobs.limit(sql_int(most)).subquery()
     # The condition of the index, and then the state.
     is_held = (job.c.kind == kind, SEQUENCED, job.c.state == sql_int(HELD))
-    held = select(job.c.tenant).where(*is_held).limit(MAX_QUEUED).subquery()
+    held = select(job.c.tenant).where(*is_held).limit(sql_int(most)).subquery()
     is_leased = (job.c.state == sql_int(LEASED), job.c.kind == kind)
     leased = select(job.c.tenant).where(*is_leased).subquery()
     counted: ColumnElement[int] = literal_column("1")
@@ -282,10 +288,8 @@ def tenant_counts(connection: Connection, kind: str, /, *, limit: int) -> Tenant
     queued, running = func.sum(rows.c.queued), func.sum(rows.c.running)
     query = (
         select(rows.c.tenant, queued, running)
+        .where(rows.c.tenant.is_not(None))
         .group_by(rows.c.tenant)
         .order_by(queued.desc(), running.desc(), rows.c.tenant)
     )
-    counts = connection.execute(query).all()
-    read = sum(int(row[1]) for row in counts)
-    tenants = [TenantCount(name, int(q), int(r)) for name, q, r in counts if name is not None]
-    return TenantCounts(tenants[:limit], read >= MAX_QUEUED)
+    return [TenantCount(name, int(q), int(r)) for name, q, r in connection.execute(query)]

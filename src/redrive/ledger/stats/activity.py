@@ -13,7 +13,7 @@ from math import log2
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import Connection, bindparam, delete, func, select, tuple_
+from sqlalchemy import BigInteger, Connection, bindparam, cast, delete, func, select, tuple_
 
 from ..db.clock import now_on
 from ..db.compiled import sql_int, sql_text
@@ -111,24 +111,51 @@ def _values(worker: str, row: ActivityRow) -> dict[str, Any]:
 
 
 _ROWS = select(*(activity.c[name] for name in ActivityRow._fields))
-_RANGE = _ROWS.where(
-    activity.c.kind == bindparam("of_kind"),
-    activity.c.slot >= bindparam("since"),
-    activity.c.slot < bindparam("until"),
-).order_by(activity.c.slot)
+_STEP = (activity.c.slot - bindparam("since", type_=BigInteger)) // bindparam(
+    "step", type_=BigInteger
+)
 
 
-def read(connection: Connection, kind: str, since: int, until: int, /) -> list[ActivityRow]:
-    """Return the rows of a job type that begin between two minutes.
+def _join_texts(column: Any) -> Any:
+    """Return the numbers of all histograms of a group. One row for each step is read faster."""
+    numbers = func.nullif(func.trim(column, sql_text("[]")), sql_text(""))
+    return func.coalesce(func.aggregate_strings(numbers, ","), sql_text(""))
+
+
+_STEPS = (
+    select(
+        func.min(_STEP).label("place"),
+        *(cast(func.sum(activity.c[name]), BigInteger).label(name) for name in ACTIVITY),
+        _join_texts(activity.c.wait).label("wait"),
+        _join_texts(activity.c.run).label("run"),
+    )
+    .where(
+        activity.c.kind == bindparam("of_kind"),
+        activity.c.slot >= bindparam("since"),
+        activity.c.slot < bindparam("until"),
+    )
+    .group_by(_STEP)
+)
+
+
+def read_steps(
+    connection: Connection, kind: str, since: int, step: int, count: int, /
+) -> dict[int, ActivityRow]:
+    """Return the sums of a job type by steps of a chart, without steps in which nothing ended.
 
     Args:
         connection: The connection.
         kind: Job type, or `ALL_KINDS`.
         since: First minute.
-        until: The minute after the last one.
+        step: Minutes of a step.
+        count: Number of steps.
     """
-    parameters = {"of_kind": kind, "since": since, "until": until}
-    return [_from_row(row) for row in connection.execute(_RANGE, parameters)]
+    parameters = {"of_kind": kind, "since": since, "until": since + count * step, "step": step}
+    steps = {}
+    for place, *counts, wait, run in connection.execute(_STEPS, parameters):
+        histograms = (histogram.sum_texts(wait), histogram.sum_texts(run))
+        steps[place] = ActivityRow(kind, since + place * step, step, *counts, *histograms)
+    return steps
 
 
 # The kinds are found one after the other in the primary key: a SELECT DISTINCT would read all rows.

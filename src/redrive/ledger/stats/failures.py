@@ -196,7 +196,7 @@ def steps_by_group(
 
     Args:
         connection: The connection.
-        wanted: The groups.
+        wanted: The groups. The signature `ALL_SIGNATURES` stands for all groups of a job type.
         since: First slot.
         until: The slot after the last one.
         step: Slots of a step.

@@ -77,3 +77,15 @@ def from_text(text: str, /) -> Histogram:
     """Return the histogram of a stored form."""
     numbers = json.loads(text)
     return dict(zip(numbers[::2], numbers[1::2], strict=False))
+
+
+def sum_texts(joined: str, /) -> Histogram:
+    """Return the sum of stored forms that were joined by commas, without their brackets.
+
+    Charts sum up hundreds of histograms. Parsing them one by one takes longer.
+    """
+    numbers = json.loads(f"[{joined}]")
+    counts = [0] * BUCKET_COUNT
+    for bucket, count in zip(numbers[::2], numbers[1::2], strict=True):
+        counts[bucket] += count
+    return from_counts(counts)

@@ -5,9 +5,10 @@ The cost depends on the number of points and job types, not on the number of job
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from operator import add, sub
 
 from sqlalchemy import Connection
 
@@ -15,19 +16,24 @@ from ...ledger.ledger import Ledger
 from ...ledger.stats import activity as stored
 from ...ledger.stats import failures
 from ...ledger.stats.activity import ALL_KINDS, MINUTE_SECONDS, ActivityRow, minute_of
-from ...ledger.stats.failure_groups import SLOT_SECONDS
-from ...ledger.stats.histogram import merge, percentile
+from ...ledger.stats.failure_groups import ALL_SIGNATURES, SLOT_SECONDS, FailureSummary
+from ...ledger.stats.histogram import percentile
 
 DEFAULT_RANGE = timedelta(days=1)
 MAX_RANGE = stored.HOURS_KEPT
-MAX_POINTS = 120
+MAX_POINTS = 90
 STEPS = (1, 2, 5, 10, 20, 30, 60, 120, 180, 360, 720, 1440)
 """Minutes between two points of a chart."""
 SLOT_MINUTES = SLOT_SECONDS // MINUTE_SECONDS
 MAX_CAUSES = 6
 """Causes with a colour of their own. The others are one series."""
 READ_CAUSES = 100
-"""Error groups that are read: those with most dead letters, and those seen last."""
+"""Error groups that are compared: those with most dead letters, and those seen last."""
+MAX_SLOTS = 2_000
+"""Stored failures of groups that are read to find the largest causes. A longer range reads fewer
+groups, so that a month does not take 30 times as long as a day."""
+MAX_CAUSE_KINDS = 50
+"""Job types whose failures are counted for all other causes."""
 EPOCH = datetime.fromtimestamp(0, timezone.utc)
 
 
@@ -143,12 +149,11 @@ def activity(
     count = -(-(minute_of(end) + 1 - first) // step)
     with ledger.reading() as connection:
         name = ALL_KINDS if kind is None else kind
-        rows = stored.read(connection, name, first, first + count * step)
+        steps = stored.read_steps(connection, name, first, step, count)
         has_kinds = kind is None and with_details
         kinds = stored.sums_by_kind(connection, first, first + count * step) if has_kinds else {}
         read_causes = READ_CAUSES if with_details else 0
         cause_step, cause_times, causes = _causes(connection, kind, start, end, step, read_causes)
-    steps = _by_step(rows, first, step, count)
     lines = [KindActivityLine(each, *counts) for each, counts in kinds.items()]
     return Activity(
         kind=kind,
@@ -156,9 +161,8 @@ def activity(
         until=end,
         now=now,
         step=step * MINUTE_SECONDS,
-        points=tuple(_point(first + place * step, own) for place, own in enumerate(steps)),
-        # From the sums of the steps: merging the histograms of all rows twice takes longer.
-        total=_point(first, [own[0] for own in steps if own]),
+        points=tuple(_point(first + place * step, steps.get(place)) for place in range(count)),
+        total=_point(first, _total(steps.values())),
         cause_step=cause_step * MINUTE_SECONDS,
         cause_times=cause_times,
         causes=causes,
@@ -186,29 +190,15 @@ def choose_step(start: datetime, end: datetime, now: datetime, /) -> int:
     return next(step for step in STEPS if step >= least and minutes / step <= MAX_POINTS)
 
 
-def _by_step(
-    rows: Sequence[ActivityRow], first: int, step: int, count: int
-) -> list[list[ActivityRow]]:
-    """Return the sum of each step, or nothing for a step without rows."""
-    steps: list[list[ActivityRow]] = [[] for _ in range(count)]
-    for row in rows:
-        steps[(row.slot - first) // step].append(row)
-    return [[stored.total(ALL_KINDS, first, step, own)] if own else [] for own in steps]
+def _total(rows: Collection[ActivityRow]) -> ActivityRow | None:
+    return stored.total(ALL_KINDS, 0, 0, [*rows]) if rows else None
 
 
-def _point(minute: int, rows: Sequence[ActivityRow]) -> ActivityPoint:
-    wait, run = merge(row.wait for row in rows), merge(row.run for row in rows)
-    return ActivityPoint(
-        at=_time(minute),
-        done=sum(row.done for row in rows),
-        failed=sum(row.failed for row in rows),
-        dead=sum(row.dead for row in rows),
-        cancelled=sum(row.cancelled for row in rows),
-        wait_p50=percentile(wait, 0.5),
-        wait_p95=percentile(wait, 0.95),
-        run_p50=percentile(run, 0.5),
-        run_p95=percentile(run, 0.95),
-    )
+def _point(minute: int, row: ActivityRow | None) -> ActivityPoint:
+    if row is None:
+        return ActivityPoint(_time(minute), 0, 0, 0, 0, None, None, None, None)
+    durations = [percentile(each, share) for each in (row.wait, row.run) for share in (0.5, 0.95)]
+    return ActivityPoint(_time(minute), *row.counts, *durations)
 
 
 def _time(minute: int) -> datetime:
@@ -231,22 +221,66 @@ def _causes(
         if limit
         else []
     )
-    keys = sorted({(group.kind, group.signature) for group in groups})
-    steps = failures.steps_by_group(connection, keys, first, first + count * slots, slots)
-    lines = []
+    largest = largest_groups(groups, start, end, MAX_SLOTS // (count * slots))
+    kinds = sorted({group.kind for group in groups})
+    # If every group is read, their sums are not needed.
+    is_cut = len(largest) < len(groups) or len(groups) >= limit
+    sums = [(each, ALL_SIGNATURES) for each in kinds[:MAX_CAUSE_KINDS]] if is_cut else []
+    wanted = [(group.kind, group.signature) for group in largest]
+    steps = failures.steps_by_group(connection, wanted + sums, first, first + count * slots, slots)
+    lines, failed = [], [0] * count
     for (of_kind, signature), counts in steps.items():
         numbers = [0] * count
         for each in counts:
             numbers[each.step] += each.tries or each.died
-        lines.append(CauseLine(of_kind, signature, tuple(numbers)))
+        if signature == ALL_SIGNATURES:
+            failed = list(map(add, failed, numbers))
+        else:
+            lines.append(CauseLine(of_kind, signature, tuple(numbers)))
     lines = sorted(filter(_has_failures, lines), key=lambda line: (-line.total, line.signature))
     shown, others = lines[:MAX_CAUSES], lines[MAX_CAUSES:]
-    if others:
-        numbers = [sum(each) for each in zip(*(line.counts for line in others), strict=True)]
-        shown.append(CauseLine(None, None, tuple(numbers)))
+    rest = CauseLine(None, None, tuple(map(max, _sum(others, count), _left(failed, shown, count))))
     minutes = slots * SLOT_MINUTES
     times = tuple(_time(first * SLOT_MINUTES + place * minutes) for place in range(count))
-    return minutes, times, tuple(shown)
+    return minutes, times, tuple(filter(_has_failures, (*shown, rest)))
+
+
+def largest_groups(
+    groups: Collection[FailureSummary], start: datetime, end: datetime, most: int, /
+) -> list[FailureSummary]:
+    """Return the groups that may have most failures in a range, by what is known without reading.
+
+    Half of them have most failures if a group fails evenly. The others have most failures ever,
+    because a group may have failed in this range only.
+
+    Args:
+        groups: The groups.
+        start: Start of the range.
+        end: Its end.
+        most: Maximum number, but at least twice as many as a chart shows.
+    """
+
+    def expected(group: FailureSummary) -> float:
+        lifetime = (group.last_at - group.first_at).total_seconds()
+        inside = (min(end, group.last_at) - max(start, group.first_at)).total_seconds()
+        share = min(1.0, max(0.0, inside / lifetime)) if lifetime else 1.0
+        return share * max(group.tries, group.died)
+
+    most = max(most, 2 * MAX_CAUSES)
+    by_rate = sorted(groups, key=lambda each: (-expected(each), each.kind, each.signature))
+    by_count = sorted(by_rate[most // 2 :], key=lambda each: -max(each.tries, each.died))
+    return by_rate[: most // 2] + by_count[: most - most // 2]
+
+
+def _sum(lines: Collection[CauseLine], count: int) -> list[int]:
+    return [sum(numbers) for numbers in zip(*(line.counts for line in lines), strict=True)] or (
+        [0] * count
+    )
+
+
+def _left(failed: Collection[int], shown: Collection[CauseLine], count: int) -> list[int]:
+    """Return the failures of all groups without those that are shown."""
+    return list(map(sub, failed, _sum(shown, count)))
 
 
 def _has_failures(line: CauseLine) -> bool:

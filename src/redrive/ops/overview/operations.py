@@ -70,7 +70,7 @@ class OverviewOperations:
             now: Time of the ledger's clock, if it was read before. It saves a query.
 
         Returns:
-            At most 120 points. Percentiles are at most 9.1 % off.
+            At most 90 points. Percentiles are at most 9.1 % off.
 
         Raises:
             ValueError: The range is empty, or longer than 90 days.

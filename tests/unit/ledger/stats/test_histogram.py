@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from redrive.ledger.stats import histogram
-from redrive.ledger.stats.histogram import BUCKET_COUNT, bucket_of, from_text, merge, percentile, seconds_of, to_text
+from redrive.ledger.stats.histogram import BUCKET_COUNT, bucket_of, from_text, merge, percentile, seconds_of, sum_texts, to_text
 
 MAX_ERROR = 2 ** (1 / 8) - 1
 
@@ -46,3 +46,9 @@ def test_no_durations_have_no_percentile() -> None:
 def test_the_stored_form_is_lossless(counts: dict[int, int]) -> None:
     assert from_text(to_text(counts)) == counts
     assert histogram.from_counts([counts.get(bucket, 0) for bucket in range(BUCKET_COUNT)]) == counts
+
+
+@given(st.lists(st.dictionaries(st.integers(0, BUCKET_COUNT - 1), st.integers(1, 10**9)), max_size=5))
+def test_joined_texts_have_the_sum_of_their_histograms(histograms: list[dict[int, int]]) -> None:
+    joined = ",".join(to_text(each)[1:-1] for each in histograms if each)
+    assert sum_texts(joined) == merge(histograms)

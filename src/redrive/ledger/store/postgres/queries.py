@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from ...db.compiled import unnest
 from ...db.tables import dead
-from ...stats.failure_groups import SLOT_SECONDS, FailureGroup
+from ...stats.failure_groups import ALL_SIGNATURES, SLOT_SECONDS, FailureGroup
 from ...timestamps import from_db
 from ..statements import ends_of_groups, first_due, in_order, sum_by_hour, sum_by_step
 
@@ -64,7 +64,8 @@ delta.tries, delta.died
 FROM redrive_failure_delta AS delta JOIN {_GROUPS} ON delta.kind = look.kind"""  # noqa: S608
 _HAS_FAILED = "WHERE delta.job_id IS NOT NULL"
 _BY_KIND = sum_by_hour(_SLOTS, f"{_DELTAS} {_HAS_FAILED}")
-_OF_GROUP = f"{_DELTAS} AND delta.signature = look.signature {_HAS_FAILED}"
+_IS_OF_GROUP = f"look.signature IN (delta.signature, chr({ord(ALL_SIGNATURES)}))"
+_OF_GROUP = f"{_DELTAS} AND {_IS_OF_GROUP} {_HAS_FAILED}"
 _BY_GROUP, _BY_STEP = sum_by_hour(_SLOTS, _OF_GROUP), sum_by_step(_SLOTS, _OF_GROUP)
 
 
