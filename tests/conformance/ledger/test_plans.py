@@ -113,6 +113,7 @@ HOT_SQLITE = {
     "start": claim_sqlite.START,
     "renew": claim_sqlite.RENEW,
     "done": settle_sqlite.SETTLE_DONE,
+    "done scattered": settle_sqlite.SETTLE_DONE_IDS,
     "settle": settle_sqlite.SETTLE,
     "returned": settle_sqlite.REPLAY_DIED,
     "replayed": settle_sqlite.REPLAY_DONE,
@@ -150,7 +151,7 @@ def test_settle_uses_the_primary_key(full: Ledger) -> None:
     """Traps 1 and 3: with `state = 1` a generic plan scans the index of leases once for each row of the batch."""
     with session(full) as held:
         on_sqlite = held.sqlite
-    names = ("done", "settle", "start") if on_sqlite else ("turn", "turn start", "settle")
+    names = ("done", "done scattered", "settle", "start") if on_sqlite else ("turn", "turn start", "settle")
     for text in ((HOT_SQLITE if on_sqlite else HOT_POSTGRES)[name] for name in names):
         found = plan(full, text)
         assert "redrive_job_leased" not in found

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from redrive.ledger import Ledger, NewJob, open_ledger
 from redrive.ledger.store.postgres import claim as on_postgres
 from redrive.ledger.store.postgres import fair
 from tests.conformance.ledger.world import session
+from tests.ledgers import sqlite_ledger
 
 pytestmark = pytest.mark.req("Q-6")
 KIND = "mail.send"
@@ -165,3 +169,41 @@ def test_the_job_has_its_tenant(ledger: Ledger) -> None:
 def test_an_invalid_tenant_is_rejected(ledger: Ledger, tenant: str) -> None:
     with pytest.raises(ValueError, match="tenant must"):
         ledger.submit(NewJob(KIND, "k", tenant=tenant))
+
+
+def test_a_turn_settles_jobs_with_scattered_ids(ledger: Ledger) -> None:
+    for tenant in range(30):
+        submit(ledger, f"t{tenant}", 8)
+    leases = ledger.claim({KIND: 100}, worker="w", fair=True)
+    # Every third id: more ranges of ids than the settlement has statements for.
+    picked = sorted(leases, key=lambda lease: lease.job_id)[::3]
+    turn = ledger.turn([lease.done() for lease in picked], {}, worker="w")
+    assert not turn.late
+    assert ledger.counts()[KIND].done == len(picked)
+    again = ledger.turn([lease.done() for lease in leases], {}, worker="w")
+    assert sorted(late.job_id for late in again.late) == [lease.job_id for lease in picked]
+    assert ledger.counts()[KIND].done == len(leases)
+
+
+THREAD_IO = Path("/proc/thread-self/io")
+
+
+@pytest.mark.skipif(not THREAD_IO.exists(), reason="counts written bytes through /proc")
+def test_a_fair_turn_on_sqlite_writes_no_temporary_file(tmp_path: Path) -> None:
+    url = sqlite_ledger(tmp_path)
+    log = tmp_path / "ledger.db-wal"
+
+    def written() -> int:
+        return int(THREAD_IO.read_text().split("wchar: ")[1].split()[0])
+
+    with open_ledger(url) as ledger:
+        jobs = [NewJob(KIND, f"{n}", b"x" * 500, tenant=f"t{n % 100}") for n in range(5000)]
+        ledger.submit_many(jobs)
+        leases = ledger.claim({KIND: 100}, worker="w", fair=True)
+        with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        before = written()
+        ledger.turn([lease.done() for lease in leases], {KIND: 100}, worker="w", fair=True)
+        # More than 64 KiB of pages: from there on SQLite would copy them to a temporary file.
+        assert log.stat().st_size > 128 * 1024
+        assert written() - before < 1.1 * log.stat().st_size

@@ -108,6 +108,18 @@ def test_a_tenant_starts_no_more_jobs_than_its_rate_allows(shared: Ledger) -> No
     assert claim_limited(shared, limit, 100)["a"] <= 1
 
 
+def test_a_claim_of_one_finds_the_tenants_with_tokens_among_hundreds(shared: Ledger) -> None:
+    limit = TenantLimit(rate=1e-6)
+    names = [f"{letter}{n:03}" for letter in "az" for n in range(150)]
+    shared.submit_many([NewJob("mail", f"{name}/{n}", tenant=name) for name in names for n in range(2)])
+    while claim_limited(shared, limit, 400):
+        pass
+    assert shared.counts()["mail"].leased == len(names)
+    for tenant in ("m", "n", "o"):
+        submit(shared, tenant, 1)
+    assert [claim_limited(shared, limit, 1) for _ in range(3)] == [{"m": 1}, {"n": 1}, {"o": 1}]
+
+
 def test_jobs_from_before_the_option_get_turns_beside_a_backlog(shared: Ledger) -> None:
     submit(shared, None, 2)
     for tenant in ("a", "b"):

@@ -36,6 +36,9 @@ from ..store.protocol import BELOW_ALL_PRIORITIES, ClaimOptions, JobStore
 
 MAX_ROUNDS = 4
 """Looks at tenants of one priority in a claim, if the first ones have too few jobs or tokens."""
+MIN_LATER_ROUND = 400
+"""Size of the claim for which the later rounds look at tenants: 100 of them. The first ones have no
+tokens, and with one free thread a round would look at one tenant."""
 NO_TENANT = "-"
 """Tenant of jobs that were submitted before their job type had tenants."""
 MAX_ADOPTED = 100
@@ -162,7 +165,8 @@ def claim(
     beyond = BELOW_ALL_PRIORITIES
     for number in range(1, MAX_ROUNDS * len(PRIORITIES) + 1):
         left = options.total - len(leases)
-        due = store.due_tenants(session, kind, beyond, allowance.at_limit, left)
+        most = left if number == 1 else max(left, MIN_LATER_ROUND)
+        due = store.due_tenants(session, kind, beyond, allowance.at_limit, most)
         if due.priority is None:
             break
         shares = share_out(due.tenants, allowance.of(due.tenants, left), left)
@@ -171,7 +175,10 @@ def claim(
             claimed = store.claim_shares_in(session, rest, due.priority, shares)
             leases += claimed
             allowance.note_started(claimed, shares)
-        if len(leases) >= options.total:
+        is_full = len(leases) >= options.total
+        # A full claim has not come to the tenants after the last one that got a share.
+        store.end_turns(kind, beyond, next(reversed(shares), due.last) if is_full else due.last)
+        if is_full:
             break
         looked = {(due.priority, name) for name in due.tenants}
         if seen >= looked or number % MAX_ROUNDS == 0:

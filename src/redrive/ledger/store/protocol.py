@@ -149,6 +149,9 @@ class JobStore(Protocol):
             most: Size of the claim.
         """
 
+    def end_turns(self, kind: str, beyond: int, tenant: str, /) -> None:
+        """Begin the next scan of tenants after this one."""
+
     def claim_shares_in(
         self, session: Session, options: ClaimOptions, priority: int, shares: Mapping[str, int], /
     ) -> list[Lease]:

@@ -186,9 +186,11 @@ class PostgresJobStore:
     ) -> DueTenants:
         """Return the next tenants with due jobs of the most urgent priority beyond a number."""
         cursor = self._tenants.next(kind, beyond)
-        due = fair.due_tenants(session.run, kind, beyond, cursor, excluded, most)
-        self._tenants.move(kind, due.last, beyond)
-        return due
+        return fair.due_tenants(session.run, kind, beyond, cursor, excluded, most)
+
+    def end_turns(self, kind: str, beyond: int, tenant: str, /) -> None:
+        """Begin the next scan of tenants after this one."""
+        self._tenants.move(kind, tenant, beyond)
 
     def claim_shares_in(
         self, session: Session, options: ClaimOptions, priority: int, shares: Mapping[str, int], /

@@ -32,8 +32,12 @@ _due = (
     .limit(bindparam("most"))
     .offset(sql_int(0))
 )
+update_job = update(job).prefix_with("OR ROLLBACK")
+"""Without this conflict clause, SQLite keeps the previous version of each page of a statement that
+changes many rows, to undo the statement alone. Above 64 KiB they go to a temporary file. An error
+rolls the whole transaction back here, so they are not needed."""
 _is_last = job.c.attempts + sql_int(1) >= job.c.max_attempts
-_claim = update(job).values(
+_claim = update_job.values(
     state=sql_int(LEASED),
     fence=job.c.fence + sql_int(1),
     attempts=job.c.attempts + case((_is_last, bindparam("charge_last")), else_=bindparam("charge")),
@@ -53,9 +57,9 @@ CLAIM_ONE = compile_sqlite(
     _claim.where(job.c.id == _due.scalar_subquery()).returning(*LEASE_COLUMNS), *_CLAIM_PARAMETERS
 )
 """`IN` builds a temporary table even for one id, which takes a tenth of the turn."""
-_listed = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
+LISTED = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
 CLAIM_IDS = compile_sqlite(
-    _claim.where(job.c.id.in_(_listed), job.c.state == sql_int(READY)).returning(*LEASE_COLUMNS),
+    _claim.where(job.c.id.in_(LISTED), job.c.state == sql_int(READY)).returning(*LEASE_COLUMNS),
     *_CLAIM_PARAMETERS[:7],
     "ids",
 )
@@ -84,8 +88,7 @@ IS_HELD_RANGE = (
 """Leases of one claim with consecutive ids, by one statement: each statement releases the GIL."""
 RANGE_PARAMETERS = ("first", "last", "of_fence", "of_token")
 START = compile_sqlite(
-    update(job)
-    .values(attempts=job.c.attempts + sql_int(1), started_at=bindparam("now"))
+    update_job.values(attempts=job.c.attempts + sql_int(1), started_at=bindparam("now"))
     .where(*IS_HELD_RANGE, job.c.started_at.is_(None))
     .returning(job.c.id, job.c.fence, job.c.token),
     "now",

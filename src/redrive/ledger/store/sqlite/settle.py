@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -31,19 +32,23 @@ from ...stats.failure_groups import (
 )
 from ...timestamps import MICROSECONDS, to_micros
 from ...validation import storable_text
-from .claim import IS_HELD, IS_HELD_RANGE, RANGE_PARAMETERS, id_ranges
+from .claim import IS_HELD, IS_HELD_RANGE, LISTED, RANGE_PARAMETERS, id_ranges, update_job
 from .counters import add_all, add_failures
 from .sequences import release
 
-MAX_RANGES = 10
-"""With more ranges of ids, `executemany` is faster."""
+MAX_STATEMENTS = 10
+"""With more ranges of ids, or more claims, `executemany` is faster."""
 
-_done = update(job).values(state=sql_int(DONE), lease_until=null(), ended_at=bindparam("now"))
+_done = update_job.values(state=sql_int(DONE), lease_until=null(), ended_at=bindparam("now"))
 SETTLE_DONE = compile_sqlite(
     _done.values(result=bindparam("answer")).where(*IS_HELD),
     *("now", "answer", "of_id", "of_fence", "of_token"),
 )
 SETTLE_DONE_RANGE = compile_sqlite(_done.where(*IS_HELD_RANGE), "now", *RANGE_PARAMETERS)
+SETTLE_DONE_IDS = compile_sqlite(
+    _done.where(job.c.id.in_(LISTED), *IS_HELD_RANGE[1:]), "now", "ids", "of_fence", "of_token"
+)
+"""Leases of one claim whose ids are scattered, such as the jobs of many tenants."""
 _SETTLED_COLUMNS = (
     *("id", "fence", "kind", "key", "attempts", "worker", "started_at", "dead_id"),
     *("state", "version", "payload", "headers", "ids", "sequence"),
@@ -134,13 +139,19 @@ def settle_successes(run: BatchRunner, done: Sequence[Settlement], now: int, /) 
     if len(done) == 1:
         only = done[0]
         return run.execute(SETTLE_DONE, (now, only.result, *lease_key(only))).rowcount == 1
-    has_results = [each.result for each in done].count(None) < len(done)
-    if not has_results and len(ranges := id_ranges(done)) <= MAX_RANGES:
-        count = sum(run.execute(SETTLE_DONE_RANGE, (now, *ids)).rowcount for ids in ranges)
-    else:
-        rows = [(now, each.result, *lease_key(each)) for each in done]
-        count = run.executemany(SETTLE_DONE, rows).rowcount
-    return count == len(done)
+    if [each.result for each in done].count(None) == len(done):
+        ranges = id_ranges(done)
+        if len(ranges) <= MAX_STATEMENTS:
+            counts = [run.execute(SETTLE_DONE_RANGE, (now, *ids)).rowcount for ids in ranges]
+            return sum(counts) == len(done)
+        claims: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for job_id, fence, token in map(lease_key, done):
+            claims[fence, token].append(job_id)
+        if len(claims) <= MAX_STATEMENTS:
+            rows = [(now, json.dumps(ids), *claim) for claim, ids in claims.items()]
+            return sum(run.execute(SETTLE_DONE_IDS, row).rowcount for row in rows) == len(done)
+    results = [(now, each.result, *lease_key(each)) for each in done]
+    return run.executemany(SETTLE_DONE, results).rowcount == len(done)
 
 
 def settle(run: BatchRunner, settlements: Sequence[Settlement], now: int, /) -> SettleResult:

@@ -128,9 +128,11 @@ class SqliteJobStore:
         """Return the next tenants with due jobs of the most urgent priority beyond a number."""
         cursor = self._tenants.next(kind, beyond)
         now = now_micros()
-        due = fair.due_tenants(session.raw, kind, beyond, cursor, excluded, most, now)
-        self._tenants.move(kind, due.last, beyond)
-        return due
+        return fair.due_tenants(session.raw, kind, beyond, cursor, excluded, most, now)
+
+    def end_turns(self, kind: str, beyond: int, tenant: str, /) -> None:
+        """Begin the next scan of tenants after this one."""
+        self._tenants.move(kind, tenant, beyond)
 
     def claim_shares_in(
         self, session: Session, options: ClaimOptions, priority: int, shares: Mapping[str, int], /
