@@ -304,7 +304,7 @@ class Stuck(NamedTuple):
 def read_stuck(
     connection: Connection, /, *, expired_before: datetime, given_up_since: datetime, most: int
 ) -> Stuck:
-    """Read all in one query, because a page runs few. It counts at most `most` items of each kind."""
+    """Read all in one query, because a page runs few. It counts at most `most` of each kind."""
     leases, items, pending, halted = CountSince(), dict[str, int](), dict[str, int](), 0
     parameters = {"before": expired_before, "since": given_up_since}
     for part, batch, count, since in connection.execute(_stuck_query(most), parameters):

@@ -145,7 +145,7 @@ def read_steps(
     steps = {}
     for place, *counts, wait, run in connection.execute(_STEPS, parameters):
         histograms = (histogram.sum_texts(wait), histogram.sum_texts(run))
-        steps[place] = ActivityRow(kind, since + place * step, step, *counts, *histograms)
+        steps[place] = ActivityRow._make((kind, since + place * step, step, *counts, *histograms))
     return steps
 
 
