@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 from markupsafe import Markup, escape
 
 from ...core.text import pluralise
-from ...ops.overview.activity import Activity, ActivityPoint
+from ...ops.overview.activity import Activity
 
 WIDTH, HEIGHT = 480, 190
 LEFT, RIGHT, TOP, BOTTOM = 54, 6, 10, 24
@@ -35,6 +35,7 @@ DURATION_UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (0.001, "ms"))
 NICE = (1, 2, 5, 10)
 CAUSE_CSS = ("c1", "c2", "c3", "c4", "c5", "c6")
 OTHER_CSS = "c0"
+NAMES = ("p95", "p50")
 Shape: TypeAlias = Literal["bars", "lines"]
 
 
@@ -79,12 +80,7 @@ class Chart:
 
 
 def activity_charts(report: Activity, cause_url: Callable[[str, str], str], /) -> list[Chart]:
-    """Return the four charts of a range: throughput, queue wait, run time, failures by cause.
-
-    Args:
-        report: What happened.
-        cause_url: Returns the URL of an error group, by job type and signature.
-    """
+    """Return the four charts of a range. `cause_url` links an error group to its page."""
     return [throughput_chart(report), *duration_charts(report), cause_chart(report, cause_url)]
 
 
@@ -108,13 +104,17 @@ def throughput_chart(report: Activity, /) -> Chart:
 def duration_charts(report: Activity, /) -> list[Chart]:
     """Return queue wait and run time."""
     points, total = report.points, report.total
-    wait = (total.wait_p50, total.wait_p95)
-    run = (total.run_p50, total.run_p95)
-    waits = _percentiles(points, lambda point: point.wait_p50, lambda point: point.wait_p95)
-    runs = _percentiles(points, lambda point: point.run_p50, lambda point: point.run_p95)
+    waits = ([each.wait_p95 for each in points], [each.wait_p50 for each in points])
+    runs = ([each.run_p95 for each in points], [each.run_p50 for each in points])
+    rows = (
+        ("Queue wait", "from due to start", waits, total.wait_p50, total.wait_p95),
+        ("Run time", "of one attempt", runs, total.run_p50, total.run_p95),
+    )
     return [
-        _chart(report, "Queue wait", "from due to start", "lines", waits, _in_words(*wait)),
-        _chart(report, "Run time", "of one attempt", "lines", runs, _in_words(*run)),
+        _chart(
+            report, title, unit, "lines", list(map(Series, NAMES, NAMES, values)), _in_words(*whole)
+        )
+        for title, unit, values, *whole in rows
     ]
 
 
@@ -146,17 +146,6 @@ def _chart(
 ) -> Chart:
     times = [point.at for point in report.points]
     return Chart(title, unit, shape, times, report.step, series, words)
-
-
-def _percentiles(
-    points: Sequence[ActivityPoint],
-    p50: Callable[[ActivityPoint], float | None],
-    p95: Callable[[ActivityPoint], float | None],
-) -> list[Series]:
-    return [
-        Series("p95", "p95", list(map(p95, points))),
-        Series("p50", "p50", list(map(p50, points))),
-    ]
 
 
 def _in_words(p50: float | None, p95: float | None) -> str:

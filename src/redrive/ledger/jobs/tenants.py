@@ -13,17 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    delete,
-    func,
-    literal_column,
-    select,
-    union_all,
-    update,
-)
+from sqlalchemy import Connection, Select, delete, func, select, union_all, update
 
 from ...core.token_bucket import refill_tokens
 from ..db.clock import now_on
@@ -285,8 +275,7 @@ def _count(
     held = select(job.c.tenant).where(*is_held).limit(sql_int(most)).subquery()
     is_leased = (job.c.state == sql_int(LEASED), job.c.kind == kind)
     leased = select(job.c.tenant).where(*is_leased).subquery()
-    counted: ColumnElement[int] = literal_column("1")
-    not_counted: ColumnElement[int] = literal_column("0")
+    counted, not_counted = sql_int(1), sql_int(0)
     rows = union_all(
         select(ready.c.tenant, counted.label("queued"), not_counted.label("running")),
         select(held.c.tenant, counted, not_counted),

@@ -304,14 +304,7 @@ class Stuck(NamedTuple):
 def read_stuck(
     connection: Connection, /, *, expired_before: datetime, given_up_since: datetime, most: int
 ) -> Stuck:
-    """Read all in one query, because a page runs few.
-
-    Args:
-        connection: The connection.
-        expired_before: Count leases that expired before then.
-        given_up_since: Count items that were given up since then.
-        most: Maximum number of items that are counted, of each kind.
-    """
+    """Read all in one query, because a page runs few. It counts at most `most` of each kind."""
     leases, items, pending, halted = CountSince(), dict[str, int](), dict[str, int](), 0
     parameters = {"before": expired_before, "since": given_up_since}
     for part, batch, count, since in connection.execute(_stuck_query(most), parameters):
@@ -451,13 +444,7 @@ _KIND_STATES = union_all(
 
 
 def read_kind_states(connection: Connection, now: datetime, since: datetime, /) -> KindStates:
-    """Read what is known of job types in one query, because a page runs few.
-
-    Args:
-        connection: The connection.
-        now: Time of the ledger's clock, for `pauses`.
-        since: For `first_seen`.
-    """
+    """Read all in one query, because a page runs few. `since` is for `first_seen`."""
     states = KindStates({}, {}, {}, NO_PAUSES)
     pauses: list[Pause] = []
     for part, count, *columns in connection.execute(_KIND_STATES, {"since": since}):

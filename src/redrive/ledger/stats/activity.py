@@ -111,9 +111,8 @@ def _values(worker: str, row: ActivityRow) -> dict[str, Any]:
 
 
 _ROWS = select(*(activity.c[name] for name in ActivityRow._fields))
-_STEP = (activity.c.slot - bindparam("since", type_=BigInteger)) // bindparam(
-    "step", type_=BigInteger
-)
+_since, _step = (bindparam(name, type_=BigInteger) for name in ("since", "step"))
+_STEP = (activity.c.slot - _since) // _step
 
 
 def _join_texts(column: Any) -> Any:
@@ -141,20 +140,12 @@ _STEPS = (
 def read_steps(
     connection: Connection, kind: str, since: int, step: int, count: int, /
 ) -> dict[int, ActivityRow]:
-    """Return the sums of a job type by steps of a chart, without steps in which nothing ended.
-
-    Args:
-        connection: The connection.
-        kind: Job type, or `ALL_KINDS`.
-        since: First minute.
-        step: Minutes of a step.
-        count: Number of steps.
-    """
+    """Return the sums of a job type by steps of so many minutes, without steps that have none."""
     parameters = {"of_kind": kind, "since": since, "until": since + count * step, "step": step}
     steps = {}
     for place, *counts, wait, run in connection.execute(_STEPS, parameters):
         histograms = (histogram.sum_texts(wait), histogram.sum_texts(run))
-        steps[place] = ActivityRow(kind, since + place * step, step, *counts, *histograms)
+        steps[place] = ActivityRow._make((kind, since + place * step, step, *counts, *histograms))
     return steps
 
 

@@ -59,12 +59,7 @@ def read_groups(
 ) -> list[FailureSummary]:
     """Return the groups with most dead letters and those seen last, each through its index.
 
-    Args:
-        connection: The connection.
-        kind: Only of this job type.
-        since: Only groups that were last seen since then.
-        until: Only groups that were first seen before then.
-        limit: Maximum number of each of the two.
+    At most `limit` of each. They were last seen after `since`, and first seen before `until`.
     """
     groups: dict[FailureGroup, FailureSummary] = {}
     by_pending = (failure.c.pending.desc(), failure.c.last_at.desc())
@@ -144,14 +139,7 @@ class HourCount(NamedTuple):
 def hours_by_kind(
     connection: Connection, kinds: Sequence[str], now: int, hours: int, /
 ) -> dict[str, list[HourCount]]:
-    """Return the failures of job types in each of the last hours.
-
-    Args:
-        connection: The connection.
-        kinds: The job types.
-        now: The current slot.
-        hours: Number of hours.
-    """
+    """Return the failures of job types in each of the last hours. `now` is the current slot."""
     wanted = [(kind, ALL_SIGNATURES) for kind in kinds]
     counts = _read_hours(connection, now, hours, wanted, by_kind=True)
     return {kind: each for (kind, _), each in counts.items()}
@@ -192,14 +180,9 @@ def steps_by_group(
     step: int,
     /,
 ) -> dict[FailureGroup, list[StepCount]]:
-    """Return the failures of groups by steps of a chart.
+    """Return the failures of groups between two slots, by steps of so many slots.
 
-    Args:
-        connection: The connection.
-        wanted: The groups. The signature `ALL_SIGNATURES` stands for all groups of a job type.
-        since: First slot.
-        until: The slot after the last one.
-        step: Slots of a step.
+    The signature `ALL_SIGNATURES` stands for all groups of a job type.
     """
     if not wanted:
         return {}

@@ -127,19 +127,7 @@ def activity(
     with_details: bool = True,
     now: datetime | None = None,
 ) -> Activity:
-    """Return what happened in a range of time.
-
-    Args:
-        ledger: The ledger.
-        kind: Job type or dataset. None: the whole app.
-        since: Start. Default: 24 hours before the end.
-        until: End. Default: now.
-        with_details: Also read the job types and the failures by cause.
-        now: Time of the ledger's clock, if it was read before. It saves a query.
-
-    Raises:
-        ValueError: The range is empty, or longer than 90 days.
-    """
+    """Return what happened in a range of time, see `OverviewOperations.activity`."""
     now = ledger.now() if now is None else now
     end = now if until is None else min(until, now)
     start = end - DEFAULT_RANGE if since is None else since
@@ -162,7 +150,7 @@ def activity(
         now=now,
         step=step * MINUTE_SECONDS,
         points=tuple(_point(first + place * step, steps.get(place)) for place in range(count)),
-        total=_point(first, _total(steps.values())),
+        total=_point(first, stored.total(name, first, step, [*steps.values()]) if steps else None),
         cause_step=cause_step * MINUTE_SECONDS,
         cause_times=cause_times,
         causes=causes,
@@ -188,10 +176,6 @@ def choose_step(start: datetime, end: datetime, now: datetime, /) -> int:
     least = 1 if age < stored.MINUTES_KEPT else 10 if age < stored.TEN_MINUTES_KEPT else 60
     minutes = (end - start).total_seconds() / MINUTE_SECONDS
     return next(step for step in STEPS if step >= least and minutes / step <= MAX_POINTS)
-
-
-def _total(rows: Collection[ActivityRow]) -> ActivityRow | None:
-    return stored.total(ALL_KINDS, 0, 0, [*rows]) if rows else None
 
 
 def _point(minute: int, row: ActivityRow | None) -> ActivityPoint:
@@ -237,27 +221,21 @@ def _causes(
             failed = list(map(add, failed, numbers))
         else:
             lines.append(CauseLine(of_kind, signature, tuple(numbers)))
-    lines = sorted(filter(_has_failures, lines), key=lambda line: (-line.total, line.signature))
-    shown, others = lines[:MAX_CAUSES], lines[MAX_CAUSES:]
-    rest = CauseLine(None, None, tuple(map(max, _sum(others, count), _left(failed, shown, count))))
+    lines.sort(key=lambda line: (-line.total, line.signature))
+    drawn, others = _sum(lines[:MAX_CAUSES], count), _sum(lines[MAX_CAUSES:], count)
+    rest = CauseLine(None, None, tuple(map(max, others, map(sub, failed, drawn))))
     minutes = slots * SLOT_MINUTES
     times = tuple(_time(first * SLOT_MINUTES + place * minutes) for place in range(count))
-    return minutes, times, tuple(filter(_has_failures, (*shown, rest)))
+    return minutes, times, tuple(filter(_has_failures, (*lines[:MAX_CAUSES], rest)))
 
 
 def largest_groups(
     groups: Collection[FailureSummary], start: datetime, end: datetime, most: int, /
 ) -> list[FailureSummary]:
-    """Return the groups that may have most failures in a range, by what is known without reading.
+    """Return groups that may have most failures in a range, by their counters.
 
-    Half of them have most failures if a group fails evenly. The others have most failures ever,
-    because a group may have failed in this range only.
-
-    Args:
-        groups: The groups.
-        start: Start of the range.
-        end: Its end.
-        most: Maximum number, but at least twice as many as a chart shows.
+    Half of them have most if a group fails evenly. The others have most ever: they may have failed
+    in this range only. It returns at least twice as many as a chart shows.
     """
 
     def expected(group: FailureSummary) -> float:
@@ -273,14 +251,7 @@ def largest_groups(
 
 
 def _sum(lines: Collection[CauseLine], count: int) -> list[int]:
-    return [sum(numbers) for numbers in zip(*(line.counts for line in lines), strict=True)] or (
-        [0] * count
-    )
-
-
-def _left(failed: Collection[int], shown: Collection[CauseLine], count: int) -> list[int]:
-    """Return the failures of all groups without those that are shown."""
-    return list(map(sub, failed, _sum(shown, count)))
+    return [sum(line.counts[place] for line in lines) for place in range(count)]
 
 
 def _has_failures(line: CauseLine) -> bool:
