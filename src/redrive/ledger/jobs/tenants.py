@@ -27,8 +27,7 @@ from ..store.protocol import BELOW_ALL_PRIORITIES, ClaimOptions, JobStore
 MAX_ROUNDS = 4
 """Looks at tenants of one priority in a claim, if the first ones have too few jobs or tokens."""
 MIN_LATER_ROUND = 400
-"""Size of the claim for which the later rounds look at tenants: 100 of them. The first ones have no
-tokens, and with one free thread a round would look at one tenant."""
+"""Claim size of later rounds: they look at 100 tenants, because the first ones have no tokens."""
 NO_TENANT = "-"
 """Tenant of jobs that were submitted before their job type had tenants."""
 MAX_ADOPTED = 100

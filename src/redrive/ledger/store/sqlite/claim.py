@@ -33,9 +33,7 @@ _due = (
     .offset(sql_int(0))
 )
 update_job = update(job).prefix_with("OR ROLLBACK")
-"""Without this conflict clause, SQLite keeps the previous version of each page of a statement that
-changes many rows, to undo the statement alone. Above 64 KiB they go to a temporary file. An error
-rolls the whole transaction back here, so they are not needed."""
+"""Otherwise SQLite copies each changed page to undo the statement alone, above 64 KiB to a file."""
 _is_last = job.c.attempts + sql_int(1) >= job.c.max_attempts
 _claim = update_job.values(
     state=sql_int(LEASED),

@@ -48,7 +48,6 @@ SETTLE_DONE_RANGE = compile_sqlite(_done.where(*IS_HELD_RANGE), "now", *RANGE_PA
 SETTLE_DONE_IDS = compile_sqlite(
     _done.where(job.c.id.in_(LISTED), *IS_HELD_RANGE[1:]), "now", "ids", "of_fence", "of_token"
 )
-"""Leases of one claim whose ids are scattered, such as the jobs of many tenants."""
 _SETTLED_COLUMNS = (
     *("id", "fence", "kind", "key", "attempts", "worker", "started_at", "dead_id"),
     *("state", "version", "payload", "headers", "ids", "sequence"),
