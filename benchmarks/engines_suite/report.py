@@ -82,7 +82,8 @@ which has {PARTITIONS} partitions. The mock of Kafka answers from the memory of 
 
 The loop reads and acknowledges messages, and does not look at them. The second row is the floor of any handler in Python. It
 parses the body and calls an empty function. The target of 0.8 is checked against both. A handler of Redrive also has a
-validated event, a deadline, a key and correlation ids. Where the floor itself is below 0.8 of the loop, no handler in Python can meet the first target.
+validated event, a deadline, a key and correlation ids.
+Where the floor itself is below 0.8 of the loop, no handler in Python can meet the first target.
 The loop of RabbitMQ uses the iterator of aio-pika. Redrive reads the channel of aiormq below it, so it can be faster.
 
 The difference between the rows of Redrive is the cost of the ledger. With `persist="all"`, each message and its job are stored.
