@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,12 +11,14 @@ from typing import Any, NamedTuple
 
 from benchmarks.messages_suite.clock import PAYLOAD, TYPE, Clock, fill
 from benchmarks.messages_suite.runner import redis_with_log
-from tests.servers.kafka import create_topic, kafka_server
+from tests.servers.kafka import QUICK, VARIABLE, MockCluster, create_topic
 from tests.servers.nats import nats_server
 from tests.servers.rabbitmq import rabbitmq_server
 
 NAME = "bench"
 BATCH = 100
+PARTITIONS = 8
+"""Partitions of a Kafka topic: one for each of 8 processes."""
 PREFETCH = 3 * BATCH
 """Messages that RabbitMQ sends ahead, to each client."""
 Handle = Callable[[bytes], None]
@@ -36,6 +39,12 @@ class Broker(NamedTuple):
     source: Callable[[str], Any]
     faststream: Callable[[str], tuple[Any, dict[str, Any]]]
     """Returns a faststream broker and the options of its subscriber."""
+    messages: int
+    """Messages of a measurement."""
+    peer_messages: int
+    """The same for faststream."""
+    has_joined: Callable[[Any], bool] = lambda _consumer: True
+    """Whether a consumer of Redrive gets its share of the messages."""
 
 
 def _fill_redis(address: str, messages: int) -> str:
@@ -127,15 +136,32 @@ def _faststream_nats(address: str) -> tuple[Any, dict[str, Any]]:
     }
 
 
+_clusters: dict[str, MockCluster] = {}
+"""Mock clusters of this process by address. Only they can create a topic with a number of partitions."""
+
+
+@contextmanager
+def _kafka_server() -> Iterator[str]:
+    if os.environ.get(VARIABLE):
+        yield os.environ[VARIABLE]
+        return
+    with MockCluster() as cluster:
+        _clusters[cluster.address] = cluster
+        yield cluster.address
+
+
 def _fill_kafka(address: str, messages: int) -> str:
     from confluent_kafka import Producer
 
     topic = f"{NAME}-{secrets.token_hex(4)}"
-    create_topic(address, topic)
+    if address in _clusters:
+        _clusters[address].create(topic, PARTITIONS)
+    else:
+        create_topic(address, topic)
     producer = Producer({"bootstrap.servers": address})
     for number in range(messages):
-        producer.produce(topic, PAYLOAD, headers={"type": TYPE})
-        if number % 500 == 0:
+        producer.produce(topic, PAYLOAD, partition=number % PARTITIONS, headers={"type": TYPE})
+        if number % 5000 == 0:
             producer.flush()
     producer.flush()
     return f"{address}/{topic}"
@@ -168,16 +194,20 @@ def _source_kafka(address: str) -> Any:
     from redrive.messages import KafkaTopic
 
     servers, _, topic = address.partition("/")
-    return KafkaTopic(servers, topic, group=topic, batch=BATCH)
+    # A rebalance of the mock takes a second less than the session's timeout, which is 45 s by default.
+    return KafkaTopic(servers, topic, group=topic, batch=BATCH, options=QUICK)
 
 
 def _faststream_kafka(address: str) -> tuple[Any, dict[str, Any]]:
     faststream: Any = import_module("faststream.confluent")
     servers, _, topic = address.partition("/")
-    return faststream.KafkaBroker(servers, logger=None), {
+    # The mock does not answer the request to create topics, and faststream waits a minute for it.
+    return faststream.KafkaBroker(servers, logger=None, allow_auto_create_topics=False), {
         "topic": topic,
         "group_id": f"faststream-{topic}",
         "auto_offset_reset": "earliest",
+        "session_timeout_ms": QUICK.get("session.timeout.ms", 45_000),
+        "heartbeat_interval_ms": QUICK.get("heartbeat.interval.ms", 3_000),
     }
 
 
@@ -242,12 +272,20 @@ def _faststream_rabbitmq(address: str) -> tuple[Any, dict[str, Any]]:
 
 
 BROKERS = {
-    "redis": Broker("Redis", "redis", redis_with_log, _fill_redis, _loop_redis, _source_redis, _faststream_redis),
-    "nats": Broker("NATS JetStream", "nats", nats_server, _fill_nats, _loop_nats, _source_nats, _faststream_nats),
+    "redis": Broker(
+        "Redis", "redis", redis_with_log, _fill_redis, _loop_redis, _source_redis, _faststream_redis,
+        messages=100_000, peer_messages=10_000,
+    ),
+    "nats": Broker(
+        "NATS JetStream", "nats", nats_server, _fill_nats, _loop_nats, _source_nats, _faststream_nats,
+        messages=20_000, peer_messages=5_000,
+    ),
     "kafka": Broker(
-        "Kafka (librdkafka's mock)", "confluent_kafka", kafka_server, _fill_kafka, _loop_kafka, _source_kafka, _faststream_kafka
+        "Kafka (librdkafka's mock)", "confluent_kafka", _kafka_server, _fill_kafka, _loop_kafka, _source_kafka, _faststream_kafka,
+        messages=200_000, peer_messages=5_000, has_joined=lambda consumer: bool(consumer.assignment.partitions),
     ),
     "rabbitmq": Broker(
-        "RabbitMQ", "aio_pika", _rabbitmq_server, _fill_rabbitmq, _loop_rabbitmq, _source_rabbitmq, _faststream_rabbitmq
+        "RabbitMQ", "aio_pika", _rabbitmq_server, _fill_rabbitmq, _loop_rabbitmq, _source_rabbitmq, _faststream_rabbitmq,
+        messages=15_000, peer_messages=5_000,
     ),
-}
+}  # fmt: skip

@@ -1,8 +1,8 @@
-"""Read messages of a broker: python -m benchmarks.engines_suite.reader BROKER ADDRESS METHOD MESSAGES START [LEDGER]
+"""Read messages of a broker: python -m benchmarks.engines_suite.reader BROKER ADDRESS METHOD MESSAGES BOARD PROCESS [LEDGER]
 
 METHOD is `loop` (the broker's client), `floor` (the same, with JSON and an empty handler), `faststream`, or the `persist=` of
-Redrive: `failures`, `all` or `all-sqlite`. START is a Unix timestamp, so that several processes start together. The result is the
-time of the first message, of the last one, and the number.
+Redrive: `failures`, `all` or `all-sqlite`. BOARD is the file by which several processes start and stop together. The result is
+the time of the first message, of the last one, and the number.
 """
 
 import asyncio
@@ -10,16 +10,21 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+from benchmarks.engines_suite.board import POLL_SECONDS, READING, STOPPED, Board
 from benchmarks.engines_suite.brokers import BROKERS
 from benchmarks.isolation import print_result
 from benchmarks.messages_suite.clock import TYPE, Clock
 from redrive import App, Event
 
-QUIET_SECONDS = 1.0
-"""After this time without a message, another process has received the last one."""
+MAX_SECONDS = 15.0
+"""Time of one measurement. The rate is that of the messages until then."""
+STAMP_MESSAGES = 50
+"""Calls between two looks at the clock."""
+JOIN_SECONDS = 0.1
 
 
 class Timestamps(Clock):
@@ -35,33 +40,72 @@ class Timestamps(Clock):
         self.last = time.time()
         self.first = self.first or self.last
         self.handled += count
-        if self.handled >= self.messages:
+        if self.handled >= self.messages or self.last - self.first > MAX_SECONDS:
             self.over.set()
 
     def tick(self) -> None:
         """Add a message. Threads may share it: `next` is atomic. It is a part of what is measured, so it is short."""
         number = next(self._calls)
-        self.last = time.time()
-        if number == 1:
-            self.first = self.last
-        if number >= self.messages:
-            self.over.set()
+        if number % STAMP_MESSAGES < 2:
+            self.last = time.time()
+            if number == 1:
+                self.first = self.last
 
-    def stop(self) -> None:
-        """Count the calls of `tick`. The last number is the next one that would be taken, minus 1."""
-        self.handled = self.handled or next(self._calls) - 1
+    @property
+    def ticks(self) -> int:
+        """Number of calls of `tick`."""
+        return int(self._calls.__reduce__()[1][0]) - 1
+
+    def follow(self, board: Board, process: int) -> None:
+        """Report the number of calls until the measurement is over."""
+        while board.phase != STOPPED:
+            board.report(process, self.ticks)
+            time.sleep(POLL_SECONDS)
+        self.handled = self.ticks
 
 
-def measure(broker: str, address: str, method: str, messages: str, start: str, ledger: str = "") -> tuple[float, float, int]:
+class GatedSource:
+    """A source that joins its group at once, and is read when all processes are ready."""
+
+    def __init__(self, source: Any, board: Board, is_ready: Callable[[Any], bool], report_ready: Callable[[], None]) -> None:
+        self._source, self._board = source, board
+        self._is_ready, self._report_ready = is_ready, report_ready
+        self.name, self.batch, self.announces = source.name, source.batch, source.announces
+        self.to_event = source.to_event
+
+    def connect(self) -> Any:
+        """Return a consumer of the source. Its first read waits for the others."""
+        consumer = self._source.connect()
+        read = consumer.read
+
+        def read_later(limit: int, wait: float, /) -> Sequence[Any]:
+            if self._is_ready(consumer):
+                self._report_ready()
+            else:
+                read(0, JOIN_SECONDS)
+            if self._board.phase < READING:
+                time.sleep(POLL_SECONDS)
+                return ()
+            consumer.read = read
+            return read(limit, wait)  # type: ignore[no-any-return]
+
+        consumer.read = read_later
+        return consumer
+
+
+def measure(
+    broker: str, address: str, method: str, messages: str, board_file: str, process: str, ledger: str = ""
+) -> tuple[float, float, int]:
     """Return the times of the first and last message, and the number of messages."""
-    times = Timestamps(int(messages))
-    time.sleep(max(0.0, float(start) - time.time()))
+    times, board = Timestamps(int(messages)), Board(board_file)
     if method in ("loop", "floor"):
+        board.report(int(process), 0)
         BROKERS[broker].loop(address, times, _handle if method == "floor" else None)
+        board.report(int(process), times.handled)
     elif method == "faststream":
-        asyncio.run(_faststream(broker, address, times))
+        asyncio.run(_faststream(broker, address, times, board, int(process)))
     else:
-        _own(broker, address, method, ledger, times)
+        _own(broker, address, method, ledger, times, board, int(process))
     return times.first, times.last, times.handled
 
 
@@ -74,32 +118,25 @@ def _noop(_payload: object) -> None:
     pass
 
 
-def _own(broker: str, address: str, persist: Any, ledger: str, times: Timestamps) -> None:
-    with App(ledger, migrate=True, sources=[BROKERS[broker].source(address)]) as app:
+def _own(broker: str, address: str, persist: Any, ledger: str, times: Timestamps, board: Board, process: int) -> None:
+    source = GatedSource(BROKERS[broker].source(address), board, BROKERS[broker].has_joined, lambda: board.report(process, 0))
+    with App(ledger, sources=[source]) as app:
 
         @app.on(TYPE, name="noop", persist=persist.partition("-")[0])
         def noop(_event: Event[dict[str, Any]]) -> None:
             times.tick()
 
         with app.worker() as worker:
-            _wait(times)
-            times.stop()
-            settled = 0 if persist == "failures" else times.handled
-            while worker.status.done < settled:
-                time.sleep(0.001)
-            if settled:
+            while board.phase < READING:
+                time.sleep(POLL_SECONDS)
+            times.follow(board, process)
+            if persist != "failures":
+                while worker.status.done < times.handled:
+                    time.sleep(0.001)
                 times.last = time.time()
 
 
-def _wait(times: Timestamps) -> None:
-    """Wait until all messages are handled, or none arrives for a while."""
-    until = time.time() + 30
-    while not times.over.wait(0.05) and time.time() < until:
-        if times.last:
-            until = times.last + QUIET_SECONDS
-
-
-async def _faststream(broker: str, address: str, times: Timestamps) -> None:
+async def _faststream(broker: str, address: str, times: Timestamps, board: Board, process: int) -> None:
     client, options = BROKERS[broker].faststream(address)
 
     topics = [options.pop("topic")] if "topic" in options else []
@@ -109,8 +146,7 @@ async def _faststream(broker: str, address: str, times: Timestamps) -> None:
         times.tick()
 
     await client.start()
-    await asyncio.to_thread(_wait, times)
-    times.stop()
+    await asyncio.to_thread(times.follow, board, process)
     print_result((times.first, times.last, times.handled))
     sys.stdout.flush()
     os._exit(0)  # some of its clients hang on close

@@ -1,24 +1,23 @@
 """Measure each broker with the loop of its client, with faststream and with Redrive, in interleaved rounds."""
 
 import random
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
+from benchmarks.engines_suite.board import NOT_READY, READING, STOPPED, Board, wait_until
 from benchmarks.engines_suite.brokers import BROKERS
+from benchmarks.engines_suite.reader import MAX_SECONDS
 from benchmarks.engines_suite.results import ALL, FAILURES, FASTSTREAM, FLOOR, LOOP, PROCESSES, SQLITE, Results
 from benchmarks.isolation import run_inline, run_isolated
 from benchmarks.ledger_suite.runner import DURABLE, Databases, measure_fsync
 from benchmarks.rounds import Progress
 from tests.servers.postgres import SETTINGS
 
-START_SECONDS = 1.2
-"""Time for one process to start."""
-MORE_SECONDS = 0.4
-"""The same for each other process of a measurement."""
+READY_SECONDS = 40.0
+"""Time for all processes of a measurement to start, and to join the group of a Kafka topic."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,8 @@ class Effort:
     """Rounds with one process."""
     more_rounds: int
     """Rounds that measure several processes and the ledger, too."""
-    messages: int
+    messages: int | None
+    """Messages of a measurement. None: enough for about a second, by broker."""
     stored: int
     """Messages, if each is stored."""
     processes: tuple[int, ...]
@@ -38,7 +38,7 @@ class Effort:
     measure: Callable[..., Any] = run_isolated
 
 
-FULL = Effort(rounds=6, more_rounds=2, messages=20_000, stored=2_000, processes=PROCESSES, settings=DURABLE)
+FULL = Effort(rounds=4, more_rounds=1, messages=None, stored=2_000, processes=PROCESSES, settings=DURABLE)
 QUICK = Effort(rounds=1, more_rounds=1, messages=200, stored=200, processes=(1,), settings=SETTINGS, measure=run_inline)
 
 
@@ -73,20 +73,33 @@ def run(databases: Databases, effort: Effort, only: list[str], progress: Progres
 
 
 def _rate(databases: Databases, key: str, address: str, method: str, processes: int, effort: Effort) -> float:
-    messages = effort.stored if method in (ALL, SQLITE) else effort.messages
-    stream = BROKERS[key].fill(address, messages)
+    broker = BROKERS[key]
+    messages = broker.peer_messages if method == FASTSTREAM else broker.messages
+    if method in (ALL, SQLITE):
+        messages = effort.stored
+    messages = effort.messages or messages
+    stream = broker.fill(address, messages)
     ledger = "" if method in (LOOP, FLOOR, FASTSTREAM) else databases.new("sqlite" if method == SQLITE else "postgres")
     if ledger:
         from redrive.ledger import open_ledger
 
         open_ledger(ledger, migrate=True).close()
-    start = 0.0 if effort.measure is run_inline else time.time() + START_SECONDS + MORE_SECONDS * (processes - 1)
-    arguments = ("benchmarks.engines_suite.reader", key, stream, method, str(messages), str(start), ledger)
+    board = Board.create(databases.folder / "board", processes)
+    arguments = ("benchmarks.engines_suite.reader", key, stream, method, str(messages), str(databases.folder / "board"))
     with ThreadPoolExecutor(processes) as pool:
-        reports = list(pool.map(lambda _: effort.measure(*arguments), range(processes)))
-    read = [each for each in reports if each[2]]
-    handled: int = sum(count for _, _, count in read)
-    if handled < messages:
-        raise RuntimeError(f"only {handled} of {messages} messages")
+        running = [pool.submit(effort.measure, *arguments, str(number), ledger) for number in range(processes)]
+
+        def has_failed() -> bool:
+            return any(each.done() for each in running)
+
+        is_ready = wait_until(lambda: NOT_READY not in board.counts or has_failed(), READY_SECONDS)
+        board.phase = READING
+        if is_ready:
+            wait_until(lambda: sum(board.counts) >= messages or has_failed(), MAX_SECONDS)
+        board.phase = STOPPED
+        read = [each for each in [done.result() for done in running] if each[2]]
+    if not read:
+        raise RuntimeError("no messages were handled" if is_ready else "the processes were not ready in time")
     seconds: float = max(last for _, last, _ in read) - min(first for first, _, _ in read)
+    handled: int = sum(count for _, _, count in read)
     return handled / max(seconds, 1e-6)

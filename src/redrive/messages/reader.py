@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from time import monotonic
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..core.context import clock_around
 from ..core.job_reasons import DeadReason
@@ -54,6 +54,9 @@ DIRECT_THREADS = 8
 WITHOUT_RETRIES = RetrySettings().using(RetryPolicy.disabled(), {"attempt_timeout": None})
 
 
+AckAndRead: TypeAlias = Callable[[Sequence[Message], int, float], Sequence[Message]]
+
+
 class PendingBatch(NamedTuple):
     """Messages on their way into the ledger."""
 
@@ -73,6 +76,8 @@ class SourceReader:
         self.name = f"read {source.name}"
         self._inbox, self._source = inbox, source
         self.consumer = source.connect()
+        self._ack_and_read: AckAndRead | None = getattr(self.consumer, "ack_and_read", None)
+        """Does both in one round trip. Not all consumers can."""
         self._direct = DirectRunner(threads)
         self._next_backlog_check = 0.0
         self._has_backlog = False
@@ -103,7 +108,7 @@ class SourceReader:
     def do(self, _now: datetime, /) -> None:
         """Run one round."""
         # Batches that could not be stored before come before new messages.
-        self._acknowledge_stored(MAX_BATCHES_AHEAD)
+        self._collect_stored(MAX_BATCHES_AHEAD)
         if self._is_paused():
             # The source keeps its messages. Another consumer gets those that are held here if this
             # process dies.
@@ -112,9 +117,7 @@ class SourceReader:
             return
         messages = self._held
         if not messages and not self._pause_for_backlog(monotonic()):
-            messages = self.consumer.read(
-                self._source.batch, 0.0 if self._batches else BLOCK_SECONDS
-            )
+            messages = self._acknowledge_and_read(0.0 if self._batches else BLOCK_SECONDS)
             if not messages and self._arrivals is not None:
                 self._arrivals.source_idle()
         self._held = messages
@@ -126,7 +129,9 @@ class SourceReader:
             self._held = ()
         # After a short read, the source is empty for now, and the next read may wait.
         is_full_read = len(messages) >= self._source.batch
-        self._acknowledge_stored(MAX_BATCHES_AHEAD - 1 if is_full_read else 0)
+        self._collect_stored(MAX_BATCHES_AHEAD - 1 if is_full_read else 0)
+        if not is_full_read or self._ack_and_read is None:
+            self._acknowledge()
 
     def _is_paused(self) -> bool:
         """Return whether an operator has paused this source, or the app."""
@@ -136,6 +141,7 @@ class SourceReader:
         """Return whether there is a backlog in the ledger, after a short pause if there is."""
         is_check_due = now >= self._next_backlog_check
         if self._has_backlog or is_check_due or self._read_since_check >= BACKLOG_LIMIT // 2:
+            self._acknowledge()  # the ledger may be away, or there may be a backlog, for long
             self._next_backlog_check = now + BACKLOG_CHECK_SECONDS
             self._read_since_check = 0
             self._has_backlog = self._check_backlog()
@@ -179,16 +185,18 @@ class SourceReader:
                 decoded.append((message, decode_message(message, source, max_payload)))
             except UnreadableMessage as error:
                 keep_unread(message, error)
-        jobs: Sequence[Sequence[tuple[str, int]] | None]
+        jobs: dict[int, Sequence[tuple[str, int]]]
         if handlers.has_direct:
             batch = [stored for _, stored in decoded]
             to_store = self._direct.handlers_to_store(batch, self._plan)
-            jobs = [found if found is None else attempts_of(found) for found in to_store]
+            jobs = {place: attempts_of(to_store[place]) for place in sorted(to_store)}
         else:
-            jobs = [handlers.attempts_by_handler(stored.type) for _, stored in decoded]
-        for (message, stored), jobs_of_event in zip(decoded, jobs, strict=True):
-            if jobs_of_event is None:
-                continue
+            jobs = {
+                place: handlers.attempts_by_handler(stored.type)
+                for place, (_, stored) in enumerate(decoded)
+            }
+        for place, jobs_of_event in jobs.items():
+            message, stored = decoded[place]
             try:
                 events.append(stored.incoming(jobs_of_event))
                 stored_events.append(stored)
@@ -224,23 +232,45 @@ class SourceReader:
 
     def _acknowledge_stored(self, max_ahead: int) -> None:
         """Acknowledge stored batches. Wait until at most `max_ahead` batches are on their way."""
-        batches = self._batches
         try:
-            while batches and (len(batches) > max_ahead or batches[0].arrival.is_decided):
-                batch = batches[0]
+            self._collect_stored(max_ahead)
+        finally:
+            self._acknowledge()
+
+    def _collect_stored(self, max_ahead: int) -> None:
+        """Collect the messages of stored batches, which can be acknowledged."""
+        batches = self._batches
+        while batches and (len(batches) > max_ahead or batches[0].arrival.is_decided):
+            batch = batches[0]
+            try:
                 is_stored = batch.arrival.wait()
                 if batch.unread or not is_stored:
                     self._inbox.store(() if is_stored else batch.events, unread=batch.unread)
-                if is_stored:
-                    self._inbox.report_unhandled(batch.events, batch.arrival.new or ())
-                self._unacknowledged += batch.messages
-                batches.popleft()
-        finally:
-            if self._unacknowledged:  # with those of an earlier attempt that failed
-                crash_point("ack.before")
-                self.consumer.ack(self._unacknowledged)
-                self._unacknowledged = []
-                crash_point("ack.after")
+            except BaseException:
+                self._acknowledge()  # those before it
+                raise
+            if is_stored:
+                self._inbox.report_unhandled(batch.events, batch.arrival.new or ())
+            self._unacknowledged += batch.messages
+            batches.popleft()
+
+    def _acknowledge(self) -> None:
+        if self._unacknowledged:  # with those of an earlier attempt that failed
+            crash_point("ack.before")
+            self.consumer.ack(self._unacknowledged)
+            self._unacknowledged = []
+            crash_point("ack.after")
+
+    def _acknowledge_and_read(self, wait: float) -> Sequence[Message]:
+        """Acknowledge collected messages and read the next ones, in one round trip if possible."""
+        if self._ack_and_read is None or not self._unacknowledged:
+            self._acknowledge()
+            return self.consumer.read(self._source.batch, wait)
+        crash_point("ack.before")
+        messages = self._ack_and_read(self._unacknowledged, self._source.batch, wait)
+        self._unacknowledged = []
+        crash_point("ack.after")
+        return messages
 
 
 def unread_name(source: Source, /) -> str:

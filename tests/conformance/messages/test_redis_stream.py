@@ -330,3 +330,17 @@ def test_decode_sees_the_entry_id_and_sets_the_origin(ledger: Ledger, redis_url:
     shop.work(lambda: len(shop.seen) >= 2 and pending(client, stream) == 0)
     assert sorted(event.payload for event in shop.seen) == ["eu", "us"]
     assert set(seen) == {entry.decode() for entry in entries if isinstance(entry, bytes)}
+
+
+def test_entries_are_acknowledged_with_the_next_read(redis_url: str, client: redis.Redis, stream: str) -> None:
+    group = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "reader")
+    paid(client, stream, "p-1", "p-2")
+    first = group.read(1, 0.0)
+    second = group.ack_and_read(first, 1, 0.0)
+    assert [message.headers["id"] for message in [*first, *second]] == ["p-1", "p-2"]
+    assert pending(client, stream) == 1
+    client.delete(stream)  # with its group, which the next read creates again
+    paid(client, stream, "p-3")
+    third = group.ack_and_read(second, 1, 0.0)
+    assert [message.headers["id"] for message in third] == ["p-3"]
+    group.close()
