@@ -52,6 +52,7 @@ def may_import(importer: str, imported: str) -> bool:
 # Third-party packages that a part may import: those of its extras. A single module is listed if only it may import one.
 FOREIGN: dict[str, frozenset[str]] = {
     "ledger": frozenset(("sqlalchemy", "alembic", "psycopg")),
+    "ledger.db.caller_runners": frozenset(("sqlalchemy", "psycopg", "psycopg2")),
     "ledger.db.caller_transaction": frozenset(("sqlalchemy", "psycopg", "psycopg2")),
     "native": frozenset(
         ("azure", "boto3", "botocore", "google", "grpc", "httpx", "httpx2", "pyarrow", "requests", "tenacity", "urllib3")

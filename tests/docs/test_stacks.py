@@ -118,3 +118,36 @@ def test_secrets_and_labels_of_the_manifests_exist(manifests: list[dict[str, Any
                 assert variable["valueFrom"]["secretKeyRef"]["key"] in secret
         if manifest["kind"] == "Deployment":
             assert manifest["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
+
+
+ORDERS = """
+import asyncio
+
+async def main():
+    {call}
+
+app.migrate()
+with app.worker():
+    job_id = asyncio.run(main())
+    send_receipt.job(job_id).result(30)
+    {more}
+app.close()
+"""
+CALLS = {
+    "create_async_engine": ("job = await place_order('o-1'); await async_engine.dispose(); return job", ""),
+    "import asyncpg": ("async with asyncpg.create_pool(app.url, min_size=1) as pool: return await place_order(pool, 'o-1')", ""),
+    "import psycopg2": ("return await place_order('o-1')", "send_receipt.job(place_order_with_psycopg2('o-2')).result(30)"),
+}
+
+
+@pytest.mark.req("X-1")
+@pytest.mark.parametrize("name", CALLS)
+def test_the_async_examples_of_the_page_of_transactions_run_on_postgres(postgres_db: str, tmp_path: Path, name: str) -> None:
+    page = (DOCS / "jobs" / "transactions.md").read_text(encoding="utf-8")
+    (setup,) = (block.source for block in blocks(page) if "app = App(" in block.source)
+    (example,) = (block.source for block in blocks(page) if name in block.source)
+    setup = setup.replace('"sqlite:///shop.db"', repr(postgres_db))
+    call, more = CALLS[name]
+    program = "\n".join([setup, example, ORDERS.format(call=call, more=more)])
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

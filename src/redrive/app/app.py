@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..core.outage import Parking
     from ..engine.retry import RetryLike
     from ..journal.record import Sink
-    from ..ledger.db.caller_transaction import Transaction
+    from ..ledger.db.caller_transaction import AsyncTransaction, Transaction
     from ..ledger.jobs import spill
     from ..ledger.jobs.spill import SpillToJob
     from ..ledger.ledger import Ledger
@@ -474,7 +474,13 @@ class App(SignalSender, IdempotencyMethods):
         return self.ledger.submit(self._job_to_publish(event, to, key), tx=tx).created
 
     async def apublish(
-        self, event: Event[Any], /, *, to: str, key: str | None = None, tx: Any = None
+        self,
+        event: Event[Any],
+        /,
+        *,
+        to: str,
+        key: str | None = None,
+        tx: AsyncTransaction | None = None,
     ) -> bool:
         """Store an event that workers send to a broker, from async code. See `publish`.
 
@@ -482,7 +488,7 @@ class App(SignalSender, IdempotencyMethods):
             event: The event.
             to: Name of a destination of this app.
             key: Events with the same key are sent in order.
-            tx: Your open `AsyncConnection` or `AsyncSession` on the ledger's database.
+            tx: Your open async transaction on the ledger's database.
 
         Returns:
             False if this event was published to this destination before.
@@ -498,12 +504,12 @@ class App(SignalSender, IdempotencyMethods):
             )
         return outbox.job(event, to, key)
 
-    async def areceive(self, event: Event[Any], /, *, tx: Any = None) -> bool:
+    async def areceive(self, event: Event[Any], /, *, tx: AsyncTransaction | None = None) -> bool:
         """Store an event and create a job for each of its handlers, from async code.
 
         Args:
             event: The event. Its `id` is unique within its `source`.
-            tx: Your open `AsyncConnection` or `AsyncSession` on the ledger's database.
+            tx: Your open async transaction on the ledger's database.
 
         Returns:
             False if the event is a duplicate. Nothing is changed then.

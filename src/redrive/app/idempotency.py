@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..idempotency.claim import ClaimContext
     from ..idempotency.keys import Keys
     from ..idempotency.once import TransactionalOnce
-    from ..ledger.db.caller_transaction import Transaction
+    from ..ledger.db.caller_transaction import AsyncTransaction, Transaction
 else:  # they need SQLAlchemy, which takes longer to import than the rest of a program
     asgi, claims, once = deferred("redrive.idempotency", "asgi", "claim", "once")
 
@@ -93,7 +93,7 @@ class IdempotencyMethods:
         /,
         *,
         request: object = None,
-        tx: Transaction | None = None,
+        tx: Transaction | AsyncTransaction | None = None,
         wait: Seconds | None = None,
         keep: Seconds = DAY,
         free_on: Rules | None = None,
@@ -105,7 +105,7 @@ class IdempotencyMethods:
             request: Value that must be equal when the key is equal: bytes, or a value that can be
                 stored. Default: nothing is compared.
             tx: Your open transaction on the ledger's database. The key is settled when you commit
-                it.
+                it. `async with` takes an async transaction.
             wait: Seconds to wait while another caller holds the key. Default: do not wait, raise
                 `KeyBusy`.
             keep: How long the result is stored.

@@ -31,9 +31,8 @@ from .options import DEFAULT_SUBMIT_OPTIONS
 
 if TYPE_CHECKING:
     import sqlalchemy
-    import sqlalchemy.ext.asyncio
 
-    from ..ledger.db.caller_transaction import Transaction
+    from ..ledger.db.caller_transaction import AsyncTransaction, Transaction
     from ..ledger.model import NewJob, Submitted
     from ..worker.job_type import JobType
     from .engine import CommandEngine, EngineSubmitted
@@ -143,7 +142,7 @@ class Command(Generic[P, R_co]):
     async def asubmit(self, *args: P.args, **kwargs: P.kwargs) -> Job[R_co]:
         """Enqueue the function as a job, from async code.
 
-        `using(tx=...)` takes an `AsyncConnection` or `AsyncSession` here.
+        `using(tx=...)` takes an async transaction here, such as an `AsyncSession`.
 
         Args:
             args: Positional arguments of the function.
@@ -162,10 +161,7 @@ class Command(Generic[P, R_co]):
         self,
         *,
         key: KeyLike | None = None,
-        tx: Transaction
-        | sqlalchemy.ext.asyncio.AsyncConnection
-        | sqlalchemy.ext.asyncio.AsyncSession
-        | None = None,
+        tx: Transaction | AsyncTransaction | None = None,
         delay: Seconds | None = None,
         due: datetime | None = None,
         priority: int | None = None,

@@ -13,15 +13,16 @@ from ..ledger.validation import MAX_KIND_BYTES, check_name
 from .options import key_text
 
 if TYPE_CHECKING:
-    import sqlalchemy.ext.asyncio
-
-    from ..ledger.db.caller_transaction import Transaction
+    from ..ledger.db import caller_transaction
+    from ..ledger.db.caller_transaction import AsyncTransaction, Transaction
     from ..ledger.ledger import Ledger
     from ..ledger.store import signals
     from ..ledger.store.signals import SentSignal
     from .registry import CommandRegistry
-else:  # it needs SQLAlchemy
-    (signals,) = deferred("redrive.ledger.store", "signals")
+else:  # they need SQLAlchemy
+    caller_transaction, signals = deferred(
+        "redrive.ledger", "db.caller_transaction", "store.signals"
+    )
 
 _ANY = codec(Any)
 
@@ -76,9 +77,7 @@ class SignalSender:
         payload: Any = None,
         *,
         kind: str | None = None,
-        tx: sqlalchemy.ext.asyncio.AsyncConnection
-        | sqlalchemy.ext.asyncio.AsyncSession
-        | None = None,
+        tx: AsyncTransaction | None = None,
     ) -> SentSignal:
         """Send a signal to the job of a key, from async code.
 
@@ -87,7 +86,7 @@ class SignalSender:
             name: Name of the signal.
             payload: Value that `wait_for` returns.
             kind: Job type. Needed only if several job types have a job with this key.
-            tx: Your open `AsyncConnection` or `AsyncSession` on the ledger's database.
+            tx: Your open async transaction on the ledger's database.
 
         Returns:
             The job, and whether the signal is new.
@@ -103,13 +102,7 @@ class SignalSender:
 
         if tx is None:
             return await aio.run(send)
-        if not hasattr(tx, "run_sync"):
-            raise TypeError(
-                f"tx must be an AsyncConnection or an AsyncSession here, not {type(tx).__name__}; "
-                "pass a sync transaction to `signal`"
-            )
-        sent: SentSignal = await tx.run_sync(send)
-        return sent
+        return await caller_transaction.run_in_caller(tx, send)
 
 
 def send_signal(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from ..core.codec import codec, from_bytes, to_bytes
 from ..core.context import ActiveScope
 from ..core.fault import Rules
 from ..core.key import Key, KeyLike
+from ..core.lazy import deferred
 from ..core.seconds import Seconds, dated_duration, seconds
 from .fingerprint import fingerprint
 from .lease import (
@@ -23,9 +25,12 @@ from .lease import (
 from .record import KeyId
 
 if TYPE_CHECKING:
+    from ..ledger.db import caller_transaction
     from ..ledger.db.compiled import Runner
     from .keys import Keys
     from .record import BeginResult
+else:  # it needs SQLAlchemy
+    (caller_transaction,) = deferred("redrive.ledger.db", "caller_transaction")
 
 _JSON = codec(Any)
 
@@ -139,13 +144,9 @@ class ClaimContext:
             result = await acquire_async(
                 keys, self._key, self._request_hash, self._keep, self._wait
             )
-        elif hasattr(self._tx, "run_sync"):
-            result = await self._tx.run_sync(self._acquire_in_transaction, keys)
         else:
-            raise TypeError(
-                "tx must be an AsyncConnection or an AsyncSession in `async with`, not "
-                f"{type(self._tx).__name__}"
-            )
+            acquire_in = partial(self._acquire_in_transaction, keys)
+            result = await caller_transaction.run_in_caller(self._tx, acquire_in)
         return self._start(keys, result)
 
     async def __aexit__(
@@ -159,7 +160,7 @@ class ClaimContext:
         if self._lease is None:
             return
         if self._tx is not None:
-            await self._tx.run_sync(lambda _: self._settle(error))
+            await caller_transaction.run_in_caller(self._tx, lambda _: self._settle(error))
         else:
             await settle_in_thread(self._keys(), self._settle, error)
 
@@ -167,8 +168,8 @@ class ClaimContext:
         if self._claim is not None:
             raise RuntimeError(f"this claim of {self._key} is already in use; create a new one")
 
-    def _acquire_in_transaction(self, connection: Any, keys: Keys) -> BeginResult:
-        self._run = keys.ledger.connections.adopt_transaction(connection)
+    def _acquire_in_transaction(self, keys: Keys, sync_tx: Any) -> BeginResult:
+        self._run = keys.ledger.connections.adopt_transaction(sync_tx)
         return acquire(keys, self._key, self._request_hash, self._keep, None, self._run)
 
     def _start(self, keys: Keys, result: BeginResult) -> Claim:

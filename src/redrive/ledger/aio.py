@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from . import validation
+from .db.caller_transaction import AsyncTransaction, run_in_caller
 from .ledger import Ledger
 from .model import NewJob, Submitted
 
@@ -46,42 +47,36 @@ class AsyncLedger:
         call = partial(copy_context().run, verb, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._thread, call)
 
-    async def submit(self, job: NewJob, /, *, tx: Any = None) -> Submitted:
+    async def submit(self, job: NewJob, /, *, tx: AsyncTransaction | None = None) -> Submitted:
         """Submit a job, once for its job key. See `Ledger.submit`.
 
         Args:
             job: The job.
-            tx: Your open transaction. It may be an `AsyncConnection` or `AsyncSession`.
+            tx: Your open async transaction on the ledger's database.
 
         Returns:
             The job that the key has now.
         """
         return (await self.submit_many((job,), tx=tx))[0]
 
-    async def submit_many(self, jobs: Iterable[NewJob], /, *, tx: Any = None) -> list[Submitted]:
+    async def submit_many(
+        self, jobs: Iterable[NewJob], /, *, tx: AsyncTransaction | None = None
+    ) -> list[Submitted]:
         """Submit many jobs: all of them or none. See `Ledger.submit_many`.
 
         Jobs that many tasks submit at the same time are written together.
 
         Args:
             jobs: The jobs.
-            tx: Your open transaction. It may be an `AsyncConnection` or `AsyncSession`.
+            tx: Your open async transaction on the ledger's database.
 
         Returns:
             The jobs that the keys have now, in the same order.
         """
         batch = list(jobs)
         if tx is not None:
-            if not hasattr(tx, "run_sync"):
-                raise TypeError(
-                    "tx must be an AsyncConnection or an AsyncSession here, "
-                    f"not {type(tx).__name__}; pass a sync transaction to the sync method"
-                )
             submit_many = self.ledger.submit_many
-            submitted: list[Submitted] = await tx.run_sync(
-                lambda connection: submit_many(batch, tx=connection)
-            )
-            return submitted
+            return await run_in_caller(tx, lambda sync_tx: submit_many(batch, tx=sync_tx))
         checked = [validation.check_job(job, self.ledger.max_payload) for job in batch]
         if not checked:
             return []

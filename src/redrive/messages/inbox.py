@@ -15,6 +15,7 @@ from sqlalchemy import Connection, delete, select
 from ..journal.bus import emit
 from ..ledger import validation
 from ..ledger.aio import AsyncLedger
+from ..ledger.db.caller_transaction import run_in_caller
 from ..ledger.db.compiled import BatchRunner
 from ..ledger.db.tables import event as event_table
 from ..ledger.events import IncomingEvent
@@ -67,19 +68,14 @@ class Inbox:
         return self.store([self.incoming(stored)], tx=tx)[0]
 
     async def areceive(self, event: Event[Any], ledger: AsyncLedger, tx: Any = None, /) -> bool:
-        """Store an event from async code. `tx` is an AsyncConnection or an AsyncSession.
+        """Store an event from async code. `tx` is an async transaction.
 
         Returns:
             False if the event is a duplicate.
         """
         if tx is None:
             return await ledger.run(self.receive, event)
-        if not hasattr(tx, "run_sync"):
-            raise TypeError(
-                f"tx must be an AsyncConnection or an AsyncSession here, not {type(tx).__name__}"
-            )
-        is_new: bool = await tx.run_sync(lambda connection: self.receive(event, connection))
-        return is_new
+        return await run_in_caller(tx, lambda sync_tx: self.receive(event, sync_tx))
 
     def incoming(self, stored: StoredEvent, /) -> IncomingEvent:
         """Return the event with the jobs of its handlers, as the ledger takes it."""

@@ -198,9 +198,9 @@ def test_an_async_transaction_of_the_caller(on_postgres: Ledger, postgres_ledger
             assert (await aio.submit(*new("kept"), tx=session)).created
             await session.commit()
         with pytest.raises(TypeError, match="AsyncConnection or an AsyncSession"):
-            await aio.submit(*new("x"), tx=object())
+            await aio.submit(*new("x"), tx=object())  # type: ignore[arg-type]
         async with AsyncSession(made) as session:
-            with pytest.raises(TypeError, match=r"tx is an AsyncSession, .*using\(tx=session\)\.asubmit\("):
+            with pytest.raises(TypeError, match=r"tx is an AsyncSession of sqlalchemy, .*using\(tx=tx\)\.asubmit\("):
                 on_postgres.submit(*new("x"), tx=session)  # type: ignore[arg-type]
         await made.dispose()
         aio.close()

@@ -26,7 +26,8 @@ from ..notify import InProcessWake, LocalNotifier, PostgresWake, SqliteWake, Wak
 from ..store.protocol import JobStore
 from . import schema, secret_names, sqlite
 from .address import Address
-from .caller_transaction import SqlAlchemyRunner, check_same_database, runner_of
+from .caller_runners import SqlAlchemyRunner
+from .caller_transaction import check_same_database, runner_of
 from .compiled import BatchRunner
 from .pool import Pool
 from .session import Session
