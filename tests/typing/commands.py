@@ -1,13 +1,16 @@
 """Type-checked, never run: commands keep the types of their functions, and misuse is rejected."""
 
+import sqlite3
 from datetime import timedelta
 from typing import assert_type
 
+import asyncpg
+import psycopg
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
-from redrive import Again, App, Blocked, Job, Key, RetryPolicy, Stop, retry
+from redrive import Again, App, Blocked, Event, Job, Key, RetryPolicy, Stop, retry
 
 app = App("sqlite:///shop.db", include=["shop.receipts"])
 
@@ -63,6 +66,20 @@ async def later(session: AsyncSession) -> None:
     job = await plain.using(tx=session).asubmit("o")
     assert_type(await job.aresult(timeout=5), int)
     await plain.asubmit()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+async def on_drivers(pooled: asyncpg.Connection, connection: psycopg.AsyncConnection[tuple[int]]) -> None:
+    assert_type(await plain.using(tx=pooled).asubmit("o"), Job[int])
+    assert_type(await plain.using(tx=connection).asubmit("o"), Job[int])
+    await app.asignal("k", "paid", tx=connection)
+    await app.apublish(Event("a", 1, source="s", id="1"), to="orders", tx=connection)
+    async with app.claim("billing:u:o:charge:v1", tx=connection):
+        pass
+
+
+def on_sync_drivers(connection: psycopg.Connection[tuple[int]], file: sqlite3.Connection) -> None:
+    assert_type(plain.using(tx=connection).submit("o"), Job[int])
+    app.submit_many([plain.bind("o")], tx=file)
 
 
 plain.submit(ordr_id="o")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
