@@ -24,11 +24,16 @@ def main(arguments: list[str]) -> None:
         case []:
             show()
         case ["place", order, user, cents]:
+            if not cents.isdecimal():
+                sys.exit(f"CENTS: {cents!r} is not a whole number; for example: 1999")
             print(place.submit(order, user, int(cents)).id)
         case ["work"]:
             app.work()
         case ["deliver", order, user, to]:
-            app.signal(f"shop:{user}:{order}:place:v1", "delivered", {"to": to})
+            try:
+                app.signal(f"shop:{user}:{order}:place:v1", "delivered", {"to": to})
+            except LookupError as error:
+                sys.exit(f"order {order!r} of {user!r} is not placed, or already delivered ({error})")
         case _:
             sys.exit("use: no arguments | place ORDER USER CENTS | work | deliver ORDER USER TO")
 

@@ -81,7 +81,7 @@ def sqlalchemy_url(url: str, driver: str) -> str:
 
 def on_sqlalchemy(driver: str, kind: type[AsyncSession] | None = None) -> Open:
     @asynccontextmanager
-    async def opened(url: str) -> AsyncIterator[Caller]:
+    async def open_caller(url: str) -> AsyncIterator[Caller]:
         engine = create_async_engine(sqlalchemy_url(url, driver))
         async with engine.connect() if kind is None else kind(engine) as tx:
 
@@ -93,7 +93,7 @@ def on_sqlalchemy(driver: str, kind: type[AsyncSession] | None = None) -> Open:
             yield Caller(tx, run, tx.commit, tx.rollback)
         await engine.dispose()
 
-    return opened
+    return open_caller
 
 
 CALLERS: dict[str, Open] = {
@@ -121,11 +121,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> str:
 @pytest.fixture
 def ledger(place: str) -> Iterator[Ledger]:
     """The ledger, and a table of the caller beside it."""
-    with open_ledger(place) as opened:
-        with opened.begin() as tx:
+    with open_ledger(place) as open_caller:
+        with open_caller.begin() as tx:
             tx.exec_driver_sql("CREATE TABLE effect (n INTEGER)")
-        yield opened
-        assert opened.imbalance() == []
+        yield open_caller
+        assert open_caller.imbalance() == []
 
 
 def use(name: str, place: str, ledger: Ledger, act: Callable[[AsyncLedger, Caller], Any]) -> None:
@@ -140,7 +140,7 @@ def use(name: str, place: str, ledger: Ledger, act: Callable[[AsyncLedger, Calle
     asyncio.run(main())
 
 
-def stored(ledger: Ledger) -> tuple[list[str], int]:
+def stored_jobs(ledger: Ledger) -> tuple[list[str], int]:
     """Return the keys of the stored jobs, and the number of effects."""
     with ledger.reading() as connection:
         effects = connection.exec_driver_sql("SELECT count(*) FROM effect").scalar_one()
@@ -156,11 +156,11 @@ def test_effect_and_jobs_commit_together(name: str, place: str, ledger: Ledger) 
         await caller.run(EFFECT)
         submitted = await aio.submit_many(new("b", "known", "a"), tx=caller.tx)
         assert [job.created for job in submitted] == [True, False, True]
-        assert stored(ledger) == (["known"], 0)
+        assert stored_jobs(ledger) == (["known"], 0)
         await caller.commit()
 
     use(name, place, ledger, act)
-    assert stored(ledger) == (["a", "b", "known"], 1)
+    assert stored_jobs(ledger) == (["a", "b", "known"], 1)
 
 
 @pytest.mark.req("X-1")
@@ -172,7 +172,7 @@ def test_rollback_leaves_neither_effect_nor_job(name: str, place: str, ledger: L
         await caller.rollback()
 
     use(name, place, ledger, act)
-    assert stored(ledger) == ([], 0)
+    assert stored_jobs(ledger) == ([], 0)
 
 
 @pytest.mark.req("X-1")
@@ -192,7 +192,7 @@ def test_a_savepoint_takes_only_its_own_jobs_back(name: str, place: str, ledger:
         await caller.commit()
 
     use(name, place, ledger, act)
-    assert stored(ledger) == (["inner", "outer"], 1)
+    assert stored_jobs(ledger) == (["inner", "outer"], 1)
 
 
 @pytest.mark.req("X-1")
@@ -230,7 +230,7 @@ def test_a_read_only_transaction_is_an_error_of_the_driver(name: str, place: str
         await caller.rollback()
 
     use(name, place, ledger, act)
-    assert stored(ledger) == ([], 0)
+    assert stored_jobs(ledger) == ([], 0)
 
 
 @pytest.mark.req("X-1")
@@ -243,7 +243,7 @@ def test_a_read_only_connection_to_sqlite_is_an_error_of_the_driver(name: str, p
         await caller.rollback()
 
     use(name, place, ledger, act)
-    assert stored(ledger) == ([], 0)
+    assert stored_jobs(ledger) == ([], 0)
 
 
 @pytest.mark.req("X-1")
@@ -258,7 +258,7 @@ def test_an_aborted_transaction_is_an_error_of_the_driver(name: str, place: str,
         await caller.rollback()
 
     use(name, place, ledger, act)
-    assert stored(ledger) == ([], 0)
+    assert stored_jobs(ledger) == ([], 0)
 
 
 @pytest.mark.req("X-1")
@@ -457,7 +457,7 @@ def test_a_cancelled_submission_leaves_the_connection_usable(name: str, place: s
             assert (await aio.submit(*new("b"), tx=caller.tx)).created
 
     use(name, place, ledger, act)
-    assert stored(ledger)[0] == ["a", "b"]
+    assert stored_jobs(ledger)[0] == ["a", "b"]
 
 
 @pytest.mark.req("X-1")

@@ -99,7 +99,7 @@ def sqlalchemy_url(url: str, driver: str) -> str:
 
 def on_sqlalchemy(driver: str, kind: type[Session] | None = None) -> Open:
     @contextmanager
-    def opened(url: str) -> Iterator[Caller]:
+    def open_caller(url: str) -> Iterator[Caller]:
         engine = sqlalchemy.create_engine(sqlalchemy_url(url, driver))
         tx: Any
         with engine.connect() if kind is None else kind(engine) as tx:
@@ -107,7 +107,7 @@ def on_sqlalchemy(driver: str, kind: type[Session] | None = None) -> Open:
             yield Caller(tx, run, tx.commit, tx.rollback, tx.begin_nested)
         engine.dispose()
 
-    return opened
+    return open_caller
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def django_database(url: str, alias: str) -> Iterator[Any]:
 
 def on_django(alias: str) -> Open:
     @contextmanager
-    def opened(url: str) -> Iterator[Caller]:
+    def open_caller(url: str) -> Iterator[Caller]:
         with django_database(url, alias) as connection:
             block = transaction.atomic(using=alias)
             block.__enter__()
@@ -169,7 +169,7 @@ def on_django(alias: str) -> Open:
             tx = default_connection if alias == "default" else connection
             yield Caller(tx, run, commit, rollback, lambda: transaction.atomic(using=alias))
 
-    return opened
+    return open_caller
 
 
 CALLERS: dict[str, Open] = {
@@ -203,14 +203,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> str:
 @pytest.fixture
 def ledger(place: str) -> Iterator[Ledger]:
     """The ledger, and a table of the caller beside it."""
-    with open_ledger(place) as opened:
-        with opened.begin() as tx:
+    with open_ledger(place) as open_caller:
+        with open_caller.begin() as tx:
             tx.exec_driver_sql("CREATE TABLE effect (n INTEGER)")
-        yield opened
-        assert opened.imbalance() == []
+        yield open_caller
+        assert open_caller.imbalance() == []
 
 
-def stored(ledger: Ledger) -> tuple[list[str], int]:
+def stored_jobs(ledger: Ledger) -> tuple[list[str], int]:
     """Return the keys of the stored jobs, and the number of effects."""
     with ledger.reading() as connection:
         effects = connection.exec_driver_sql("SELECT count(*) FROM effect").scalar_one()
@@ -225,9 +225,9 @@ def test_effect_and_jobs_commit_together(name: str, place: str, ledger: Ledger) 
         caller.run(EFFECT)
         submitted = ledger.submit_many(new("b", "known", "a"), tx=caller.tx)
         assert [job.created for job in submitted] == [True, False, True]
-        assert stored(ledger) == (["known"], 0)
+        assert stored_jobs(ledger) == (["known"], 0)
         caller.commit()
-    assert stored(ledger) == (["a", "b", "known"], 1)
+    assert stored_jobs(ledger) == (["a", "b", "known"], 1)
 
 
 @pytest.mark.req("X-1")
@@ -237,7 +237,7 @@ def test_rollback_leaves_neither_effect_nor_job(name: str, place: str, ledger: L
         caller.run(EFFECT)
         assert ledger.submit(*new("a"), tx=caller.tx).created
         caller.rollback()
-    assert stored(ledger) == ([], 0)
+    assert stored_jobs(ledger) == ([], 0)
 
 
 @pytest.mark.req("X-1")
@@ -255,7 +255,7 @@ def test_a_savepoint_takes_only_its_own_jobs_back(name: str, place: str, ledger:
         with caller.savepoint():
             ledger.submit(*new("inner"), tx=caller.tx)
         caller.commit()
-    assert stored(ledger) == (["inner", "outer"], 1)
+    assert stored_jobs(ledger) == (["inner", "outer"], 1)
 
 
 @pytest.mark.req("X-1")
@@ -267,7 +267,7 @@ def test_a_read_only_transaction_is_an_error_of_the_driver(name: str, place: str
         with pytest.raises(ERRORS, match="readonly database" if is_sqlite else "read-only transaction"):
             ledger.submit(*new("a"), tx=caller.tx)
         caller.rollback()
-    assert stored(ledger) == ([], 0)
+    assert stored_jobs(ledger) == ([], 0)
 
 
 @pytest.mark.req("X-1")
@@ -280,7 +280,7 @@ def test_an_aborted_transaction_is_an_error_of_the_driver(name: str, place: str,
         with pytest.raises(ERRORS, match="transaction is aborted"):
             ledger.submit(*new("a"), tx=caller.tx)
         caller.rollback()
-    assert stored(ledger) == ([], 0)
+    assert stored_jobs(ledger) == ([], 0)
 
 
 @pytest.mark.req("X-1")
@@ -332,7 +332,7 @@ def test_django_outside_of_atomic_is_rejected(name: str, place: str, ledger: Led
         ledger.submit(*new("without atomic"), tx=connection)
         connection.commit()
         connection.set_autocommit(True)
-    assert stored(ledger)[0] == ["without atomic"]
+    assert stored_jobs(ledger)[0] == ["without atomic"]
 
 
 @pytest.mark.req("X-1")
@@ -345,7 +345,7 @@ def test_a_broken_atomic_block_is_an_error_of_django(name: str, place: str, ledg
         with pytest.raises(TransactionManagementError, match="until the end of the 'atomic' block"):
             ledger.submit(*new("a"), tx=caller.tx)
         caller.rollback()
-    assert stored(ledger) == ([], 0)
+    assert stored_jobs(ledger) == ([], 0)
 
 
 @pytest.mark.req("X-1")
@@ -379,7 +379,7 @@ def test_the_wrong_object_is_rejected_with_what_to_pass(name: str, place: str, l
     with pytest.raises(TypeError, match="^tx must be an open SQLAlchemy connection .* not a ConnectionProxy of django"):
         ledger.submit(*new("a"), tx=cache)
     connection.close()
-    assert stored(ledger) == ([], 0)
+    assert stored_jobs(ledger) == ([], 0)
 
 
 @pytest.mark.req("X-1")
@@ -399,7 +399,7 @@ def test_an_engine_in_autocommit_is_rejected(name: str, place: str, ledger: Ledg
     with Session(engine) as session, pytest.raises(ValueError, match="because it is in autocommit mode; begin one"):
         ledger.submit(*new("a"), tx=session)
     engine.dispose()
-    assert stored(ledger) == ([], 0)
+    assert stored_jobs(ledger) == ([], 0)
 
 
 @pytest.mark.req("X-1")
@@ -422,7 +422,7 @@ def test_begin_by_an_event_of_sqlalchemy_is_a_transaction(name: str, place: str,
         ledger.submit(*new("kept"), tx=session)
         session.commit()
     engine.dispose()
-    assert stored(ledger)[0] == ["kept"]
+    assert stored_jobs(ledger)[0] == ["kept"]
 
 
 @pytest.mark.req("X-1")
@@ -437,4 +437,4 @@ def test_sqlite3_in_autocommit_is_rejected(name: str, place: str, ledger: Ledger
     ledger.submit(*new("a"), tx=connection)
     connection.execute("COMMIT")
     connection.close()
-    assert stored(ledger)[0] == ["a"]
+    assert stored_jobs(ledger)[0] == ["a"]

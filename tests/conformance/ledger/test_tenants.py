@@ -193,7 +193,7 @@ def test_a_fair_turn_on_sqlite_writes_no_temporary_file(tmp_path: Path) -> None:
     url = sqlite_ledger(tmp_path)
     log = tmp_path / "ledger.db-wal"
 
-    def written() -> int:
+    def written_bytes() -> int:
         return int(THREAD_IO.read_text().split("wchar: ")[1].split()[0])
 
     with open_ledger(url) as ledger:
@@ -202,8 +202,8 @@ def test_a_fair_turn_on_sqlite_writes_no_temporary_file(tmp_path: Path) -> None:
         leases = ledger.claim({KIND: 100}, worker="w", fair=True)
         with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        before = written()
+        before = written_bytes()
         ledger.turn([lease.done() for lease in leases], {KIND: 100}, worker="w", fair=True)
         # More than 64 KiB of pages: from there on SQLite would copy them to a temporary file.
         assert log.stat().st_size > 128 * 1024
-        assert written() - before < 1.1 * log.stat().st_size
+        assert written_bytes() - before < 1.1 * log.stat().st_size

@@ -41,3 +41,17 @@ def test_an_error_names_the_server_and_the_fix(url: str, error: Exception, says:
     explained = explain(error, address, "orders")
     assert (type(explained), str(explained)) == (type(error), says)
     assert explain(explained, address, "orders") is explained, "once"
+
+
+@pytest.mark.req("E-3")
+def test_a_missing_certificate_file_is_named_as_the_problem() -> None:
+    missing = FileNotFoundError(2, "No such file or directory")
+    error = exceptions.ConnectionError("Error 2 connecting to r1:6379. No such file or directory.")
+    error.__cause__ = missing
+    explained = explain(error, RedisAddress.parse("rediss://r1:6379?ssl_ca_certs=/nowhere/ca.pem"), "orders")
+    assert str(explained) == (
+        "Redis server r1:6379: TLS failed: a certificate file does not exist; "
+        "check the paths in ssl_ca_certs=, ssl_certfile= and ssl_keyfile= of the address"
+    )
+    over_a_socket = explain(error, RedisAddress.parse("redis://r1:6379"), "orders")
+    assert "cannot be reached" in str(over_a_socket)

@@ -190,12 +190,12 @@ class AsyncpgRunner(AsyncDriverRunner):
 def asyncpg_statement(text: str, parameters: Any, /) -> tuple[str, tuple[Any, ...]]:
     """Return a statement with numbered parameters (`$1`), and their values."""
     types = tuple((name, type(value)) for name, value in dict(parameters).items())
-    statement, names = _numbered(text, types)
+    statement, names = _number_parameters(text, types)
     return statement, tuple(parameters[name] for name in names)
 
 
 @lru_cache(maxsize=CACHED_STATEMENTS)
-def _numbered(text: str, types: tuple[tuple[str, type], ...]) -> tuple[str, tuple[str, ...]]:
+def _number_parameters(text: str, types: tuple[tuple[str, type], ...]) -> tuple[str, tuple[str, ...]]:
     """Return a statement with numbered parameters, and the names of these in order.
 
     asyncpg takes the type of a parameter from the server, and accepts only Python values of it.

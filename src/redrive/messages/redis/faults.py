@@ -58,6 +58,11 @@ def explain(error: Exception, address: RedisAddress, key: str, /) -> Exception:
             f"{server} is not a Sentinel; use an address of one, or begin it with "
             f"{'rediss' if address.is_tls else 'redis'}://"
         )
+    if address.is_tls and any(isinstance(cause, FileNotFoundError) for cause in _causes(error)):
+        return exceptions.ConnectionError(
+            f"{server}: TLS failed: a certificate file does not exist; check the paths in "
+            "ssl_ca_certs=, ssl_certfile= and ssl_keyfile= of the address"
+        )
     is_away = isinstance(error, (exceptions.ConnectionError, exceptions.TimeoutError))
     if is_away and server not in str(error):
         hint = ", or use redis:// if it has no TLS" if address.is_tls else ""
@@ -67,7 +72,8 @@ def explain(error: Exception, address: RedisAddress, key: str, /) -> Exception:
         )
     if isinstance(error, exceptions.RedisClusterException):
         return exceptions.ConnectionError(
-            f"Redis cluster {address.servers}: {_first_line(str(error))}; check that its nodes run"
+            f"Redis cluster {address.servers} cannot be reached; check that its nodes run "
+            f"({_first_line(str(error))})"
         )
     return error
 

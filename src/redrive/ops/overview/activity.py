@@ -238,14 +238,14 @@ def largest_groups(
     in this range only. It returns at least twice as many as a chart shows.
     """
 
-    def expected(group: FailureSummary) -> float:
+    def estimate(group: FailureSummary) -> float:
         lifetime = (group.last_at - group.first_at).total_seconds()
         inside = (min(end, group.last_at) - max(start, group.first_at)).total_seconds()
         share = min(1.0, max(0.0, inside / lifetime)) if lifetime else 1.0
         return share * max(group.tries, group.died)
 
     most = max(most, 2 * MAX_CAUSES)
-    by_rate = sorted(groups, key=lambda each: (-expected(each), each.kind, each.signature))
+    by_rate = sorted(groups, key=lambda each: (-estimate(each), each.kind, each.signature))
     by_count = sorted(by_rate[most // 2 :], key=lambda each: -max(each.tries, each.died))
     return by_rate[: most // 2] + by_count[: most - most // 2]
 
