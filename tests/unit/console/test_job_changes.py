@@ -141,6 +141,18 @@ def test_the_page_of_a_job_shows_its_progress_and_its_checkpoint(app: App) -> No
     assert "hunter2" not in page
 
 
+@pytest.mark.req("Q-3")
+def test_a_job_that_waits_for_a_signal_has_no_run_now(app: App) -> None:
+    (job_id,) = submit(app, 1)
+    browser = client(app)
+    assert "Run now …" in browser.get(f"/jobs/{job_id}").text
+    (lease,) = app.ledger.claim({"mail.send": 1}, worker="w")
+    app.ledger.settle([lease.suspended(600, waits_for="approved")])
+    page = browser.get(f"/jobs/{job_id}").text
+    assert "Run now …" not in page
+    assert "Reschedule …" in page
+
+
 @pytest.mark.req("Q-2", "Q-3")
 def test_the_api_changes_jobs(app: App) -> None:
     a, b, c = submit(app, 3, delay=86_400)

@@ -195,7 +195,9 @@ def asyncpg_statement(text: str, parameters: Any, /) -> tuple[str, tuple[Any, ..
 
 
 @lru_cache(maxsize=CACHED_STATEMENTS)
-def _number_parameters(text: str, types: tuple[tuple[str, type], ...]) -> tuple[str, tuple[str, ...]]:
+def _number_parameters(
+    text: str, types: tuple[tuple[str, type], ...]
+) -> tuple[str, tuple[str, ...]]:
     """Return a statement with numbered parameters, and the names of these in order.
 
     asyncpg takes the type of a parameter from the server, and accepts only Python values of it.
