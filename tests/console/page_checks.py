@@ -54,6 +54,7 @@ LOW_CONTRAST = """() => {
 
 def overflow_pixels(page: Page) -> int:
     """Return by how many pixels the page is wider than its window."""
+    page.wait_for_load_state()
     pixels: int = page.evaluate(OVERFLOW)
     return pixels
 
@@ -66,5 +67,6 @@ def unlabelled_controls(page: Page) -> list[str]:
 
 def low_contrast_texts(page: Page) -> list[str]:
     """Return texts with a low contrast."""
+    page.wait_for_load_state()  # an element can be visible before its stylesheet is loaded
     texts: list[str] = page.evaluate(LOW_CONTRAST)
     return texts

@@ -61,7 +61,7 @@ def test_a_queued_job_is_cancelled_and_its_key_is_free(app: App) -> None:
 
 @pytest.mark.req("Q-2")
 def test_a_running_async_job_is_cancelled_within_seconds(app: App) -> None:
-    started, cleaned = threading.Event(), threading.Event()
+    started, may_end, cleaned = threading.Event(), threading.Event(), threading.Event()
 
     @app.command("slow.wait", retry=QUICK)
     async def wait() -> None:
@@ -69,6 +69,8 @@ def test_a_running_async_job_is_cancelled_within_seconds(app: App) -> None:
         try:
             await asyncio.sleep(SOON)
         finally:
+            while not may_end.is_set():
+                await asyncio.sleep(0.01)
             cleaned.set()
 
     with app.worker() as worker:
@@ -77,6 +79,7 @@ def test_a_running_async_job_is_cancelled_within_seconds(app: App) -> None:
         since = time.monotonic()
         assert job.cancel()
         assert job.state == "running"
+        may_end.set()
         with pytest.raises(errors.Cancelled):
             job.result(SOON)
         assert time.monotonic() - since < 10
