@@ -88,12 +88,15 @@ def fill(ledger: Ledger, size: int) -> None:
                 "slot": "floor(extract(epoch FROM created_at) / 600)",
                 "payload": "convert_to('{\"order\": ' || n || '}', 'UTF8')",
             }  # fmt: skip
+            session.expect_nothing()  # a statement inserts a million rows
+            session.raw.execute("SET statement_timeout = 0")
         for statement in (JOBS, DEAD_JOBS, LETTERS, ATTEMPTS, TALLIES, GROUPS, SLOTS, WHOLE, PARTITIONS, ROLLUP):
             text = statement
             for name, value in {**values, "kinds": str(KINDS), "causes": str(CAUSES)}.items():
                 text = text.replace(f"{{{name}}}", value)
             session.raw.execute(text)
         session.raw.execute("ANALYZE" if session.sqlite else "VACUUM ANALYZE")
+        session.expect_answer()
     for number in range(5):
         ledger.maintenance.heartbeat(
             f"web-{number}", {"kinds": [f"kind.{each}" for each in range(KINDS)], "threads": 8, "version": "1"}
