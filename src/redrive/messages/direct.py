@@ -10,17 +10,21 @@ import asyncio
 import math
 from _thread import get_ident
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
+from threading import Event as ThreadEvent
+from threading import Thread
 from time import monotonic
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from ..core.context import IDS, SLOT, ContextSlot, Scope
 from ..core.event_loop_thread import EventLoopThread
 from ..worker.attempt import run_in_time
 from .event import trusted_event
 from .handlers import Handler
+from .source import Message
 from .stored_event import StoredEvent
 
 START_SECONDS = 5.0
@@ -29,6 +33,8 @@ FAST_CALL_SECONDS = 50e-6
 """Calls of this average duration run in one thread. To wake up more would take longer."""
 MAX_TASKS = 100
 """Async calls that run at the same time."""
+MAX_RENEW_SECONDS = 600.0
+"""Time for which the messages of long calls stay reserved. Afterwards others may get them."""
 
 
 class TypePlan(NamedTuple):
@@ -211,3 +217,57 @@ def _enter(call: HandlerCall, thread: int, now: float) -> Any:
     SLOT.set(ContextSlot(scope, thread))
     IDS.set(stored.own_ids())
     return trusted_event(type_, layer.decode(payload), event_id, source, headers, at)
+
+
+@runtime_checkable
+class RenewsMessages(Protocol):
+    """A consumer whose messages go to others after a while, unless they are renewed."""
+
+    @property
+    def renew_seconds(self) -> float:
+        """Time between two calls of `renew`."""
+
+    def renew(self, messages: Sequence[Message], /) -> None:
+        """Keep messages reserved. It is called in another thread than the other methods."""
+
+
+class Renewal:
+    """Keeps the messages of long direct calls reserved, by a thread of its own."""
+
+    def __init__(self, consumer: RenewsMessages) -> None:
+        self._consumer = consumer
+        self._messages: Sequence[Message] = ()
+        """Messages of the calls that run now."""
+        self._stopped = ThreadEvent()
+        self._thread: Thread | None = None
+
+    @contextmanager
+    def during_calls(self, messages: Sequence[Message], /) -> Iterator[None]:
+        """Renew these messages in the block."""
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="redrive-renewal", daemon=True)
+            self._thread.start()
+        self._messages = messages
+        try:
+            yield
+        finally:
+            self._messages = ()
+
+    def close(self) -> None:
+        """Stop the thread."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        every = self._consumer.renew_seconds
+        last_seen: Sequence[Message] = ()
+        rounds = 0
+        while not self._stopped.wait(every):
+            messages = self._messages
+            # Messages that were not there in the last round were just read.
+            rounds = rounds + 1 if messages and messages is last_seen else 0
+            last_seen = messages
+            if 0 < rounds * every <= MAX_RENEW_SECONDS:
+                with suppress(Exception):  # the next read or acknowledgement reports it
+                    self._consumer.renew(messages)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from time import monotonic
 from typing import NamedTuple, TypeAlias
@@ -30,7 +31,7 @@ from .decoding import (
     job_for_unread,
     load_message,
 )
-from .direct import DirectRunner, TypePlan
+from .direct import DirectRunner, Renewal, RenewsMessages, TypePlan
 from .handlers import attempts_of
 from .inbox import Inbox
 from .source import Message, Source
@@ -75,10 +76,11 @@ class SourceReader:
         """Create the task. `threads`: direct calls of sync handlers at the same time."""
         self.name = f"read {source.name}"
         self._inbox, self._source = inbox, source
-        self.consumer = source.connect()
-        self._ack_and_read: AckAndRead | None = getattr(self.consumer, "ack_and_read", None)
+        self.consumer = consumer = source.connect()
+        self._ack_and_read: AckAndRead | None = getattr(consumer, "ack_and_read", None)
         """Does both in one round trip. Not all consumers can."""
         self._direct = DirectRunner(threads)
+        self._renewal = Renewal(consumer) if isinstance(consumer, RenewsMessages) else None
         self._next_backlog_check = 0.0
         self._has_backlog = False
         self._read_since_check = 0
@@ -103,6 +105,8 @@ class SourceReader:
                 self.consumer.nack(self._held, 0.0)
         finally:
             self._direct.close()
+            if self._renewal is not None:
+                self._renewal.close()
             self.consumer.close()
 
     def do(self, _now: datetime, /) -> None:
@@ -188,7 +192,9 @@ class SourceReader:
         jobs: dict[int, Sequence[tuple[str, int]]]
         if handlers.has_direct:
             batch = [stored for _, stored in decoded]
-            to_store = self._direct.handlers_to_store(batch, self._plan)
+            renewal = self._renewal
+            with renewal.during_calls(messages) if renewal is not None else nullcontext():
+                to_store = self._direct.handlers_to_store(batch, self._plan)
             jobs = {place: attempts_of(to_store[place]) for place in sorted(to_store)}
         else:
             jobs = {

@@ -34,10 +34,14 @@ class Shop:
 
     def work(self, until: Callable[[], bool]) -> None:
         with self.app.worker(threads=2):
-            end = time.monotonic() + 15
-            while not until():
-                assert time.monotonic() < end, (self.app.ledger.counts(), self.seen)
-                time.sleep(0.01)
+            wait_until(until)
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 15
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -236,3 +240,23 @@ def test_a_call_has_the_correlation_ids_of_its_own_event(shop: Shop, client: red
     error = shop.app.registrations.inbox.handlers.for_type("paid")[0].first_failures
     with pytest.raises(RuntimeError, match="step 'once': no job is running here"):
         error.raise_for(Lease(1, 1, "book", f"event:{stream}:p-1:book:v1", 1, 0, 5, 1, None, 0, None, None, None, b""))
+
+
+def test_messages_of_a_long_call_stay_reserved(ledger: Ledger, redis_url: str, client: redis.Redis, stream: str) -> None:
+    source = RedisStream(redis_url, stream, group="shop", idle=1)
+    app = App(ledger, sources=[source])
+    idle_times: list[int] = []
+
+    @app.on("paid", name="book", persist="failures")
+    def book(event: Event[Any]) -> None:
+        end = time.monotonic() + 15
+        while sorted(idle_times) == idle_times:  # until it is less than before
+            assert time.monotonic() < end
+            (row,) = client.xpending_range(stream, "shop", "-", "+", 10)
+            idle_times.append(row["time_since_delivered"])
+            time.sleep(0.01)
+
+    paid(client, stream, "p-1")
+    with app.worker(threads=2):
+        wait_until(lambda: bool(idle_times) and pending(client, stream) == 0)
+    assert ledger.counts() == {}

@@ -145,6 +145,20 @@ def test_an_entry_that_was_trimmed_while_pending_is_a_dead_letter(
     assert pending(client, stream) == 0
 
 
+def test_only_own_entries_are_renewed(redis_url: str, client: redis.Redis, stream: str) -> None:
+    paid(client, stream, "p-1", "p-2")
+    ours = ConsumerGroup(redis.Redis.from_url(redis_url), stream, "shop", "ours")
+    messages = ours.read_new(10, 0.01)
+    lost, kept = (message.id for message in messages)
+    client.xclaim(stream, "shop", "heir", 0, [lost], idle=50_000)
+    client.xclaim(stream, "shop", "ours", 0, [kept], idle=50_000)
+    ours.renew(messages)
+    rows: Any = client.xpending_range(stream, "shop", "-", "+", 10)
+    assert [row["consumer"] for row in rows] == [b"heir", b"ours"]
+    assert rows[0]["time_since_delivered"] >= 50_000 > rows[1]["time_since_delivered"]
+    ours.close()
+
+
 def decode(fields: Mapping[bytes, bytes]) -> Event[Any]:
     return Event("paid", fields[b"what"], id=fields[b"no"].decode())
 

@@ -11,7 +11,7 @@ from ...core.lazy import deferred
 from ...journal.bus import emit
 from ...worker.processes.identity import is_label_gone
 from ..decoding import message_of_fields, timestamp_of
-from ..source import DeadLetterNotice, Message
+from ..source import MAX_BATCH, DeadLetterNotice, Message
 from .address import RedisAddress
 from .client import Client, close, disconnect, run_pipeline
 from .faults import explain
@@ -30,6 +30,7 @@ CONSUMER_CHECK_SECONDS = 3600.0
 CONSUMER_IDLE_SECONDS = 86_400.0
 """Time after which an idle consumer belongs to a process that has ended."""
 MAX_CLAIM_CHECK_SECONDS = 5.0
+RENEWALS_PER_IDLE_TIME = 4
 MAX_DEAD_ENTRIES = 100_000
 """Approximate number of entries that the stream of dead letters keeps."""
 LOCAL = RedisAddress("single", "redis://localhost")
@@ -112,6 +113,29 @@ class ConsumerGroup:
             )
         self._reserved.difference_update(ids)
         self._next_claim = min(self._next_claim, monotonic() + delay)
+
+    @property
+    def renew_seconds(self) -> float:
+        """Time between two calls of `renew`."""
+        return self._idle / RENEWALS_PER_IDLE_TIME
+
+    def renew(self, messages: Sequence[Message], /) -> None:
+        """Set the idle time of entries that this consumer still has to 0.
+
+        Threads may call it. Another consumer has an entry if this process was stopped for long.
+        """
+        if not messages:
+            return
+        ids = [message.id for message in messages]
+        most = 4 * MAX_BATCH  # with batches that are on their way into the ledger
+        pending: Any = self.client.xpending_range(
+            self.stream, self.group, "-", "+", most, consumername=self.consumer
+        )
+        own = {_to_text(row["message_id"]) for row in pending}.intersection(ids)
+        if own:
+            self.client.xclaim(
+                self.stream, self.group, self.consumer, 0, sorted(own), idle=0, justid=True
+            )
 
     def announce(self, notices: Sequence[DeadLetterNotice], /) -> None:
         """Add an entry for each dead letter to the stream of dead letters."""
