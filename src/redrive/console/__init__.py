@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..core.lazy import lazily
+
 if TYPE_CHECKING:
     from ..ops.project.target import Operated
+    from ..ops.rights import Rights as Rights
+    from .security.host import Who
+    from .security.user import User as User
+else:
+    __getattr__ = lazily(__name__, {"Rights": ".ops.rights", "User": "security.user"})
 
-__all__ = ["asgi"]
+__all__ = ["Rights", "User", "asgi"]
+CONSOLE_PACKAGES = frozenset(("fastapi", "jinja2", "pydantic", "starlette", "uvicorn"))
+"""The packages of the extra."""
 
 
 def asgi(
@@ -20,12 +29,14 @@ def asgi(
     viewer_token: str | None = None,
     secret: str | None = None,
     read_only: bool = False,
+    who: Who | None = None,
+    login_url: str | None = None,
 ) -> Any:
     """Return the web console as an ASGI application.
 
-    Mount it in your service, or serve it with any ASGI server. Without a password and a token it
-    only accepts requests from this machine. Each password and token may be hashed, as `redrive
-    serve --hash` prints it. Extra: `console`.
+    Mount it in your service, or serve it with any ASGI server. Without a password, a token and
+    `who=` it only accepts requests from this machine. Each password and token may be hashed, as
+    `redrive serve --hash` prints it. Extra: `console`.
 
     Args:
         app: The app or the open ledger to show.
@@ -35,13 +46,32 @@ def asgi(
         viewer_token: Token for programs with read access.
         secret: Key that signs sessions. Set it if several processes serve the console.
         read_only: If True, no operator may act.
+        who: Sync or async function of your application. It gets the ASGI scope of a request, and
+            returns its `User`, or None if nobody is signed in. A sync function runs in a thread.
+            If it raises, the request is rejected with 500.
+        login_url: Page of your application where users sign in, for `who=`. The requested page
+            replaces `{next}`, or is added as `next=`.
 
     Returns:
         The ASGI application. Creating it opens nothing.
-    """
-    from .application import create_application  # noqa: PLC0415  # the same
-    from .security.credentials import AccessControl  # noqa: PLC0415  # the extra may be missing
 
+    Raises:
+        TypeError: An option has another type.
+        ValueError: An option is not valid.
+        ImportError: The extra `console` is not installed.
+    """
+    try:
+        from .application import create_application  # noqa: PLC0415  # the extra may be missing
+        from .security.credentials import AccessControl  # noqa: PLC0415  # the same
+        from .security.host import HostUsers  # noqa: PLC0415  # the same
+    except ModuleNotFoundError as error:
+        if error.name not in CONSOLE_PACKAGES:
+            raise
+        message = f'console.asgi needs {error.name}: pip install "redrive[console]"'
+        raise ImportError(message, name=error.name) from error
+    if who is None and login_url is not None:
+        raise ValueError("login_url=: it needs who=; pass the function that names the user")
+    host = None if who is None else HostUsers(who, login_url)
     access = AccessControl(
         password=password,
         token=token,
@@ -49,5 +79,6 @@ def asgi(
         viewer_token=viewer_token,
         secret=secret,
         read_only=read_only,
+        has_users=host is not None,
     )
-    return create_application(app, access)
+    return create_application(app, access, host)

@@ -9,21 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
-from ..ops.project.target import Operated
+from ..ops.project.target import Operated, check_operated
 from ..ops.sign_in.sessions import RevokedSessions
 from .api import ROUTERS as API_ROUTERS
 from .pages import ROUTERS as PAGE_ROUTERS
 from .pages.login import LoginThrottle
-from .render.errors import add_error_handlers
+from .render.errors import add_error_handlers, problem
 from .render.templates import CONSOLE_FOLDER
 from .security.credentials import AccessControl
-from .security.middleware import SecurityMiddleware
+from .security.host import HostUsers
+from .security.middleware import Scope, SecurityMiddleware
 from .view import CurrentView
 
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 8.0
@@ -94,8 +95,11 @@ class LiveUpdates:
             await asyncio.sleep(wait)
 
 
-def create_application(target: Operated, access: AccessControl, /) -> SecurityMiddleware:
+def create_application(
+    target: Operated, access: AccessControl, /, host: HostUsers | None = None
+) -> SecurityMiddleware:
     """Return the console of an app or a ledger."""
+    check_operated(target)
     application = FastAPI(
         title="Redrive", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None
     )
@@ -117,4 +121,7 @@ def create_application(target: Operated, access: AccessControl, /) -> SecurityMi
         headers = {"x-accel-buffering": "no"}
         return StreamingResponse(live.stream(), media_type="text/event-stream", headers=headers)
 
-    return SecurityMiddleware(application, access, revoked)
+    def render(scope: Scope, status: int, detail: str) -> Response:
+        return problem(Request({**scope, "app": application}), status, detail)
+
+    return SecurityMiddleware(application, access, revoked, render, host)

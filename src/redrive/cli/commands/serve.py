@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from ...console import CONSOLE_PACKAGES
 from ...errors import LedgerError
 from ...ops.operator import Operator
 from ...ops.project.settings import known, warnings
@@ -17,8 +18,6 @@ from ...ops.sign_in.hashes import SHORTEST_PASSWORD, Password, hashed_token, new
 from ..errors import BAD_INPUT, complain, fail, fail_without_ledger
 from ..options import AppArgument, LedgerAddress, flag, option
 from ..render import print_json, show
-
-CONSOLE_PACKAGES = frozenset(("fastapi", "jinja2", "uvicorn", "starlette"))
 
 
 def serve(

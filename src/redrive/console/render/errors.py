@@ -18,6 +18,7 @@ from ..view import view_of
 LOG = logging.getLogger("redrive.console")
 TITLES = {
     400: "Invalid request",
+    401: "Not signed in",
     403: "Not allowed",
     404: "Not found",
     405: "Method not allowed",

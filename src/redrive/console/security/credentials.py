@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 
 from ...core.clock import SYSTEM, Clock
 from ...ops.context import PROGRAM
+from ...ops.rights import Rights
 from ...ops.sign_in.hashes import (
     QUICK,
     SHORTEST_PASSWORD,
@@ -29,6 +30,8 @@ from ...ops.sign_in.hashes import (
 )
 
 Role: TypeAlias = Literal["operator", "viewer"]
+Way: TypeAlias = Literal["password", "token", "loopback", "host"]
+"""How an identity was authenticated."""
 SESSION_SECONDS = 12 * 3600.0
 DEVICE_SECONDS = 90 * 86400.0
 """How long a browser is known after a login."""
@@ -54,9 +57,11 @@ class Identity:
     name: str
     """The name in the audit log."""
     role: Role
-    by: Literal["password", "token", "loopback"]
+    by: Way
     session: str
     """A secret of the session. Its CSRF token is derived from it."""
+    rights: Rights | None = None
+    """Acts and job types of an operator. None: all."""
 
     @property
     def may_act(self) -> bool:
@@ -76,14 +81,26 @@ class AccessControl:
         viewer_token: str | None = None,
         secret: str | None = None,
         read_only: bool = False,
+        has_users: bool = False,
         clock: Clock = SYSTEM,
     ) -> None:
         """Configure the access. Passwords and tokens may be hashed.
+
+        Args:
+            password: Password of operators.
+            token: Token of operators.
+            viewer_password: Password of viewers.
+            viewer_token: Token of viewers.
+            secret: Key that signs sessions.
+            read_only: Whether every identity is a viewer.
+            has_users: Whether another program authenticates users, such as the host application.
+            clock: The clock.
 
         Raises:
             ValueError: One of them is too short, or is an invalid hash.
         """
         self.read_only = read_only
+        self._has_users = has_users
         self._clock = clock
         self._local_session = secrets.token_hex(16)
         self.local_token = secrets.token_urlsafe(24)
@@ -109,8 +126,8 @@ class AccessControl:
 
     @property
     def is_protected(self) -> bool:
-        """Whether a password or a token is required. If not, only this machine has access."""
-        return bool(self._passwords or self._tokens)
+        """Whether requests are authenticated. If not, only this machine has access."""
+        return bool(self._passwords or self._tokens or self._has_users)
 
     @property
     def has_passwords(self) -> bool:
@@ -154,6 +171,21 @@ class AccessControl:
     ) -> Identity:
         """Return the identity of the account that started a console without a password."""
         return Identity(name, "viewer" if self.read_only else "operator", by, self._local_session)
+
+    def user_identity(
+        self, name: str, role: Role, rights: Rights | None, /, *, by: Way, browser: str
+    ) -> Identity:
+        """Return the identity of a user whom another program has authenticated.
+
+        Args:
+            name: The name.
+            role: The role.
+            rights: Acts and job types.
+            by: How the user was authenticated.
+            browser: The random cookie of the browser. Forms are bound to it and to the user.
+        """
+        session = f"{browser}:{by}:{name}"
+        return Identity(name, "viewer" if self.read_only else role, by, session, rights)
 
     def is_local_token(self, text: str, /) -> bool:
         """Whether this is the token of the printed URL."""
