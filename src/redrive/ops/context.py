@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .project.target import ledger_of
+from .rights import Rights
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
+    from .plans.plan import Plan
     from .project.target import Operated
 
 PROGRAM = "redrive"
@@ -33,6 +35,30 @@ class OperatorContext:
 
     app: Operated
     actor: str
+    rights: Rights | None = None
+    """Acts and job types. None: all."""
+
+    def require(self, act: str, /, *names: str | None) -> None:
+        """Raise MissingRight if an act is not allowed to these job types.
+
+        Args:
+            act: The act, see `ACTS`.
+            names: The job types. None: it belongs to no job type.
+        """
+        if self.rights is not None:
+            self.rights.check(act, *names)
+
+    def require_plan(self, plan: Plan, /) -> Plan:
+        """Return the plan. Raise MissingRight if its act is not allowed to all of its items."""
+        act = plan.act if plan.partitions is None else "partition"
+        names = [*plan.kinds] if plan.as_kind is None else [*plan.kinds, plan.as_kind]
+        self.require(act, *names)
+        return plan
+
+    def require_read(self, subject: str, /, *names: str) -> None:
+        """Raise MissingRight if the payload of this subject belongs to none of the job types."""
+        if self.rights is not None:
+            self.rights.check_read(subject, *names)
 
     @property
     def ledger(self) -> Ledger:

@@ -64,9 +64,18 @@ class Identity:
     """Acts and job types of an operator. None: all."""
 
     @property
+    def via(self) -> str:
+        """How it was authenticated, for the audit log."""
+        return self.by
+
+    @property
     def may_act(self) -> bool:
         """Whether this identity may change anything."""
         return self.role == "operator"
+
+    def may(self, act: str, /, *names: str | None) -> bool:
+        """Whether this identity may do an act to these job types. None: it belongs to none."""
+        return self.may_act and (self.rights is None or self.rights.permits(act, *names))
 
 
 class AccessControl:

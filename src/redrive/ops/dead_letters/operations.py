@@ -149,6 +149,7 @@ class DeadLetterOperations:
         letter = _store_edit(ledger, letter_id)
         if letter is None:
             return None
+        self._context.require_read(f"dead letter {letter_id}", letter.kind)
         return LetterReport(
             letter=Letter(**{name: getattr(letter, name) for name in Letter.__slots__}),
             payload=readable(letter.payload),
@@ -178,6 +179,7 @@ class DeadLetterOperations:
             ValueError: The filter selects everything, or the app has no command or handler
                 `as_kind`.
         """
+        self._context.require("replay")
         if as_kind is None:
             return self._plan("replay", which)
         _check_target(self._context.app, as_kind)
@@ -188,7 +190,8 @@ class DeadLetterOperations:
             letters = self._context.ledger.dead_letters(ids=ids, limit=len(ids))
             misfits |= _find_misfits(self._context.app, as_kind, letters)
         ids = tuple(each for each in plan.ids if each not in misfits)
-        return replace(plan, ids=ids, skipped={**plan.skipped, **misfits}, as_kind=as_kind)
+        plan = replace(plan, ids=ids, skipped={**plan.skipped, **misfits}, as_kind=as_kind)
+        return self._context.require_plan(plan)
 
     def discard(self, which: DeadLetterFilter, /) -> Plan:
         """Plan to discard dead letters for good.
@@ -236,6 +239,8 @@ class DeadLetterOperations:
         letter = _store_edit(ledger, letter_id)
         if letter is None:
             raise NotAllowed(f"dead letter {letter_id} not found")
+        self._context.require("replay", letter.kind)
+        self._context.require("edit", letter.kind)
         validation.check_payload("payload", payload, ledger.max_payload)
         _check_edit(letter.payload, payload)
         problem = payload_problem(self._context.app, letter.kind, payload)
@@ -274,6 +279,7 @@ class DeadLetterOperations:
         Returns:
             An iterator of dictionaries.
         """
+        self._context.require("export", which.kind)
         if because is not None:
             check_reason(because)
             details = {"selection": document(which.as_dict()), "status": status}
@@ -295,15 +301,18 @@ class DeadLetterOperations:
             NotAllowed: There is no such dead letter.
         """
         check_reason(because)
+        self._context.require("reveal")
         letter = _store_edit(self._context.ledger, letter_id)
         if letter is None:
             raise NotAllowed(f"dead letter {letter_id} not found")
+        self._context.require("reveal", letter.kind)
         details = {"dead": letter_id, "bytes": len(letter.payload)}
         self._context.record("payload.reveal", because, details)
         return reveal(letter.payload)
 
     def _plan(self, act: Act, which: DeadLetterFilter) -> Plan:
         which.require_narrow()
+        self._context.require(act)
         ledger = self._context.ledger
         ids: list[int] = []
         kinds: Counter[str] = Counter()
@@ -316,7 +325,7 @@ class DeadLetterOperations:
             reasons[letter.reason] += 1
             errors[letter.signature or letter.reason] += 1
         beyond = _count_beyond(ledger, which, ids[-1]) if which.limit == len(ids) > 0 else 0
-        return Plan(
+        plan = Plan(
             act=act,
             ids=tuple(ids),
             kinds=dict(kinds.most_common()),
@@ -327,6 +336,7 @@ class DeadLetterOperations:
             errors=dict(errors.most_common()),
             beyond=beyond,
         )
+        return self._context.require_plan(plan)
 
 
 def _read_page(
