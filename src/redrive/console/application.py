@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
 from ..ops.project.target import Operated, check_operated
-from ..ops.sign_in.sessions import RevokedSessions
+from ..ops.sign_in.sessions import AccessStore
 from .api import ROUTERS as API_ROUTERS
 from .pages import ROUTERS as PAGE_ROUTERS
 from .pages.login import LoginThrottle
@@ -105,7 +105,7 @@ def create_application(
     )
     application.state.target, application.state.access = target, access
     application.state.login_throttle = LoginThrottle()
-    application.state.revoked = revoked = RevokedSessions(target)
+    application.state.access_store = store = AccessStore(target)
     live = LiveUpdates(Operator(target, actor="console").overview.change_token)
     add_error_handlers(application)
     for router in PAGE_ROUTERS:
@@ -124,4 +124,4 @@ def create_application(
     def render(scope: Scope, status: int, detail: str) -> Response:
         return problem(Request({**scope, "app": application}), status, detail)
 
-    return SecurityMiddleware(application, access, revoked, render, host)
+    return SecurityMiddleware(application, access, store, render, host)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from .plans.plan import Plan
     from .retries import retry_stacks
     from .retries.retry_stacks import Stack
+    from .sign_in.sessions import SessionOperations
+    from .sign_in.tokens import TokenOperations
     from .sweeps import SweepOperations
     from .user_data import UserDataOperations
     from .workers import WorkerOperations
@@ -105,6 +107,10 @@ class Operator:
     """Set and reset limits of job types at run time."""
     schedules: ScheduleOperations = _part(".controls.schedules", "ScheduleOperations")
     """Fire schedules now."""
+    tokens: TokenOperations = _part(".sign_in.tokens", "TokenOperations")
+    """Create and revoke named tokens of the console."""
+    sessions: SessionOperations = _part(".sign_in.sessions", "SessionOperations")
+    """Show and revoke sessions of the console."""
     overview: OverviewOperations = _part(".overview.operations", "OverviewOperations")
     """Show problems, failures, schedules and log records."""
     health: HealthOperations = _part(".health.doctor", "HealthOperations")

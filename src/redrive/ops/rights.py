@@ -43,6 +43,7 @@ ACTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
             ("partition",),
         ),
         "erase": ("Erase the data of a user", ("user.erase",)),
+        "access": ("Create and revoke tokens, and revoke sessions", ("token", "session")),
     }
 )
 """Each act with a sentence, and with its actions in the audit log, or their nouns."""

@@ -327,7 +327,7 @@ def require_sweep(context: OperatorContext, sweep_id: int, /) -> None:
         progress = partition_queries.PartitionQueries(context.ledger).progress(sweep_id)
         names = [] if progress is None else [dataset_label(*each) for each in progress.datasets]
     else:
-        names = context.ledger.sweeps.kinds(sweep_id)
+        names = [*context.ledger.sweeps.kinds(sweep_id)]
     context.require("sweep", *names)
 
 

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
 from ...core.clock import SYSTEM, Clock
-from ...ops.sign_in.sessions import RevokedSessions
+from ...ops.sign_in.sessions import AccessStore
 from ..security.credentials import DEVICE_SECONDS, SESSION_SECONDS, TooManyLogins, name_of
 from ..security.middleware import DEVICE_COOKIE, SESSION_COOKIE
 from ..view import CurrentView
@@ -114,8 +114,11 @@ def log_in(view: CurrentView) -> Response:
     target = view.form.get("next", "")
     is_ours = target.startswith("/") and not target.startswith(("//", "/\\"))
     response = RedirectResponse(view.root + (target if is_ours else "/"), 303)
+    session = view.access.create_session(name, role)
+    store: AccessStore = view.request.app.state.access_store
+    store.start(session, name=name, role=role, via="password", seconds=SESSION_SECONDS)
     cookies = (
-        (SESSION_COOKIE, view.access.create_session(name, role), SESSION_SECONDS),
+        (SESSION_COOKIE, session, SESSION_SECONDS),
         (DEVICE_COOKIE, view.access.create_device_cookie(), DEVICE_SECONDS),
     )
     for cookie, value, seconds in cookies:
@@ -133,10 +136,13 @@ def log_in(view: CurrentView) -> Response:
 
 @router.post("/logout")
 def log_out(view: CurrentView) -> Response:
-    """End the session, in this browser and wherever its cookie was copied to."""
+    """End the session, in this browser and wherever its cookie was copied to.
+
+    With the field `everywhere`, all sessions of this person end.
+    """
     if view.identity is not None and view.identity.by == "password":
-        revoked: RevokedSessions = view.request.app.state.revoked
-        revoked.revoke(view.identity.session, keep=SESSION_SECONDS)
+        store: AccessStore = view.request.app.state.access_store
+        store.end(view.identity.session, everywhere=view.field("everywhere") == "1")
     response = view.redirect("/login")
     response.delete_cookie(SESSION_COOKIE, path=view.root or "/", httponly=True, samesite="strict")
     return response

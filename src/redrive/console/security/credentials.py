@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ...core.clock import SYSTEM, Clock
+from ...ledger.access import StoredToken
 from ...ops.context import PROGRAM
 from ...ops.rights import Rights
 from ...ops.sign_in.hashes import (
@@ -62,11 +63,13 @@ class Identity:
     """A secret of the session. Its CSRF token is derived from it."""
     rights: Rights | None = None
     """Acts and job types of an operator. None: all."""
+    detail: str = ""
+    """What else the audit log says about the way in: the name of the token."""
 
     @property
     def via(self) -> str:
         """How it was authenticated, for the audit log."""
-        return self.by
+        return f"{self.by} {self.detail}".strip()
 
     @property
     def may_act(self) -> bool:
@@ -174,6 +177,12 @@ class AccessControl:
             role for role, stored in self._tokens.items() if hmac.compare_digest(stored, digest)
         )
         return None if role is None else Identity(name_of(actor) or "token", role, "token", "")
+
+    def named_token_identity(self, token: StoredToken, /) -> Identity:
+        """Return the identity of a named token, which acts under its own name."""
+        rights = Rights(token.acts, token.job_types)
+        role: Role = "operator" if token.role == "operator" and not self.read_only else "viewer"
+        return Identity(token.name, role, "token", "", rights, detail=token.name)
 
     def local_identity(
         self, name: str, /, *, by: Literal["loopback", "token"] = "loopback"

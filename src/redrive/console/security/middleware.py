@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.concurrency import run_in_threadpool
@@ -17,8 +17,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
+from ...journal.redaction import redact_text
 from ...ops.context import user
-from ...ops.sign_in.sessions import RevokedSessions
+from ...ops.sign_in.sessions import AccessStore
+from ...ops.sign_in.tokens import PREFIX
 from .credentials import AccessControl, Identity, name_of
 from .host import HostUsers, WhoFailed
 
@@ -29,6 +31,7 @@ ASGI: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 ProblemPage: TypeAlias = Callable[[Scope, int, str], Response]
 """Makes the page of an error from the scope, the status and the explanation."""
 
+T = TypeVar("T")
 LOG = logging.getLogger("redrive.console")
 SESSION_COOKIE = "redrive_session"
 DEVICE_COOKIE = "redrive_device"
@@ -57,6 +60,7 @@ NOT_LOCAL = (
     "It only accepts requests from its own machine, to 127.0.0.1 or localhost."
 )
 NOT_SIGNED_IN = "You are not signed in. Sign in to the application that this console belongs to."
+STORE_UNAVAILABLE = "The ledger cannot be reached, so your sign-in cannot be checked."
 WHO_FAILED = "Sign-in failed with an unexpected error. See the log of the console."
 UNKNOWN_LOCAL_USER = (
     "This console has no password, so its URL needs a token. "
@@ -84,6 +88,10 @@ SECURITY_HEADERS = {
 }
 
 
+class StoreUnavailable(Exception):
+    """A session or a token cannot be checked."""
+
+
 class RequestRefused(Exception):
     """A check failed. The response says why."""
 
@@ -99,7 +107,7 @@ class SecurityMiddleware:
         self,
         app: ASGI,
         access: AccessControl,
-        revoked: RevokedSessions,
+        store: AccessStore,
         render: ProblemPage,
         host: HostUsers | None = None,
     ) -> None:
@@ -108,13 +116,13 @@ class SecurityMiddleware:
         Args:
             app: The application.
             access: The passwords, tokens and roles.
-            revoked: The sessions that were signed out.
+            store: The sessions and named tokens in the ledger.
             render: Makes the page that explains why a request was rejected.
             host: How the host application names the user of a request.
         """
         self.app = app
         self.access = access
-        self._revoked = revoked
+        self._store = store
         self._render = render
         self._host = host
         self._logged_url = False
@@ -168,9 +176,13 @@ class SecurityMiddleware:
             if is_safe and (redirect := self._exchange_token(scope, headers, path)):
                 return redirect, receive
         try:
-            state["identity"] = identity = await self._identify(scope, headers, path)
+            is_probe = path.startswith(PROBE_PATHS)
+            identity = None if is_probe else await self._identify(scope, headers, path)
+            state["identity"] = identity
         except WhoFailed:
             return self._show_problem(scope, path, 500, WHO_FAILED), receive
+        except StoreUnavailable:
+            return self._show_problem(scope, path, 503, STORE_UNAVAILABLE), receive
         if identity is None and not path.startswith(PUBLIC_PATHS):
             return self._ask_for_login(scope, path), receive
         if is_safe:
@@ -190,11 +202,15 @@ class SecurityMiddleware:
         if not self.access.is_protected:
             if token and self.access.is_local_token(token):
                 return self.access.local_identity(name_of(actor) or user(), by="token")
+            if token:
+                return await self._find_token(token)
             has_cookie = self.access.is_local_cookie(cookies.get(_local_cookie_name(headers), ""))
             return self.access.local_identity(user()) if has_cookie else None
-        if token and (identity := self.access.check_token(token, actor)) is not None:
-            return identity
-        if self._host is not None and not path.startswith(PROBE_PATHS):
+        if token:
+            identity = self.access.check_token(token, actor) or await self._find_token(token)
+            if identity is not None:
+                return identity
+        if self._host is not None:
             guest = await self._host.identify(scope)
             if guest is not None:
                 browser = _browser_of(scope, cookies, path)
@@ -206,8 +222,24 @@ class SecurityMiddleware:
         identity = self.access.read_session(cookies.get(SESSION_COOKIE, ""))
         if identity is None:
             return None
-        is_revoked = await run_in_threadpool(self._revoked.is_revoked, identity.session)
-        return None if is_revoked else identity
+        stored = await self._look_up(self._store.find_session, identity.session)
+        return None if stored is None else identity
+
+    async def _find_token(self, text: str) -> Identity | None:
+        """Return the identity of a named token."""
+        if not text.startswith(PREFIX):
+            return None
+        stored = await self._look_up(self._store.find_token, text)
+        return None if stored is None else self.access.named_token_identity(stored)
+
+    async def _look_up(self, find: Callable[[str], T], text: str) -> T:
+        """Ask the ledger. StoreUnavailable: it cannot be reached, so no request is let in."""
+        try:
+            return await run_in_threadpool(find, text)
+        except Exception as error:
+            problem = redact_text(f"{type(error).__name__}: {error}").partition("\n")[0]
+            LOG.error("console: sessions and tokens cannot be checked (%s)", problem)
+            raise StoreUnavailable from error
 
     def _exchange_token(self, scope: Scope, headers: Headers, path: str) -> Response | None:
         """Replace the token of the printed URL by a cookie, and remove it from the URL."""

@@ -275,7 +275,7 @@ class Sweeps:
         with self._read.use() as session:
             return {row[0]: row[1] for row in session.core.execute(query.group_by(job.c.state))}
 
-    def kinds(self, sweep_id: int, /) -> list[str]:
+    def kinds(self, sweep_id: int, /) -> Sequence[str]:
         """Return the job types of the dead letters or jobs of a sweep. Reads all items."""
         letters = sweep_item.join(dead, dead.c.id == sweep_item.c.dead_id)
         jobs = sweep_item.join(job, job.c.id == sweep_item.c.job_id)
