@@ -23,8 +23,8 @@ from .pages.login import LoginThrottle
 from .render.errors import add_error_handlers, problem
 from .render.templates import CONSOLE_FOLDER
 from .security.credentials import AccessControl
-from .security.host import HostUsers
 from .security.middleware import Scope, SecurityMiddleware
+from .security.sign_in import SignIn
 from .view import CurrentView
 
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 8.0
@@ -96,16 +96,18 @@ class LiveUpdates:
 
 
 def create_application(
-    target: Operated, access: AccessControl, /, host: HostUsers | None = None
+    target: Operated, access: AccessControl, /, sign_in: SignIn | None = None
 ) -> SecurityMiddleware:
     """Return the console of an app or a ledger."""
     check_operated(target)
+    sign_in = sign_in or SignIn()
     application = FastAPI(
         title="Redrive", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None
     )
     application.state.target, application.state.access = target, access
     application.state.login_throttle = LoginThrottle()
     application.state.access_store = store = AccessStore(target)
+    application.state.oidc = sign_in.oidc
     live = LiveUpdates(Operator(target, actor="console").overview.change_token)
     add_error_handlers(application)
     for router in PAGE_ROUTERS:
@@ -124,4 +126,4 @@ def create_application(
     def render(scope: Scope, status: int, detail: str) -> Response:
         return problem(Request({**scope, "app": application}), status, detail)
 
-    return SecurityMiddleware(application, access, store, render, host)
+    return SecurityMiddleware(application, access, store, render, sign_in)

@@ -22,7 +22,9 @@ from ...ops.context import user
 from ...ops.sign_in.sessions import AccessStore
 from ...ops.sign_in.tokens import PREFIX
 from .credentials import AccessControl, Identity, name_of
-from .host import HostUsers, WhoFailed
+from .host import WhoFailed
+from .proxy import ProxyHeaderInvalid
+from .sign_in import SignIn
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -37,6 +39,8 @@ SESSION_COOKIE = "redrive_session"
 DEVICE_COOKIE = "redrive_device"
 BROWSER_COOKIE = "redrive_browser"
 """Random, for users whom another program has authenticated. Their CSRF token is derived from it."""
+PROVIDER_PREFIX = "oidc."
+"""Of the cookie of a session that a provider has authenticated. The rest is random."""
 BROWSER_COOKIE_TEXT = re.compile(r"[A-Za-z0-9_-]{43}")
 LOCAL_COOKIE = "redrive_local"
 """Followed by the port, because a browser shares cookies between all ports of a machine."""
@@ -59,7 +63,6 @@ NOT_LOCAL = (
     "This console has no password or token. "
     "It only accepts requests from its own machine, to 127.0.0.1 or localhost."
 )
-NOT_SIGNED_IN = "You are not signed in. Sign in to the application that this console belongs to."
 STORE_UNAVAILABLE = "The ledger cannot be reached, so your sign-in cannot be checked."
 WHO_FAILED = "Sign-in failed with an unexpected error. See the log of the console."
 UNKNOWN_LOCAL_USER = (
@@ -109,7 +112,7 @@ class SecurityMiddleware:
         access: AccessControl,
         store: AccessStore,
         render: ProblemPage,
-        host: HostUsers | None = None,
+        sign_in: SignIn,
     ) -> None:
         """Put the checks in front of an application.
 
@@ -118,13 +121,13 @@ class SecurityMiddleware:
             access: The passwords, tokens and roles.
             store: The sessions and named tokens in the ledger.
             render: Makes the page that explains why a request was rejected.
-            host: How the host application names the user of a request.
+            sign_in: The programs that authenticate users.
         """
         self.app = app
         self.access = access
         self._store = store
         self._render = render
-        self._host = host
+        self._sign_in = sign_in
         self._logged_url = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -179,6 +182,8 @@ class SecurityMiddleware:
             is_probe = path.startswith(PROBE_PATHS)
             identity = None if is_probe else await self._identify(scope, headers, path)
             state["identity"] = identity
+        except ProxyHeaderInvalid as error:
+            raise RequestRefused(path, 400, f"Sign-in failed: {error}.") from None
         except WhoFailed:
             return self._show_problem(scope, path, 500, WHO_FAILED), receive
         except StoreUnavailable:
@@ -210,20 +215,22 @@ class SecurityMiddleware:
             identity = self.access.check_token(token, actor) or await self._find_token(token)
             if identity is not None:
                 return identity
-        if self._host is not None:
-            guest = await self._host.identify(scope)
-            if guest is not None:
-                browser = _browser_of(scope, cookies, path)
-                return self.access.user_identity(
-                    guest.name, guest.role, guest.rights, by="host", browser=browser
-                )
-        if token:
+        guest, way = await self._sign_in.identify(scope)
+        if guest is not None:
+            browser = _browser_of(scope, cookies, path)
+            return self.access.user_identity(guest, by=way, browser=browser)
+        return None if token else await self._read_session(cookies.get(SESSION_COOKIE, ""))
+
+    async def _read_session(self, cookie: str) -> Identity | None:
+        """Return the identity of a session that the ledger has, signed by us or by a provider."""
+        by_provider = self._sign_in.oidc is not None and cookie.startswith(PROVIDER_PREFIX)
+        identity = None if by_provider else self.access.read_session(cookie)
+        if identity is None and not by_provider:
             return None
-        identity = self.access.read_session(cookies.get(SESSION_COOKIE, ""))
-        if identity is None:
+        stored = await self._look_up(self._store.find_session, cookie)
+        if stored is None:
             return None
-        stored = await self._look_up(self._store.find_session, identity.session)
-        return None if stored is None else identity
+        return self.access.stored_identity(stored, cookie) if by_provider else identity
 
     async def _find_token(self, text: str) -> Identity | None:
         """Return the identity of a named token."""
@@ -268,17 +275,12 @@ class SecurityMiddleware:
         is_page = is_page_request(scope, path)
         query = scope["query_string"].decode("latin-1")
         page = f"{path}?{query}" if query else path
-        if is_page and self._host is not None:
-            url = self._host.login_url_of(root + page)
-            if url is not None:
-                return RedirectResponse(url, 303)
-        if is_page and self.access.has_passwords:
-            target = quote(page, safe="")
-            return RedirectResponse(
-                f"{root}/login" + ("" if path == "/" else f"?next={target}"), 303
-            )
-        if is_page and self._host is not None:
-            return self._show_problem(scope, path, 401, NOT_SIGNED_IN)
+        if is_page:
+            login = self._sign_in.login_url_of(root, page, has_form=self.access.has_passwords)
+            if login is not None:
+                return RedirectResponse(login, 303)
+            if self._sign_in.has_users:
+                return self._show_problem(scope, path, 401, self._sign_in.explanation)
         ending = " or sign in." if self.access.has_passwords else "."
         detail = "Authentication required. Send a token as `Authorization: Bearer …`"
         return _unauthorized_response(path, f"{detail}{ending}")
