@@ -84,6 +84,7 @@ class ConsoleSettings:
     proxies: tuple[str, ...] = _key(
         "Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted.", ()
     )
+    audit_reads: bool = _key("Record in the audit log who opened which payload.", False)
     proxy_header: str | None = _key(
         "Header with the name of the user, from a proxy that authenticates users."
     )

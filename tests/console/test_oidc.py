@@ -44,7 +44,7 @@ def test_a_person_signs_in_with_the_provider_and_acts(browser: Browser, app: App
         expect(page.get_by_role("link", name="Sign out of the identity provider too")).to_be_visible()
         context.close()
     (entry, *_) = Operator(app, actor="test").audit.find(action="dead.discard")
-    assert (entry.actor, entry.what["via"]) == ("ann", "oidc ann+sre")
+    assert (entry.actor, entry.via) == ("ann", "oidc ann+sre")
 
 
 @pytest.mark.req("X-4")

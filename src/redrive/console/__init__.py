@@ -43,6 +43,7 @@ def asgi(
     login_url: str | None = None,
     proxy: TrustedProxy | None = None,
     oidc: OIDC | None = None,
+    audit_reads: bool = False,
 ) -> Any:
     """Return the web console as an ASGI application.
 
@@ -65,6 +66,7 @@ def asgi(
             replaces `{next}`, or is added as `next=`.
         proxy: Proxy that authenticates users, and names them in a header.
         oidc: Provider of OpenID Connect that authenticates people. Extra: `oidc`.
+        audit_reads: If True, the audit log records who opened which payload, once in five minutes.
 
     Returns:
         The ASGI application. Creating it opens nothing.
@@ -93,4 +95,4 @@ def asgi(
         read_only=read_only,
         has_users=sign_in.has_users,
     )
-    return create_application(app, access, sign_in)
+    return create_application(app, access, sign_in, audit_reads=audit_reads)

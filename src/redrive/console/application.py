@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
 from ..ops.project.target import Operated, check_operated
+from ..ops.read_audit import ReadAudit
 from ..ops.sign_in.sessions import AccessStore
 from .api import ROUTERS as API_ROUTERS
 from .pages import ROUTERS as PAGE_ROUTERS
@@ -96,9 +97,21 @@ class LiveUpdates:
 
 
 def create_application(
-    target: Operated, access: AccessControl, /, sign_in: SignIn | None = None
+    target: Operated,
+    access: AccessControl,
+    /,
+    sign_in: SignIn | None = None,
+    *,
+    audit_reads: bool = False,
 ) -> SecurityMiddleware:
-    """Return the console of an app or a ledger."""
+    """Return the console of an app or a ledger.
+
+    Args:
+        target: The app or the ledger to show.
+        access: The passwords, tokens and roles.
+        sign_in: The programs that authenticate users.
+        audit_reads: Whether the audit log records who opened which payload.
+    """
     check_operated(target)
     sign_in = sign_in or SignIn()
     application = FastAPI(
@@ -108,6 +121,7 @@ def create_application(
     application.state.login_throttle = LoginThrottle()
     application.state.access_store = store = AccessStore(target)
     application.state.oidc = sign_in.oidc
+    application.state.reads = ReadAudit() if audit_reads else None
     live = LiveUpdates(Operator(target, actor="console").overview.change_token)
     add_error_handlers(application)
     for router in PAGE_ROUTERS:

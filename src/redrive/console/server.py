@@ -109,6 +109,7 @@ def serve(
     on_start: Callable[[], Any],
     proxies: str = "",
     sign_in: SignIn | None = None,
+    audit_reads: bool = False,
 ) -> None:
     """Serve the console until SIGINT or SIGTERM. Call it in the main thread.
 
@@ -120,8 +121,9 @@ def serve(
         proxies: Addresses of trusted proxies, separated by commas. The console uses their
             X-Forwarded-For and X-Forwarded-Proto headers.
         sign_in: The programs that authenticate users.
+        audit_reads: Whether the audit log records who opened which payload.
     """
-    application: ASGI = create_application(target, access, sign_in)
+    application: ASGI = create_application(target, access, sign_in, audit_reads=audit_reads)
     if proxies:
         application = _with_peer(ProxyHeadersMiddleware(application, proxies))  # type: ignore[arg-type]
     config = uvicorn.Config(

@@ -102,7 +102,13 @@ class View:
         """The operator that acts in the name of this identity."""
         assert self.identity is not None  # the middleware refuses other requests
         identity = self.identity
-        return Operator(self.target, actor=identity.name, via=identity.via, rights=identity.rights)
+        return Operator(
+            self.target,
+            actor=identity.name,
+            via=identity.via,
+            rights=identity.rights,
+            reads=self.request.app.state.reads,
+        )
 
     def may(self, act: str, /, *names: str | None) -> bool:
         """Whether the button of an act is shown. The operator refuses acts without a right.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from .plans.plan import Plan
     from .project.target import Operated
+    from .read_audit import ReadAudit
 
 PROGRAM = "redrive"
 """The actor of decisions that policies make. It is reserved, so that these can be told apart."""
@@ -37,6 +38,8 @@ class OperatorContext:
     actor: str
     rights: Rights | None = None
     """Acts and job types. None: all."""
+    reads: ReadAudit | None = None
+    """Records reads of payloads. None: they are not recorded."""
 
     def require(self, act: str, /, *names: str | None) -> None:
         """Raise MissingRight if an act is not allowed to these job types.
@@ -55,10 +58,22 @@ class OperatorContext:
         self.require(act, *names)
         return plan
 
-    def require_read(self, subject: str, /, *names: str) -> None:
-        """Raise MissingRight if the payload of this subject belongs to none of the job types."""
+    def open_payload(self, noun: str, id_: int | str, /, *names: str) -> None:
+        """Check the right to read a payload, and record the read if that is wanted.
+
+        Args:
+            noun: What is read: `job`, `dead`, `event` or `key`.
+            id_: Its id.
+            names: Its job types. One of them is enough. None: it belongs to no job type.
+
+        Raises:
+            MissingRight: The rights cover none of the job types.
+        """
         if self.rights is not None:
-            self.rights.check_read(subject, *names)
+            subject = {"dead": "dead letter", "key": "idempotency record"}.get(noun, noun)
+            self.rights.check_read(f"{subject} {id_}", *names)
+        if self.reads is not None:
+            self.reads.record(self, noun, id_)
 
     @property
     def ledger(self) -> Ledger:

@@ -114,7 +114,7 @@ class EventOperations:
         if row is None:
             return None
         handlers = tuple(_handler_jobs(ledger, row))
-        self._context.require_read(f"event {event_id!r}", *(job.handler for job in handlers))
+        self._context.open_payload("event", event_id, *(job.handler for job in handlers))
         own_ids = zip(OWN_IDS, (row.event_id, row.type, row.source), strict=True)
         return EventReport(
             event=_event_line(row),

@@ -322,7 +322,7 @@ class JobOperations:
         job = ledger.get(job_id)
         if job is None:
             return None
-        self._context.require_read(f"job {job_id}", job.kind)
+        self._context.open_payload("job", job_id, job.kind)
         letters = ledger.dead_letters(job_id=job.id, limit=1) if job.state == "dead" else []
         letter = letters[0] if letters else None
         line = _line(job, None if letter is None else letter.id)

@@ -93,7 +93,7 @@ class KeyOperations:
             record = keys.find(Key.parse(key))
             if record is None:
                 return None
-            self._context.require_read(f"idempotency record {key}")
+            self._context.open_payload("key", key)
             return KeyReport(
                 key=_key_line(record),
                 response=None if record.response is None else readable(record.response),

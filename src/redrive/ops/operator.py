@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .partitions.backfill import BackfillOperations
     from .partitions.operations import PartitionOperations, SourceOperations
     from .plans.plan import Plan
+    from .read_audit import ReadAudit
     from .retries import retry_stacks
     from .retries.retry_stacks import Stack
     from .sign_in.sessions import SessionOperations
@@ -124,6 +125,7 @@ class Operator:
         actor: str,
         via: str | None = None,
         rights: Rights | None = None,
+        reads: ReadAudit | None = None,
     ) -> None:
         """Act on a ledger under a name.
 
@@ -132,10 +134,11 @@ class Operator:
             actor: Who acts, for the audit log.
             via: How the actor was authenticated, for the audit log.
             rights: Acts and job types that are allowed. None: all.
+            reads: Records reads of payloads in the audit log. None: they are not recorded.
         """
         check = None if rights is None else rights.check_action
         self.actor: str = Actor(check_actor(actor), via=via, check=check)
-        self._context = OperatorContext(app, self.actor, rights)
+        self._context = OperatorContext(app, self.actor, rights, reads)
 
     # --- The ledger
 

@@ -49,7 +49,7 @@ def test_a_named_token_acts_within_its_rights_until_it_is_revoked_or_expires(led
         assert each.post("/api/dead/discard", json=body, headers=bearer).status_code == 403
     assert consoles[0].post("/api/jobs/cancel", json=body, headers=bearer).status_code == 200
     (entry, *_) = ann.audit.find(action="job.cancel")
-    assert (entry.actor, entry.what["via"]) == ("ci", "token ci")
+    assert (entry.actor, entry.via) == ("ci", "token ci")
     with pytest.raises(NotAllowed, match="token 'ci': exists"):
         ann.tokens.create("ci", because="x")
     ann.tokens.revoke("ci", because="leaked")

@@ -133,6 +133,7 @@ def serve(
                 on_start=lambda: _show_start(facts, as_json),
                 proxies=proxies,
                 sign_in=sign_in,
+                audit_reads=console.audit_reads,
             )
     except server.Exposed as error:
         fail(BAD_INPUT, str(error), "set REDRIVE_CONSOLE_PASSWORD or REDRIVE_CONSOLE_TOKEN")

@@ -48,6 +48,8 @@ MOST_BEYOND = 1_000_000
 """Dead letters beyond the limit of a plan that are counted."""
 EXPORTED = (*Letter.__slots__,)
 ALL = DeadLetterFilter()
+MASKED = "secrets masked"
+"""The reason of an export without secrets, which needs none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,7 @@ class DeadLetterOperations:
         letter = _store_edit(ledger, letter_id)
         if letter is None:
             return None
-        self._context.require_read(f"dead letter {letter_id}", letter.kind)
+        self._context.open_payload("dead", letter_id, letter.kind)
         return LetterReport(
             letter=Letter(**{name: getattr(letter, name) for name in Letter.__slots__}),
             payload=readable(letter.payload),
@@ -274,16 +276,18 @@ class DeadLetterOperations:
         Args:
             which: Which dead letters.
             status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`. None: all.
-            because: Include secrets, for this reason. It is recorded in the audit log.
+            because: Include secrets, for this reason. The audit log records every export.
 
         Returns:
             An iterator of dictionaries.
         """
         self._context.require("export", which.kind)
+        details = {"selection": document(which.as_dict()), "status": status}
         if because is not None:
             check_reason(because)
-            details = {"selection": document(which.as_dict()), "status": status}
             self._context.record("dead.export", because, details)
+        else:
+            self._context.record("dead.export", MASKED, {**details, "masked": True})
         export = _mask if because is None else _raw
         return map(export, _read_whole(self._context.ledger, which, status))
 
