@@ -11,11 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..ops.project.target import Operated
 from .application import create_application
 from .security.credentials import AccessControl
+from .security.middleware import ASGI, Receive, Scope, Send
+from .security.proxy import PEER
+from .security.sign_in import SignIn
 
 SHUTDOWN_SECONDS = 2
 """Time for running requests to end at a shutdown. Event streams never end on their own."""
@@ -86,6 +90,16 @@ class HeadTimeout(H11Protocol):
             self._timer = None
 
 
+def _with_peer(app: Any) -> ASGI:
+    """Store the address of the connection, before X-Forwarded-For replaces it."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[PEER] = scope.get("client")
+        await app(scope, receive, send)
+
+    return call
+
+
 def serve(
     target: Operated,
     access: AccessControl,
@@ -94,6 +108,8 @@ def serve(
     *,
     on_start: Callable[[], Any],
     proxies: str = "",
+    sign_in: SignIn | None = None,
+    audit_reads: bool = False,
 ) -> None:
     """Serve the console until SIGINT or SIGTERM. Call it in the main thread.
 
@@ -104,16 +120,20 @@ def serve(
         on_start: Called before the first request is accepted.
         proxies: Addresses of trusted proxies, separated by commas. The console uses their
             X-Forwarded-For and X-Forwarded-Proto headers.
+        sign_in: The programs that authenticate users.
+        audit_reads: Whether the audit log records who opened which payload.
     """
+    application: ASGI = create_application(target, access, sign_in, audit_reads=audit_reads)
+    if proxies:
+        application = _with_peer(ProxyHeadersMiddleware(application, proxies))  # type: ignore[arg-type]
     config = uvicorn.Config(
-        create_application(target, access),
+        application,
         http=HeadTimeout,
         log_level="warning",
         access_log=False,
         server_header=False,
         lifespan="off",
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=proxies or None,
+        proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     # Imported modules stay forever. Without a freeze, full garbage collections scan them and delay

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import typer
 
+from ...console import CONSOLE_PACKAGES
 from ...errors import LedgerError
 from ...ops.operator import Operator
 from ...ops.project.settings import known, warnings
@@ -17,8 +19,6 @@ from ...ops.sign_in.hashes import SHORTEST_PASSWORD, Password, hashed_token, new
 from ..errors import BAD_INPUT, complain, fail, fail_without_ledger
 from ..options import AppArgument, LedgerAddress, flag, option
 from ..render import print_json, show
-
-CONSOLE_PACKAGES = frozenset(("fastapi", "jinja2", "uvicorn", "starlette"))
 
 
 def serve(
@@ -34,6 +34,14 @@ def serve(
         ),
     ] = None,
     read_only: Annotated[bool, flag("--read-only", "Read access only, for all users")] = False,
+    proxy_header: Annotated[
+        str | None,
+        option("--proxy-header", "NAME", "Header in which a trusted proxy names the user"),
+    ] = None,
+    proxy_addresses: Annotated[
+        list[str] | None,
+        option("--proxy-address", "ADDRESS", "Address or network of this proxy. Repeatable"),
+    ] = None,
     secret: Annotated[
         Literal["password", "token"] | None,
         typer.Option(
@@ -55,6 +63,10 @@ def serve(
     REDRIVE_CONSOLE_VIEWER_TOKEN allow read access only. redrive.toml takes hashes, which --hash
     prints. No option takes a secret, because other accounts can read the process list.
 
+    A proxy that authenticates users names them in --proxy-header. The header is ignored in requests
+    from any address but --proxy-address. REDRIVE_CONSOLE_OIDC_ISSUER and the settings beside it
+    configure a provider of OpenID Connect.
+
     Examples:
         redrive serve shop:app
         redrive serve --ledger sqlite:///shop.db --port 8400
@@ -72,6 +84,7 @@ def serve(
         # The extra may be missing.
         from ...console import server  # noqa: PLC0415
         from ...console.security.credentials import AccessControl  # noqa: PLC0415
+        from ...console.security.sign_in import sign_in_from_settings  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name not in CONSOLE_PACKAGES:
             raise
@@ -81,6 +94,13 @@ def serve(
         console = settings.console
         for name, warning in warnings(settings).items():
             complain(f"{name} {warning}")
+        if proxy_header is not None or proxy_addresses:
+            console = replace(
+                console,
+                proxy_header=proxy_header or console.proxy_header,
+                proxy_addresses=tuple(proxy_addresses or console.proxy_addresses),
+            )
+        sign_in = sign_in_from_settings(console)
         access = AccessControl(
             password=console.password,
             token=console.token,
@@ -88,6 +108,7 @@ def serve(
             viewer_token=console.viewer_token,
             secret=console.secret,
             read_only=read_only or console.read_only,
+            has_users=sign_in.has_users,
         )
         address = host or console.host
         server.check_exposure(address, access)
@@ -111,6 +132,8 @@ def serve(
                 listening,
                 on_start=lambda: _show_start(facts, as_json),
                 proxies=proxies,
+                sign_in=sign_in,
+                audit_reads=console.audit_reads,
             )
     except server.Exposed as error:
         fail(BAD_INPUT, str(error), "set REDRIVE_CONSOLE_PASSWORD or REDRIVE_CONSOLE_TOKEN")
@@ -119,7 +142,7 @@ def serve(
     except OSError as error:
         problem = f"console: cannot listen there ({error.strerror or error})"
         fail(BAD_INPUT, f"{problem}; --port 0 takes any free port")
-    except (Unreadable, ValueError) as error:
+    except (Unreadable, ValueError, TypeError, ImportError) as error:
         fail(BAD_INPUT, str(error))
 
 

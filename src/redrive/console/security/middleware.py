@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import re
+import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.concurrency import run_in_threadpool
@@ -15,18 +17,31 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
+from ...journal.redaction import redact_text
 from ...ops.context import user
-from ...ops.sign_in.sessions import RevokedSessions
+from ...ops.sign_in.sessions import AccessStore
+from ...ops.sign_in.tokens import PREFIX
 from .credentials import AccessControl, Identity, name_of
+from .host import WhoFailed
+from .proxy import ProxyHeaderInvalid
+from .sign_in import SignIn
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ASGI: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+ProblemPage: TypeAlias = Callable[[Scope, int, str], Response]
+"""Makes the page of an error from the scope, the status and the explanation."""
 
+T = TypeVar("T")
 LOG = logging.getLogger("redrive.console")
 SESSION_COOKIE = "redrive_session"
 DEVICE_COOKIE = "redrive_device"
+BROWSER_COOKIE = "redrive_browser"
+"""Random, for users whom another program has authenticated. Their CSRF token is derived from it."""
+PROVIDER_PREFIX = "oidc."
+"""Of the cookie of a session that a provider has authenticated. The rest is random."""
+BROWSER_COOKIE_TEXT = re.compile(r"[A-Za-z0-9_-]{43}")
 LOCAL_COOKIE = "redrive_local"
 """Followed by the port, because a browser shares cookies between all ports of a machine."""
 MAX_BODY_BYTES, MAX_FORM_FIELDS = 1_000_000, 20_000
@@ -35,7 +50,9 @@ MAX_LOGIN_BYTES, MAX_LOGIN_FIELDS = 8_192, 10
 BODY_SECONDS = 30.0
 """Time within which a request body must arrive."""
 SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
-PUBLIC_PATHS = ("/login", "/health", "/ready", "/static/")
+PROBE_PATHS = ("/health", "/ready", "/static/")
+"""Paths that are the same for everyone."""
+PUBLIC_PATHS = ("/login", *PROBE_PATHS)
 """Paths that need no login."""
 FOREIGN_REQUEST = (
     "The request did not come from a current page of this console. "
@@ -46,6 +63,8 @@ NOT_LOCAL = (
     "This console has no password or token. "
     "It only accepts requests from its own machine, to 127.0.0.1 or localhost."
 )
+STORE_UNAVAILABLE = "The ledger cannot be reached, so your sign-in cannot be checked."
+WHO_FAILED = "Sign-in failed with an unexpected error. See the log of the console."
 UNKNOWN_LOCAL_USER = (
     "This console has no password, so its URL needs a token. "
     "Open the URL that `redrive serve` printed, or the one in the log of the server."
@@ -72,6 +91,10 @@ SECURITY_HEADERS = {
 }
 
 
+class StoreUnavailable(Exception):
+    """A session or a token cannot be checked."""
+
+
 class RequestRefused(Exception):
     """A check failed. The response says why."""
 
@@ -83,10 +106,28 @@ class RequestRefused(Exception):
 class SecurityMiddleware:
     """Checks every request before a page sees it. Event loops may share one."""
 
-    def __init__(self, app: ASGI, access: AccessControl, revoked: RevokedSessions) -> None:
+    def __init__(
+        self,
+        app: ASGI,
+        access: AccessControl,
+        store: AccessStore,
+        render: ProblemPage,
+        sign_in: SignIn,
+    ) -> None:
+        """Put the checks in front of an application.
+
+        Args:
+            app: The application.
+            access: The passwords, tokens and roles.
+            store: The sessions and named tokens in the ledger.
+            render: Makes the page that explains why a request was rejected.
+            sign_in: The programs that authenticate users.
+        """
         self.app = app
         self.access = access
-        self._revoked = revoked
+        self._store = store
+        self._render = render
+        self._sign_in = sign_in
         self._logged_url = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,6 +148,8 @@ class SecurityMiddleware:
                 # Browsers revalidate static files, so that an upgrade brings its own.
                 caching = "no-cache" if path.startswith("/static/") else "no-store"
                 headers.setdefault("cache-control", caching)
+                if new_cookie := scope["state"].get("new_browser"):
+                    headers.append("set-cookie", _browser_cookie_header(scope, new_cookie))
             await send(message)
 
         try:
@@ -128,14 +171,23 @@ class SecurityMiddleware:
         """
         headers = Headers(scope=scope)
         is_safe = scope["method"] in SAFE_METHODS
+        state = scope.setdefault("state", {})
+        state["identity"], state["form"] = None, {}
         if not self.access.is_protected:
             if not _is_local(scope, headers):
                 raise RequestRefused(path, 403, NOT_LOCAL)
             if is_safe and (redirect := self._exchange_token(scope, headers, path)):
                 return redirect, receive
-        identity = await self._identify(headers)
-        state = scope.setdefault("state", {})
-        state["identity"], state["form"] = identity, {}
+        try:
+            is_probe = path.startswith(PROBE_PATHS)
+            identity = None if is_probe else await self._identify(scope, headers, path)
+            state["identity"] = identity
+        except ProxyHeaderInvalid as error:
+            raise RequestRefused(path, 400, f"Sign-in failed: {error}.") from None
+        except WhoFailed:
+            return self._show_problem(scope, path, 500, WHO_FAILED), receive
+        except StoreUnavailable:
+            return self._show_problem(scope, path, 503, STORE_UNAVAILABLE), receive
         if identity is None and not path.startswith(PUBLIC_PATHS):
             return self._ask_for_login(scope, path), receive
         if is_safe:
@@ -147,7 +199,7 @@ class SecurityMiddleware:
             raise RequestRefused(path, 403, FOREIGN_REQUEST)
         return None, _receive_again(body)
 
-    async def _identify(self, headers: Headers) -> Identity | None:
+    async def _identify(self, scope: Scope, headers: Headers, path: str) -> Identity | None:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         token = token.strip() if scheme.lower() == "bearer" else ""
         cookies = cookie_parser(headers.get("cookie", ""))
@@ -155,15 +207,46 @@ class SecurityMiddleware:
         if not self.access.is_protected:
             if token and self.access.is_local_token(token):
                 return self.access.local_identity(name_of(actor) or user(), by="token")
+            if token:
+                return await self._find_token(token)
             has_cookie = self.access.is_local_cookie(cookies.get(_local_cookie_name(headers), ""))
             return self.access.local_identity(user()) if has_cookie else None
         if token:
-            return self.access.check_token(token, actor)
-        identity = self.access.read_session(cookies.get(SESSION_COOKIE, ""))
-        if identity is None:
+            identity = self.access.check_token(token, actor) or await self._find_token(token)
+            if identity is not None:
+                return identity
+        guest, way = await self._sign_in.identify(scope)
+        if guest is not None:
+            browser = _browser_of(scope, cookies, path)
+            return self.access.user_identity(guest, by=way, browser=browser)
+        return None if token else await self._read_session(cookies.get(SESSION_COOKIE, ""))
+
+    async def _read_session(self, cookie: str) -> Identity | None:
+        """Return the identity of a session that the ledger has, signed by us or by a provider."""
+        by_provider = self._sign_in.oidc is not None and cookie.startswith(PROVIDER_PREFIX)
+        identity = None if by_provider else self.access.read_session(cookie)
+        if identity is None and not by_provider:
             return None
-        is_revoked = await run_in_threadpool(self._revoked.is_revoked, identity.session)
-        return None if is_revoked else identity
+        stored = await self._look_up(self._store.find_session, cookie)
+        if stored is None:
+            return None
+        return self.access.stored_identity(stored, cookie) if by_provider else identity
+
+    async def _find_token(self, text: str) -> Identity | None:
+        """Return the identity of a named token."""
+        if not text.startswith(PREFIX):
+            return None
+        stored = await self._look_up(self._store.find_token, text)
+        return None if stored is None else self.access.named_token_identity(stored)
+
+    async def _look_up(self, find: Callable[[str], T], text: str) -> T:
+        """Ask the ledger. StoreUnavailable: it cannot be reached, so no request is let in."""
+        try:
+            return await run_in_threadpool(find, text)
+        except Exception as error:
+            problem = redact_text(f"{type(error).__name__}: {error}").partition("\n")[0]
+            LOG.error("console: sessions and tokens cannot be checked (%s)", problem)
+            raise StoreUnavailable from error
 
     def _exchange_token(self, scope: Scope, headers: Headers, path: str) -> Response | None:
         """Replace the token of the printed URL by a cookie, and remove it from the URL."""
@@ -189,16 +272,23 @@ class SecurityMiddleware:
         if not self.access.is_protected:
             self._log_url(scope, root)
             return _unauthorized_response(path, UNKNOWN_LOCAL_USER)
-        is_page = not is_api(path) and path != "/live" and scope["method"] in SAFE_METHODS
-        if is_page and self.access.has_passwords:
-            query = scope["query_string"].decode("latin-1")
-            target = quote(f"{path}?{query}" if query else path, safe="")
-            return RedirectResponse(
-                f"{root}/login" + ("" if path == "/" else f"?next={target}"), 303
-            )
+        is_page = is_page_request(scope, path)
+        query = scope["query_string"].decode("latin-1")
+        page = f"{path}?{query}" if query else path
+        if is_page:
+            login = self._sign_in.login_url_of(root, page, has_form=self.access.has_passwords)
+            if login is not None:
+                return RedirectResponse(login, 303)
+            if self._sign_in.has_users:
+                return self._show_problem(scope, path, 401, self._sign_in.explanation)
         ending = " or sign in." if self.access.has_passwords else "."
         detail = "Authentication required. Send a token as `Authorization: Bearer …`"
         return _unauthorized_response(path, f"{detail}{ending}")
+
+    def _show_problem(self, scope: Scope, path: str, status: int, detail: str) -> Response:
+        if is_page_request(scope, path):
+            return self._render(scope, status, detail)
+        return error_response(path, status, detail)
 
     def _log_url(self, scope: Scope, root: str) -> None:
         """Log the URL with its token once. Only the account of the server can read the log."""
@@ -240,6 +330,11 @@ def console_path(scope: Scope, /) -> str:
 def is_api(path: str, /) -> bool:
     """Whether a program sends the request, not a person."""
     return path.startswith("/api/")
+
+
+def is_page_request(scope: Scope, path: str, /) -> bool:
+    """Whether a person opens a page, who can be shown one or sent to a login."""
+    return not is_api(path) and path != "/live" and scope["method"] in SAFE_METHODS
 
 
 def error_response(path: str, status: int, detail: str, /) -> Response:
@@ -338,6 +433,27 @@ def parse_form(body: bytes, max_fields: int) -> dict[str, str]:
     for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=max_fields):
         fields.setdefault(name, []).append(value)
     return {name: "\n".join(values) for name, values in fields.items()}
+
+
+def _browser_cookie_name(scope: Scope) -> str:
+    """Return the name of the cookie. Under https, no other host of the domain can set it."""
+    return f"__Host-{BROWSER_COOKIE}" if scope.get("scheme") == "https" else BROWSER_COOKIE
+
+
+def _browser_of(scope: Scope, cookies: dict[str, str], path: str) -> str:
+    """Return the random text that the browser has as a cookie, or a new one for its next page."""
+    text = cookies.get(_browser_cookie_name(scope), "")
+    if BROWSER_COOKIE_TEXT.fullmatch(text):
+        return text
+    text = secrets.token_urlsafe(32)
+    if is_page_request(scope, path):
+        scope["state"]["new_browser"] = text
+    return text
+
+
+def _browser_cookie_header(scope: Scope, text: str) -> str:
+    secure = "; Secure" if scope.get("scheme") == "https" else ""
+    return f"{_browser_cookie_name(scope)}={text}; HttpOnly; Path=/; SameSite=Strict{secure}"
 
 
 def _local_cookie_name(headers: Headers) -> str:

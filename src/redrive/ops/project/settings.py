@@ -70,7 +70,7 @@ def warnings(settings: Configuration, /) -> dict[str, str]:
 
 
 def _fix(name: str) -> str:
-    if name == "console.secret":
+    if name in ("console.secret", "console.oidc_client_secret"):
         return ""
     if name.endswith("password"):
         return "hash it with `redrive serve --hash password`, or "

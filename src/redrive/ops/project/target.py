@@ -127,6 +127,15 @@ def ledger_of(app: Operated, /) -> Ledger:
     return app if isinstance(app, ledgers.Ledger) else app.ledger
 
 
+def check_operated(app: object, /) -> None:
+    """Raise TypeError if this is neither an app nor an open ledger."""
+    if not isinstance(app, (apps.App, ledgers.Ledger)):
+        raise TypeError(
+            f"console: pass an App or an open ledger, not {type(app).__name__}; "
+            'for an address: App("sqlite:///redrive.db")'
+        )
+
+
 def extractions(app: Operated, /) -> list[Extraction]:
     """Return the datasets that an app has registered. A bare ledger has none."""
     if not isinstance(app, apps.App):

@@ -1,0 +1,45 @@
+"""Reads of payloads in the audit log, for those who need to know who has seen which data."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .context import OperatorContext
+
+AGAIN_SECONDS = 300.0
+"""A page updates itself. The same read of the same actor is recorded once in this time."""
+MAX_REMEMBERED = 10_000
+ACTION = "payload.read"
+BECAUSE = "opened, with secrets masked"
+
+
+class ReadAudit:
+    """Records who read the payload of which job, dead letter or event. Threads may share one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recorded: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+
+    def record(self, context: OperatorContext, noun: str, id_: int | str, /) -> None:
+        """Record a read, unless the same was recorded within five minutes.
+
+        Args:
+            context: Who reads, and where.
+            noun: What is read: `job`, `dead`, `event` or `key`.
+            id_: Its id.
+        """
+        read = (context.actor, noun, str(id_))
+        now = monotonic()
+        with self._lock:
+            if now - self._recorded.get(read, float("-inf")) < AGAIN_SECONDS:
+                return
+        context.record(ACTION, BECAUSE, {noun: id_})
+        with self._lock:
+            self._recorded[read] = now
+            self._recorded.move_to_end(read)
+            while len(self._recorded) > MAX_REMEMBERED:
+                self._recorded.popitem(last=False)
