@@ -22,7 +22,7 @@ SECRET = frozenset(
         "console.viewer_password",
         "console.viewer_token",
         "console.secret",
-        "console.oidc_client_secret",
+        "console.oidc_secret",
     )
 )
 """Values that are never shown."""
@@ -89,11 +89,11 @@ class ConsoleSettings:
         "Header with the name of the user, from a proxy that authenticates users."
     )
     proxy_addresses: tuple[str, ...] = _key("Addresses or networks of this proxy.", ())
-    proxy_groups_header: str | None = _key("Header of this proxy with the groups of the user.")
+    proxy_groups: str | None = _key("Header of this proxy with the groups of the user.")
     oidc_issuer: str | None = _key("Address of the provider of OpenID Connect.")
     oidc_client_id: str | None = _key("Id of the console at the provider.")
-    oidc_client_secret: str | None = _key("Secret of the console at the provider.")
-    oidc_client_secret_file: str | None = _key("File with this secret.")
+    oidc_secret: str | None = _key("Secret of the console at the provider.")
+    oidc_secret_file: str | None = _key("File with this secret.")
     oidc_claim: str = _key("Claim with the groups of the user.", "groups")
     oidc_redirect_url: str | None = _key(
         "URL of /login/oidc/callback, as registered at the provider. Default: from the request."

@@ -8,7 +8,7 @@ from ..core.lazy import lazily
 
 if TYPE_CHECKING:
     from ..ops.project.target import Operated
-    from ..ops.rights import Rights as Rights
+    from ..ops.sign_in.rights import Rights as Rights
     from .security.host import Who
     from .security.oidc import OIDC as OIDC
     from .security.proxy import TrustedProxy as TrustedProxy
@@ -18,7 +18,7 @@ else:
         __name__,
         {
             "OIDC": "security.oidc",
-            "Rights": ".ops.rights",
+            "Rights": ".ops.sign_in.rights",
             "TrustedProxy": "security.proxy",
             "User": "security.user",
         },

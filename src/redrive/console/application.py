@@ -16,7 +16,7 @@ from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
 from ..ops.project.target import Operated, check_operated
-from ..ops.read_audit import ReadAudit
+from ..ops.sign_in.read_audit import ReadAudit
 from ..ops.sign_in.sessions import AccessStore
 from .api import ROUTERS as API_ROUTERS
 from .pages import ROUTERS as PAGE_ROUTERS

@@ -8,18 +8,21 @@ import ipaddress
 import signal
 import socket
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, cast, get_args
 
 import uvicorn
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ..ops.project.settings import ConsoleSettings
 from ..ops.project.target import Operated
 from .application import create_application
-from .security.credentials import AccessControl
+from .security.credentials import AccessControl, Role
+from .security.group_roles import parse_roles
 from .security.middleware import ASGI, Receive, Scope, Send
-from .security.proxy import PEER
-from .security.sign_in import SignIn
+from .security.proxy import PEER, TrustedProxy
+from .security.sign_in import SignIn, make_sign_in
 
 SHUTDOWN_SECONDS = 2
 """Time for running requests to end at a shutdown. Event streams never end on their own."""
@@ -151,3 +154,59 @@ def serve(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def sign_in_from_settings(settings: ConsoleSettings, /) -> SignIn:
+    """Return the proxy and the provider of the settings.
+
+    Raises:
+        ValueError: A setting is not valid, or one is missing.
+        ImportError: The extra `oidc` is not installed.
+    """
+    roles = parse_roles("console.roles", settings.roles)
+    if settings.role not in (None, *get_args(Role)):
+        raise ValueError(f"console.role: invalid role {settings.role!r}; use viewer or operator")
+    role = cast("Role | None", settings.role)
+    proxy = oidc = None
+    if settings.proxy_header is not None:
+        groups_header = settings.proxy_groups
+        own_roles = roles if groups_header is not None else {}
+        proxy = TrustedProxy(
+            settings.proxy_header,
+            settings.proxy_addresses,
+            groups_header=groups_header,
+            roles=own_roles,
+            role=role or (None if own_roles else "viewer"),
+        )
+    elif settings.proxy_addresses or settings.proxy_groups:
+        raise ValueError("console.proxy_header: missing; name the header with the user")
+    if settings.oidc_issuer is not None:
+        if settings.oidc_client_id is None:
+            raise ValueError("console.oidc_client_id: missing; set it beside console.oidc_issuer")
+        from . import OIDC  # noqa: PLC0415  # its library may be missing
+
+        oidc = OIDC(
+            settings.oidc_issuer,
+            settings.oidc_client_id,
+            _read_secret(settings),
+            roles=roles,
+            role=role,
+            claim=settings.oidc_claim,
+            redirect_url=settings.oidc_redirect_url,
+        )
+    elif settings.oidc_client_id or settings.oidc_secret or settings.oidc_secret_file:
+        raise ValueError("console.oidc_issuer: missing; set the address of the provider")
+    return make_sign_in(proxy=proxy, oidc=oidc)
+
+
+def _read_secret(settings: ConsoleSettings) -> str | None:
+    file = settings.oidc_secret_file
+    if file is None:
+        return settings.oidc_secret
+    if settings.oidc_secret is not None:
+        raise ValueError("console.oidc_secret: set it or the file, not both")
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = getattr(error, "strerror", None) or "it is not text"
+        raise ValueError(f"console.oidc_secret_file: {file}: {problem}") from None

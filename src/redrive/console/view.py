@@ -114,7 +114,7 @@ class View:
         """Whether the button of an act is shown. The operator refuses acts without a right.
 
         Args:
-            act: The act, see `redrive.ops.rights`.
+            act: The act, see `redrive.ops.sign_in.rights`.
             names: The job types. None: it belongs to no job type.
         """
         return self.identity is not None and self.identity.may(act, *names)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .project.target import ledger_of
-from .rights import Rights
+from .sign_in.rights import Rights
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
     from .plans.plan import Plan
     from .project.target import Operated
-    from .read_audit import ReadAudit
+    from .sign_in.read_audit import ReadAudit
 
 PROGRAM = "redrive"
 """The actor of decisions that policies make. It is reserved, so that these can be told apart."""

@@ -15,7 +15,7 @@ from ..errors import Drift
 from ..ledger.audit import Actor
 from .context import MAX_REPLAYS, OperatorContext, check_actor, check_reason
 from .deprecated import add_deprecated_call, deprecated_method
-from .rights import Rights
+from .sign_in.rights import Rights
 from .sweeps import PARTITIONED, Applied, SweepOptions
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from .partitions.backfill import BackfillOperations
     from .partitions.operations import PartitionOperations, SourceOperations
     from .plans.plan import Plan
-    from .read_audit import ReadAudit
     from .retries import retry_stacks
     from .retries.retry_stacks import Stack
+    from .sign_in.read_audit import ReadAudit
     from .sign_in.sessions import SessionOperations
     from .sign_in.tokens import TokenOperations
     from .sweeps import SweepOperations

@@ -24,8 +24,9 @@ def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "FRESH_SECONDS", 0.0)
 
 
-def client(ledger: Ledger, **options: str) -> TestClient:
-    return TestClient(asgi(ledger, password=PASSWORD, **options), base_url=HERE, follow_redirects=False)
+def client(ledger: Ledger, viewer_password: str | None = None) -> TestClient:
+    console = asgi(ledger, password=PASSWORD, viewer_password=viewer_password)
+    return TestClient(console, base_url=HERE, follow_redirects=False)
 
 
 @pytest.mark.req("X-4")

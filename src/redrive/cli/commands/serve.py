@@ -84,7 +84,6 @@ def serve(
         # The extra may be missing.
         from ...console import server  # noqa: PLC0415
         from ...console.security.credentials import AccessControl  # noqa: PLC0415
-        from ...console.security.sign_in import sign_in_from_settings  # noqa: PLC0415
     except ModuleNotFoundError as error:
         if error.name not in CONSOLE_PACKAGES:
             raise
@@ -100,7 +99,7 @@ def serve(
                 proxy_header=proxy_header or console.proxy_header,
                 proxy_addresses=tuple(proxy_addresses or console.proxy_addresses),
             )
-        sign_in = sign_in_from_settings(console)
+        sign_in = server.sign_in_from_settings(console)
         access = AccessControl(
             password=console.password,
             token=console.token,

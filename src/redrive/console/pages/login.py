@@ -20,7 +20,7 @@ from ...core.clock import SYSTEM, Clock
 from ...ops.sign_in.sessions import AccessStore
 from ..security.credentials import DEVICE_SECONDS, SESSION_SECONDS, TooManyLogins, name_of
 from ..security.middleware import DEVICE_COOKIE, PROVIDER_PREFIX, SESSION_COOKIE
-from ..security.sign_in import SignInRefused
+from ..security.user import SignInRefused
 from ..view import CurrentView, View
 
 if TYPE_CHECKING:  # its library may be missing

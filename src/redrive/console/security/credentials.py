@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
 from ...core.clock import SYSTEM, Clock
-from ...ledger.access import StoredSession, StoredToken
 from ...ops.context import PROGRAM
-from ...ops.rights import Rights
 from ...ops.sign_in.hashes import (
     QUICK,
     SHORTEST_PASSWORD,
@@ -29,6 +27,8 @@ from ...ops.sign_in.hashes import (
     is_hashed,
     keep_secret,
 )
+from ...ops.sign_in.rights import Rights
+from ...ops.sign_in.sessions import StoredSession, StoredToken
 
 Role: TypeAlias = Literal["operator", "viewer"]
 Way: TypeAlias = Literal["password", "token", "loopback", "host", "proxy", "oidc"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias, get_args
 
-from ...ops.rights import Rights
+from ...ops.sign_in.rights import Rights
 from .credentials import Role
 from .user import User
 

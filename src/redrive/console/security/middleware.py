@@ -17,8 +17,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from ...journal.redaction import redact_text
 from ...ops.context import user
+from ...ops.sign_in.hashes import redact_text
 from ...ops.sign_in.sessions import AccessStore
 from ...ops.sign_in.tokens import PREFIX
 from .credentials import AccessControl, Identity, name_of

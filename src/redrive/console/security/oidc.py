@@ -27,12 +27,10 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 
-from ...journal.redaction import redact_text
-from ...ops.sign_in.hashes import keep_secret
+from ...ops.sign_in.hashes import keep_secret, redact_text
 from .credentials import Role
 from .group_roles import GroupRoles, check_roles, user_of
-from .sign_in import SignInRefused
-from .user import User
+from .user import SignInRefused, User
 
 LOG = logging.getLogger("redrive.console")
 DISCOVERY = "/.well-known/openid-configuration"

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from ...settings import ConsoleSettings
-from .credentials import Role, Way
-from .group_roles import parse_roles
+from .credentials import Way
 from .host import HostUsers, Who
 from .proxy import TrustedProxy
 from .user import User
@@ -20,14 +17,6 @@ if TYPE_CHECKING:  # its library may be missing
 
 NOT_SIGNED_IN = "You are not signed in. Sign in to the application that this console belongs to."
 NO_PROXY = "You are not signed in. Open this console through the proxy that signs you in."
-
-
-class SignInRefused(Exception):
-    """A sign-in at a provider failed. The message is for the person."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,59 +79,3 @@ def make_sign_in(
     if oidc is not None and type(oidc).__name__ != "OIDC":
         raise TypeError(f"oidc= must be OIDC(...), not {type(oidc).__name__}")
     return SignIn(None if who is None else HostUsers(who, login_url), proxy, oidc)
-
-
-def sign_in_from_settings(settings: ConsoleSettings, /) -> SignIn:
-    """Return the proxy and the provider of the settings.
-
-    Raises:
-        ValueError: A setting is not valid, or one is missing.
-        ImportError: The extra `oidc` is not installed.
-    """
-    roles = parse_roles("console.roles", settings.roles)
-    if settings.role not in (None, *get_args(Role)):
-        raise ValueError(f"console.role: invalid role {settings.role!r}; use viewer or operator")
-    role = cast("Role | None", settings.role)
-    proxy = oidc = None
-    if settings.proxy_header is not None:
-        groups_header = settings.proxy_groups_header
-        own_roles = roles if groups_header is not None else {}
-        proxy = TrustedProxy(
-            settings.proxy_header,
-            settings.proxy_addresses,
-            groups_header=groups_header,
-            roles=own_roles,
-            role=role or (None if own_roles else "viewer"),
-        )
-    elif settings.proxy_addresses or settings.proxy_groups_header:
-        raise ValueError("console.proxy_header: missing; name the header with the user")
-    if settings.oidc_issuer is not None:
-        if settings.oidc_client_id is None:
-            raise ValueError("console.oidc_client_id: missing; set it beside console.oidc_issuer")
-        from .. import OIDC  # noqa: PLC0415  # its library may be missing
-
-        oidc = OIDC(
-            settings.oidc_issuer,
-            settings.oidc_client_id,
-            _read_secret(settings),
-            roles=roles,
-            role=role,
-            claim=settings.oidc_claim,
-            redirect_url=settings.oidc_redirect_url,
-        )
-    elif settings.oidc_client_id or settings.oidc_client_secret or settings.oidc_client_secret_file:
-        raise ValueError("console.oidc_issuer: missing; set the address of the provider")
-    return make_sign_in(proxy=proxy, oidc=oidc)
-
-
-def _read_secret(settings: ConsoleSettings) -> str | None:
-    file = settings.oidc_client_secret_file
-    if file is None:
-        return settings.oidc_client_secret
-    if settings.oidc_client_secret is not None:
-        raise ValueError("console.oidc_client_secret: set it or the file, not both")
-    try:
-        return Path(file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        problem = getattr(error, "strerror", None) or "it is not text"
-        raise ValueError(f"console.oidc_client_secret_file: {file}: {problem}") from None

@@ -16,11 +16,12 @@ from typing import Any
 
 from ...core.clock import SYSTEM
 from ...ledger import access
-from ...ledger.access import StoredSession, StoredToken
+from ...ledger.access import StoredSession as StoredSession  # noqa: PLC0414  # the console has it from here
+from ...ledger.access import StoredToken as StoredToken  # noqa: PLC0414  # the same
 from ..context import OperatorContext, check_reason
 from ..project.target import Operated, ledger_of
-from ..rights import Rights
 from .hashes import hashed_token
+from .rights import Rights
 
 FRESH_SECONDS = 2.0
 """Seconds for which a session or a token is not looked up again."""

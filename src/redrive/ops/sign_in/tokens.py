@@ -14,8 +14,8 @@ from typing import Literal, TypeAlias
 from ...ledger import access
 from ...ledger.access import StoredToken
 from ..context import PROGRAM, OperatorContext, check_reason
-from ..rights import Rights
 from .hashes import hashed_token, keep_secret
+from .rights import Rights
 
 TokenRole: TypeAlias = Literal["viewer", "operator"]
 PREFIX = "redrive_"

@@ -131,8 +131,8 @@ def test_a_request_whose_head_does_not_arrive_is_closed(url: str, monkeypatch: p
         ([], {"OIDC_ISSUER": "http://login.example", "OIDC_CLIENT_ID": "c", "ROLE": "viewer"}, "OIDC: invalid issuer"),
         (
             [],
-            {"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": "c", "OIDC_CLIENT_SECRET_FILE": "/nowhere"},
-            "console.oidc_client_secret_file: /nowhere: No such file or directory",
+            {"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": "c", "OIDC_SECRET_FILE": "/nowhere"},
+            "console.oidc_secret_file: /nowhere: No such file or directory",
         ),
         ([], {"ROLES": "sre:operator"}, "console.roles: invalid entry 'sre:operator'; use sre=operator"),
         ([], {"ROLE": "admin"}, "console.role: invalid role 'admin'; use viewer or operator"),

@@ -11,8 +11,9 @@ from fastapi.testclient import TestClient
 from redrive import App, Event
 from redrive.console import User, asgi
 from redrive.ledger import NewJob
-from redrive.ops import Operator, read_audit
+from redrive.ops import Operator
 from redrive.ops.context import user
+from redrive.ops.sign_in import read_audit
 from tests.unit.cli.command import call
 
 from ..browser import HERE, TOKEN, client, csrf, signed_in

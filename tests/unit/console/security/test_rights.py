@@ -16,7 +16,7 @@ from redrive.errors import MissingRight
 from redrive.ledger import NewJob
 from redrive.ledger.audit import Actor
 from redrive.ops import DeadLetterFilter, JobFilter, Operator
-from redrive.ops.rights import ACTS
+from redrive.ops.sign_in.rights import ACTS
 
 from ..browser import HERE, csrf
 from .test_permissions import CHANGING

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
-from ..errors import MissingRight
+from ...errors import MissingRight
 
 ACTS: Mapping[str, tuple[str, tuple[str, ...]]] = MappingProxyType(
     {

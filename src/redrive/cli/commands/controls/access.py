@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from ...core.text import pluralise
-from ...ops.render import ago, document, parse_future_time, utc
-from ...ops.sign_in.sessions import SessionLine
-from ...ops.sign_in.tokens import NewToken, TokenLine
-from ..command import CommandGroup
-from ..errors import refuse_option
-from ..options import ReadOptions, WriteOptions, argument, open_operator, option
-from ..render import Column, print_json, print_rows, show
+from ....core.text import pluralise
+from ....ops.render import ago, document, parse_future_time, utc
+from ....ops.sign_in.sessions import SessionLine
+from ....ops.sign_in.tokens import NewToken, TokenLine
+from ...command import CommandGroup
+from ...errors import refuse_option
+from ...options import ReadOptions, WriteOptions, argument, open_operator, option
+from ...render import Column, print_json, print_rows, show
 
 tokens = CommandGroup(help="Create, list and revoke tokens of the console.")
 sessions = CommandGroup(help="List and revoke sessions of the console.")

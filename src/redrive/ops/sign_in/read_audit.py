@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .context import OperatorContext
+    from ..context import OperatorContext
 
 AGAIN_SECONDS = 300.0
 """A page updates itself. The same read of the same actor is recorded once in this time."""
