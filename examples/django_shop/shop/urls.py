@@ -7,7 +7,7 @@ from shop import views
 
 urlpatterns = [
     path("admin/", admin.site.urls),
-    # path("redrive/", include("redrive.django.urls")),
+    path("redrive/", include("redrive.django.urls")),
     path("orders/", views.place_order),
     path("orders/<int:order_id>/", views.show_order),
 ]

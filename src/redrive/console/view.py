@@ -74,6 +74,8 @@ NAVIGATION: tuple[tuple[str, tuple[MenuEntry, ...]], ...] = (
 )
 
 THEME_COOKIE = "redrive_theme"
+POLLING = "redrive.polling"
+"""Extension of the ASGI scope. The server can hold no streams, so that pages poll."""
 FLASH, FLASH_SIGNATURE = "said", "ok"
 """Query parameters of the message that a page shows after a redirect."""
 
@@ -93,6 +95,8 @@ class View:
         )
         self.root: str = request.scope.get("root_path", "")
         self.path = console_path(request.scope)
+        self.is_polling = POLLING in (request.scope.get("extensions") or {})
+        """Whether open pages ask for changes themselves."""
         self.now = SYSTEM.now()
         self.query_error: str | None = None
         """The problem of the query that `read_query` has read."""

@@ -43,8 +43,8 @@ CONNECTION_OPTIONS = frozenset(
 """Parameters of Django's connections that are libpq's. The others are for psycopg or for Django."""
 IN_MEMORY = Address("sqlite", "", "sqlite://")
 ROW = (
-    "SELECT id, kind, key, state, current, fence, started_at, ended_at, worker, reason, "
-    "error, payload, result FROM redrive_job"
+    "SELECT id, kind, key, state, current, fence, started_at, ended_at, replay_of, worker, "
+    "reason, error, payload, result FROM redrive_job"
 )
 BY_ID = f"{ROW} WHERE id = %s"
 BY_KEY = f"{ROW} WHERE kind = %s AND key = %s AND current"
@@ -66,6 +66,7 @@ class JobRow(NamedTuple):
     fence: int
     started_at: datetime | None
     ended_at: datetime | None
+    replay_of: int | None
     worker: str | None
     reason: str | None
     error: str | None
@@ -146,10 +147,10 @@ class DjangoDatabase:
     def _row(self, query: str, parameters: Sequence[Any]) -> JobRow | None:
         self.require_tables()
         for row in self._fetch(query, parameters):
-            id_, kind, key, state, current, fence, started, ended, *texts, payload, result = row
+            id_, kind, key, state, current, fence, started, ended, *rest, payload, result = row
             times = (from_db(started), from_db(ended))
             content = (bytes(payload), None if result is None else bytes(result))
-            return JobRow(id_, kind, key, STATES[state], bool(current), fence, *times, *texts, *content)
+            return JobRow(id_, kind, key, STATES[state], bool(current), fence, *times, *rest, *content)
         return None
 
     def _fetch(self, query: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from django.db import connections, router
 from django.db.migrations.operations.base import Operation
 from django.tasks import task_backends
+from django.tasks.exceptions import InvalidTaskBackend
 
 from ..core.lazy import Deferred, deferred
 from ..ledger.open import open_ledger
 from .database import DjangoDatabase
-from .project import Project
+from .project import find_project
 
 if TYPE_CHECKING:
     import sqlalchemy
@@ -39,11 +40,16 @@ def migrate_ledger(alias: str, /) -> None:
         open_ledger(database.url, migrate=True).close()
 
 
-def ledger_databases() -> set[str]:
+def ledger_databases() -> set[str | None]:
     """Return the Django databases that have a ledger, by the settings of tasks."""
-    projects = [getattr(backend, "project", None) for backend in task_backends.all()]
-    options = [project.options for project in projects if isinstance(project, Project)]
-    return {each.database for each in options if each.database is not None}
+    databases = set()
+    for alias in task_backends:
+        try:
+            options = find_project(alias).options
+        except InvalidTaskBackend:  # not Redrive's, or `manage.py check` reports it
+            continue
+        databases.add(options.database)
+    return databases - {None}
 
 
 def _migrate_in_memory(name: str) -> None:

@@ -7,7 +7,7 @@ by all of them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,11 @@ from django.tasks.exceptions import InvalidTaskBackend, TaskResultDoesNotExist
 from django.utils.module_loading import autodiscover_modules
 
 from ..core.lazy import deferred
+from ..journal.bus import subscribe
 from ..ledger.model import Attempt, NewJob
 from .database import DjangoDatabase, JobRow
 from .options import BackendOptions
-from .results import QUEUE_SIGN, find_declared, read_result
+from .results import QUEUE_SIGN, find_declared, original_id, read_result
 
 if TYPE_CHECKING:
     from django.tasks import TaskResult
@@ -80,6 +81,7 @@ class Project:
         """As declared, by path."""
         self.database = None if options.database is None else DjangoDatabase(options.database)
         self._app: App | None = None
+        self._unsubscribe: Callable[[], None] | None = None
         self._lock = threading.RLock()
 
     def add(self, task: Task, /) -> None:
@@ -129,13 +131,11 @@ class Project:
             return self._app
 
     def _make_app(self) -> App:
-        options = dict(self.options.app)
-        journal = [*options.pop("journal", ()), runner.FinishedTasks(self)]
         if self.database is None:
-            app = apps.App(self.options.ledger, journal=journal, **options)
+            app = apps.App(self.options.ledger, **self.options.app)
         else:
             database = self.database
-            app = apps.App(lambda: database.url, migrate=False, journal=journal, **options)
+            app = apps.App(lambda: database.url, migrate=False, **self.options.app)
         app.registrations.on_load.append(partial(self._register_tasks, app))
         return app
 
@@ -169,12 +169,17 @@ class Project:
                 in_transaction=False,
             )
             app.commands.decorator(kind, options)(runner.task_function(self, task))
+        if self._unsubscribe is None:
+            self._unsubscribe = subscribe(runner.FinishedTasks(self))
 
     def close(self) -> None:
-        """Close the connections of the App."""
+        """Close the connections of the App, and send no more signals."""
         with self._lock:
             if self._app is not None:
                 self._app.close()
+            if self._unsubscribe is not None:
+                self._unsubscribe()
+                self._unsubscribe = None
 
     # --- The ledger
 
@@ -196,6 +201,10 @@ class Project:
             raise TaskResultDoesNotExist(result_id)
         return result
 
+    def original_id(self, result_id: str, /) -> str:
+        """Return the id that a task got when it was enqueued. A replay is another job."""
+        return original_id(self.ledger, result_id)
+
 
 _PROJECTS: dict[str, Project] = {}
 _LOCK = threading.Lock()
@@ -216,11 +225,12 @@ def project_of(alias: str, options: BackendOptions, backend_class: type, /) -> P
         return project
 
 
-def get_app(alias: str = DEFAULT_TASK_BACKEND_ALIAS, /) -> App:
+def get_app(alias: str | None = None, /) -> App:
     """Return the App of a backend, for `@app.command` and everything else that an App can do.
 
     Args:
-        alias: Name of the backend in `TASKS`.
+        alias: Name of the backend in `TASKS`. Default: `"default"` if it is one of Redrive,
+            otherwise the first that is.
 
     Returns:
         The App. Each call returns the same one. Creating it opens nothing.
@@ -232,16 +242,23 @@ def get_app(alias: str = DEFAULT_TASK_BACKEND_ALIAS, /) -> App:
     return find_project(alias).app
 
 
-def find_project(alias: str, /) -> Project:
-    """Return the project of a backend of Redrive, by its alias."""
+def find_project(alias: str | None, /) -> Project:
+    """Return the project of a backend of Redrive. See `get_app`."""
+    if alias is None:
+        aliases = sorted(task_backends, key=lambda name: name != DEFAULT_TASK_BACKEND_ALIAS)
+        alias = next(filter(_is_ours, aliases), DEFAULT_TASK_BACKEND_ALIAS)
     backend: Any = task_backends[alias]
-    project = getattr(backend, "project", None)
-    if not isinstance(project, Project):
+    if not _is_ours(alias):
+        name = f"{type(backend).__module__}.{type(backend).__qualname__}"
         raise InvalidTaskBackend(
-            f"TASKS[{alias!r}] is {type(backend).__module__}.{type(backend).__qualname__}; "
-            "set its BACKEND to 'redrive.django.Backend'"
+            f"TASKS[{alias!r}] has the backend {name}; set it to 'redrive.django.Backend'"
         )
+    project: Project = backend.project
     return project
+
+
+def _is_ours(alias: str) -> bool:
+    return hasattr(task_backends[alias], "checked_options")
 
 
 @receiver(setting_changed)

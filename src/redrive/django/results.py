@@ -195,6 +195,16 @@ def read_result(
     return make_result(call, call.apply_to(task), str(result_id), row, reader.attempts)
 
 
+def original_id(reader: JobReader, result_id: str, /) -> str:
+    """Return the id that a task got when it was enqueued. A replay is another job."""
+    job_id, _, token = result_id.partition("-")
+    row = reader.find(int(job_id))
+    while row is not None and row.replay_of is not None:
+        job_id = str(row.replay_of)
+        row = reader.find(row.replay_of)
+    return f"{job_id}-{token}"
+
+
 def make_result(
     call: TaskCall,
     task: Task,

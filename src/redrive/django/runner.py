@@ -16,6 +16,7 @@ from django.utils.json import normalize_json
 from ..core.context import job_layer_around, scope_around
 from ..core.key import Key
 from ..engine.attempt import current
+from ..errors import Dead
 from ..journal.record import Record
 from ..worker.job_type import Unstorable
 from .results import TaskCall, task_path
@@ -33,6 +34,7 @@ class RunningAttempt(NamedTuple):
     result_id: str
     number: int
     worker: str
+    is_replay: bool
 
     @classmethod
     def now(cls) -> RunningAttempt:
@@ -40,8 +42,10 @@ class RunningAttempt(NamedTuple):
         attempt = current()
         assert attempt.job_id is not None  # workers run the function, and nothing else
         assert attempt.key is not None
-        worker = getattr(job_layer_around(scope_around()), "worker", None)
-        return cls(f"{attempt.job_id}-{attempt.key.entity}", attempt.number, worker or "")
+        layer = job_layer_around(scope_around())
+        worker, is_replay = getattr(layer, "worker", None), getattr(layer, "is_replay", False)
+        result_id = f"{attempt.job_id}-{attempt.key.entity}"
+        return cls(result_id, attempt.number, worker or "", is_replay)
 
 
 def task_function(project: Project, task: Task, /) -> Callable[..., Any]:
@@ -100,9 +104,10 @@ def _running_result(
     if attempt.number > 1:
         earlier = project.result(attempt.result_id)
         fields = {name: getattr(earlier, name) for name in fields}
+    result_id = attempt.result_id
     return call.result(
         call.apply_to(task.using(backend=project.alias)),
-        attempt.result_id,
+        project.original_id(result_id) if attempt.is_replay else result_id,
         status=TaskResultStatus.RUNNING,
         last_attempted_at=now,
         **fields,
@@ -126,7 +131,12 @@ class FinishedTasks:
             return
         try:
             token = Key.parse(fields["idempotency_key"]).entity
-            result = self._project.result(f"{fields['job_id']}-{token}")
+            result_id = self._project.original_id(f"{fields['job_id']}-{token}")
+            result = self._project.result(result_id)
+            error = result.errors[-1].traceback if result.errors else result.status
+            # Django logs the signal with the exception that is being handled.
+            raise Dead(error, dead_id=fields.get("dlq_id", ""), reason=fields.get("reason", ""))
+        except Dead:
             task_finished.send_robust(sender=self._project.backend_class, task_result=result)
         finally:
             close_old_connections()

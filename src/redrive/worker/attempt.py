@@ -172,6 +172,11 @@ class DurableLayer:
         return str(self._lease.job_id)
 
     @property
+    def is_replay(self) -> bool:
+        """Whether the job replays a dead letter."""
+        return self._lease.dead_id is not None
+
+    @property
     def cancelled(self) -> bool:
         """Whether the job was cancelled while this attempt runs."""
         return self._cancels is not None and self._lease in self._cancels

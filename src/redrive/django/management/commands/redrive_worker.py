@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.tasks import DEFAULT_TASK_BACKEND_ALIAS
 from django.tasks.exceptions import InvalidTaskBackend
 
 from redrive.cli.commands.work import describe_problem, run_visibly
@@ -47,7 +46,7 @@ class WorkerCommand(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the options of `redrive work`, and those of Django."""
         add = parser.add_argument
-        add("--backend", default=DEFAULT_TASK_BACKEND_ALIAS, metavar="ALIAS", help="Backend in TASKS (default: default)")
+        add("--backend", metavar="ALIAS", help="Backend in TASKS (default: the one of Redrive)")
         add("--queue", action="append", metavar="NAME", help="Only tasks of this queue (repeatable)")
         add("--only", action="append", metavar="NAME", help="Only this task, command, handler or dataset (repeatable)")
         add("--threads", type=_number(int, 1), metavar="N", help="Number of sync functions that run at the same time (default: 8)")
