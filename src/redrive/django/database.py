@@ -216,7 +216,7 @@ def _postgres_url(connection: Any) -> str:
     if host and not set(host) & set(",/:"):  # neither several hosts nor a socket
         port = options.pop("port", "")
         place = options.pop("host") + (f":{port}" if port else "")
-    if connection.settings_dict["DISABLE_SERVER_SIDE_CURSORS"]:
+    if connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
         options["pool_mode"] = "transaction"  # Django's setting for a pooler in this mode
     query = f"?{urlencode(options, quote_via=quote)}" if options else ""
     return f"postgresql://{sign_in}{'@' if sign_in else ''}{place}/{database}{query}"

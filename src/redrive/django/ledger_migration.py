@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from django.db import connections, router
+from django.db import connections, router, transaction
 from django.db.migrations.operations.base import Operation
 from django.tasks import task_backends
 from django.tasks.exceptions import InvalidTaskBackend
 
-from ..core.lazy import Deferred, deferred
+from ..core.lazy import deferred
 from ..ledger.open import open_ledger
 from .database import DjangoDatabase
 from .project import find_project
 
 if TYPE_CHECKING:
-    import sqlalchemy
-
-    from ..ledger.db import schema, session, tables
+    from ..ledger.db import tables
 else:  # they need SQLAlchemy
-    schema, session, tables = deferred("redrive.ledger.db", "schema", "session", "tables")
-    sqlalchemy = Deferred("sqlalchemy")
+    (tables,) = deferred("redrive.ledger.db", "tables")
 
 LABEL = "redrive"
 
@@ -35,7 +31,7 @@ def migrate_ledger(alias: str, /) -> None:
         return
     connection = connections[alias]
     if connection.vendor == "sqlite" and connection.is_in_memory_db():
-        _migrate_in_memory(connection.settings_dict["NAME"])
+        _create_in_memory(alias)
     else:
         open_ledger(database.url, migrate=True).close()
 
@@ -52,19 +48,14 @@ def ledger_databases() -> set[str | None]:
     return databases - {None}
 
 
-def _migrate_in_memory(name: str) -> None:
-    """Migrate a database in memory, by a second connection to its shared cache."""
-    engine = sqlalchemy.create_engine(
-        "sqlite://",
-        creator=lambda: sqlite3.connect(name, uri=True, isolation_level=None),
-        poolclass=sqlalchemy.NullPool,
-        isolation_level="AUTOCOMMIT",
-    )
-    opened = session.Session(engine.connect())
-    try:
-        schema.migrate(opened, shown="sqlite://")
-    finally:
-        opened.close()
+def _create_in_memory(alias: str) -> None:
+    """Create the tables in a database in memory, which only Django's own connection can reach."""
+    with open_ledger("sqlite://") as ledger, ledger.connections.write.use() as session:
+        statements = list(session.raw.iterdump())[1:-1]  # without BEGIN and COMMIT
+    with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+        for statement in statements:
+            if "sqlite_sequence" not in statement:  # a table of SQLite itself
+                cursor.execute(statement)
 
 
 class MigrateLedger(Operation):

@@ -6,11 +6,13 @@ by all of them.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from django.apps import apps as installed_apps
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 from django.tasks import DEFAULT_TASK_BACKEND_ALIAS, Task, task_backends
@@ -145,7 +147,7 @@ class Project:
         Raises:
             InvalidTaskBackend: The options name a task that does not exist.
         """
-        autodiscover_modules("tasks")
+        self._discover()
         unknown = sorted(self.options.tasks.keys() - self.tasks.keys())
         if unknown:
             known = ", ".join(sorted(self.tasks)) or "none"
@@ -171,6 +173,18 @@ class Project:
             app.commands.decorator(kind, options)(runner.task_function(self, task))
         if self._unsubscribe is None:
             self._unsubscribe = subscribe(runner.FinishedTasks(self))
+
+    def _discover(self) -> None:
+        """Import the `tasks` modules of all apps, and note their tasks.
+
+        A module may have been imported with other settings, in which its tasks had another backend.
+        """
+        autodiscover_modules("tasks")
+        for config in installed_apps.get_app_configs():
+            module = sys.modules.get(f"{config.name}.tasks")
+            for value in list(vars(module).values()) if module is not None else ():
+                if isinstance(value, Task) and value.backend == self.alias:
+                    self.add(value)
 
     def close(self) -> None:
         """Close the connections of the App, and send no more signals."""

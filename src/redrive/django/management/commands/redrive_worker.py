@@ -6,8 +6,9 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
-from django.tasks.exceptions import InvalidTaskBackend
+from django.db import DatabaseError, connections
 
 from redrive.cli.commands.work import describe_problem, run_visibly
 from redrive.django.project import Project, find_project
@@ -18,7 +19,11 @@ from redrive.ops.worker_process import WorkOptions, start_worker_of
 MAX_PORT = 65535
 
 
-def _number(kind: Callable[[str], float], least: float, most: float | None = None) -> Callable[[str], float]:
+def _number(
+    kind: Callable[[str], float], least: float, most: float | None = None
+) -> Callable[[str], float]:
+    """Return a type of argparse: a number in a range."""
+
     def read(text: str) -> float:
         try:
             number = kind(text)
@@ -33,6 +38,45 @@ def _number(kind: Callable[[str], float], least: float, most: float | None = Non
     return read
 
 
+OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("--backend", "Backend in TASKS (default: the one of Redrive)", {"metavar": "ALIAS"}),
+    ("--queue", "Only tasks of this queue (repeatable)", {"metavar": "NAME", "action": "append"}),
+    (
+        "--only",
+        "Only this task, command, handler or dataset (repeatable)",
+        {"metavar": "NAME", "action": "append"},
+    ),
+    (
+        "--threads",
+        "Number of sync functions that run at the same time (default: 8)",
+        {"metavar": "N", "type": _number(int, 1)},
+    ),
+    (
+        "--processes",
+        "Number of processes for commands with isolation (default: number of cores)",
+        {"metavar": "N", "type": _number(int, 1)},
+    ),
+    (
+        "--drain",
+        "Seconds that running tasks have to finish after a stop signal (default: 30)",
+        {"metavar": "SECONDS", "type": _number(float, 0)},
+    ),
+    ("--name", "Name of the worker (default: host and process ID)", {"metavar": "NAME"}),
+    (
+        "--metrics-port",
+        "Port for /metrics and /health (default: none)",
+        {"metavar": "PORT", "type": _number(int, 0, MAX_PORT)},
+    ),
+    (
+        "--metrics-host",
+        "Address for /metrics and /health (default: 127.0.0.1)",
+        {"metavar": "ADDRESS"},
+    ),
+    ("--json", "Output as JSON lines", {"action": "store_true", "dest": "as_json"}),
+)
+"""Name, help and options of argparse."""
+
+
 class WorkerCommand(BaseCommand):
     """Run the tasks and commands of this project."""
 
@@ -45,17 +89,8 @@ class WorkerCommand(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Add the options of `redrive work`, and those of Django."""
-        add = parser.add_argument
-        add("--backend", metavar="ALIAS", help="Backend in TASKS (default: the one of Redrive)")
-        add("--queue", action="append", metavar="NAME", help="Only tasks of this queue (repeatable)")
-        add("--only", action="append", metavar="NAME", help="Only this task, command, handler or dataset (repeatable)")
-        add("--threads", type=_number(int, 1), metavar="N", help="Number of sync functions that run at the same time (default: 8)")
-        add("--processes", type=_number(int, 1), metavar="N", help="Number of processes for commands with isolation (default: number of cores)")
-        add("--drain", type=_number(float, 0), metavar="SECONDS", help="Seconds that running tasks have to finish after a stop signal (default: 30)")
-        add("--name", metavar="NAME", help="Name of the worker (default: host and process ID)")
-        add("--metrics-port", type=_number(int, 0, MAX_PORT), metavar="PORT", help="Port for /metrics and /health (default: none)")
-        add("--metrics-host", metavar="ADDRESS", help="Address for /metrics and /health (default: 127.0.0.1)")
-        add("--json", action="store_true", dest="as_json", help="Output as JSON lines")
+        for name, help_text, options in OPTIONS:
+            parser.add_argument(name, help=help_text, **options)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Run the worker.
@@ -77,8 +112,13 @@ class WorkerCommand(BaseCommand):
             if project.database is not None:
                 project.database.require_tables()
             worker = start_worker_of(project.app, work_options, source=f"TASKS[{project.alias!r}]")
-        except (InvalidTaskBackend, LedgerError, Unreadable) as error:
+        except (ImproperlyConfigured, LedgerError, Unreadable) as error:
             raise CommandError(str(error)) from error
+        except DatabaseError as error:
+            first_line = str(error).partition("\n")[0]
+            raise CommandError(f"the database failed: {first_line}") from error
+        finally:
+            connections.close_all()  # this thread needs them no more
         try:
             signal = run_visibly(worker, as_json=options["as_json"])
         finally:
@@ -89,16 +129,22 @@ class WorkerCommand(BaseCommand):
             raise CommandError(problem, returncode=3)
 
     @staticmethod
-    def _names(project: Project, queues: list[str] | None, only: list[str] | None) -> list[str] | None:
+    def _names(
+        project: Project, queues: list[str] | None, only: list[str] | None
+    ) -> list[str] | None:
         """Return the names of job types to run. None: all."""
         if queues is None:
             return only
-        known = project.options.queues
+        known, place = project.options.queues, f"TASKS[{project.alias!r}]['QUEUES']"
         for queue in queues:
             if not known:
-                raise CommandError(f"--queue {queue}: TASKS[{project.alias!r}] has QUEUES = [], so that its queues are not known; list them there")
+                raise CommandError(
+                    f"--queue {queue}: {place} is empty, so that all queues share their workers; "
+                    "list the queues there"
+                )
             if queue not in known:
-                raise CommandError(f"--queue {queue}: unknown queue; QUEUES of TASKS[{project.alias!r}] are {', '.join(sorted(known))}")
+                names = ", ".join(sorted(known))
+                raise CommandError(f"--queue {queue}: unknown queue; {place} has {names}")
         project.app.registrations.load()
         return [*(kind for kind, _ in project.kinds(frozenset(queues))), *(only or ())]
 
