@@ -18,6 +18,7 @@ from ..core.clock import SYSTEM
 from ..ops.operator import Operator
 from ..ops.plans.plan import is_confirmed
 from ..ops.project.target import Operated
+from . import POLLING
 from .queries import ListQueryT
 from .render.templates import TEMPLATES
 from .security.credentials import AccessControl, Identity
@@ -74,8 +75,6 @@ NAVIGATION: tuple[tuple[str, tuple[MenuEntry, ...]], ...] = (
 )
 
 THEME_COOKIE = "redrive_theme"
-POLLING = "redrive.polling"
-"""Extension of the ASGI scope. The server can hold no streams, so that pages poll."""
 FLASH, FLASH_SIGNATURE = "said", "ok"
 """Query parameters of the message that a page shows after a redirect."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, MutableMapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -18,9 +19,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.views.decorators.csrf import csrf_exempt
 
 from ..app import App
-from ..console import User, asgi
+from ..console import POLLING, User, asgi
 from ..console.security.credentials import name_of
-from ..console.view import POLLING
 from .project import find_project
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -147,16 +147,18 @@ class Exchange:
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         """Yield the body. At the end, or if the browser is gone, end the application."""
-        assert self._task is not None
+        task, is_complete = self._task, False
+        assert task is not None
         try:
-            while (message := await self._messages.get()) is not None:
+            while not is_complete and (message := await self._messages.get()) is not None:
+                is_complete = not message.get("more_body")
                 yield message.get("body", b"")
-                if not message.get("more_body"):
-                    break
         finally:
             self._is_over.set()
-            if not self._task.done():
-                self._task.cancel()
+            if not is_complete:
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
     async def _receive(self) -> Message:
         if self._body:
