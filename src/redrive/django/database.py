@@ -17,7 +17,7 @@ from django.db import connections, transaction
 from ..core.lazy import deferred
 from ..errors import LedgerError, SchemaMismatch
 from ..ledger.db.address import Address, parse
-from ..ledger.model import Attempt, NewJob, State, STATES
+from ..ledger.model import STATES, Attempt, NewJob, State
 from ..ledger.timestamps import from_db
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 else:  # they need SQLAlchemy, and a program that enqueues nothing does not
     caller_transaction, tables = deferred("redrive.ledger.db", "caller_transaction", "tables")
     (validation,) = deferred("redrive.ledger", "validation")
-    postgres_store, sqlite_store = deferred("redrive.ledger.store", "postgres.store", "sqlite.store")
+    postgres_store, sqlite_store = deferred(
+        "redrive.ledger.store", "postgres.store", "sqlite.store"
+    )
 
 CONNECTION_OPTIONS = frozenset(
     """application_name channel_binding connect_timeout dbname gssencmode host hostaddr keepalives
@@ -99,7 +101,8 @@ class DjangoDatabase:
             if connection.is_in_memory_db():
                 raise ImproperlyConfigured(
                     f"DATABASES[{self.alias!r}] is in memory, where no worker finds its tasks; use "
-                    "a file, in tests by 'TEST': {'NAME': 'test.sqlite3'}, or redrive.testing.sandbox"
+                    "a file, in tests by 'TEST': {'NAME': 'test.sqlite3'}, or a sandbox of "
+                    "redrive.testing"
                 )
             return f"sqlite:///{Path(connection.settings_dict['NAME']).absolute()}"
         return _postgres_url(connection)
@@ -141,8 +144,10 @@ class DjangoDatabase:
 
     def attempts(self, job_id: int, /) -> list[Attempt]:
         """Return the attempts of a job that failed, were lost or do not count."""
-        rows = self._fetch(ATTEMPTS, (job_id,))
-        return [Attempt(*row[:7], from_db(row[7]), from_db(row[8])) for row in rows]  # type: ignore[arg-type]  # the last one is never null
+        return [
+            Attempt._make((*row[:-2], from_db(row[-2]), from_db(row[-1])))
+            for row in self._fetch(ATTEMPTS, (job_id,))
+        ]
 
     def _row(self, query: str, parameters: Sequence[Any]) -> JobRow | None:
         self.require_tables()
@@ -150,7 +155,8 @@ class DjangoDatabase:
             id_, kind, key, state, current, fence, started, ended, *rest, payload, result = row
             times = (from_db(started), from_db(ended))
             content = (bytes(payload), None if result is None else bytes(result))
-            return JobRow(id_, kind, key, STATES[state], bool(current), fence, *times, *rest, *content)
+            head = (id_, kind, key, STATES[state], bool(current), fence)
+            return JobRow._make((*head, *times, *rest, *content))
         return None
 
     def _fetch(self, query: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -209,7 +215,9 @@ def _postgres_url(connection: Any) -> str:
     sign_in = quote(str(user), safe="") if user else ""
     sign_in += f":{quote(str(password), safe='')}" if password else ""
     options = {
-        name: str(params[name]) for name in sorted(CONNECTION_OPTIONS & params.keys()) if params[name]
+        name: str(params[name])
+        for name in sorted(CONNECTION_OPTIONS & params.keys())
+        if params[name]
     }
     database = quote(options.pop("dbname", ""), safe="")
     host, place = options.get("host", ""), ""

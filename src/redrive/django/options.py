@@ -105,7 +105,9 @@ def _option_problems(place: str, options: Mapping[str, Any]) -> Iterator[str]:
         yield from _database_problems(f"{place}['database']", options.get("database", "default"))
     yield from _retry_problems(f"{place}['retry']", options.get("retry"))
     tasks = options.get("tasks", {})
-    if not isinstance(tasks, Mapping) or not all(isinstance(each, Mapping) for each in tasks.values()):
+    if not isinstance(tasks, Mapping) or not all(
+        isinstance(each, Mapping) for each in tasks.values()
+    ):
         yield (
             f"{place}['tasks'] must be a dict of dicts, such as "
             "{'shop.tasks.send_receipt': {'concurrency': 4}}, "
@@ -133,4 +135,5 @@ def _database_problems(place: str, alias: object) -> Iterator[str]:
 
 def _retry_problems(place: str, retry: object) -> Iterator[str]:
     if retry is not None and not isinstance(retry, (Retry, RetryPolicy)):
-        yield f"{place} must be retry(...) or a RetryPolicy, not {type(retry).__name__}: {retry!r:.80}"
+        kind = type(retry).__name__
+        yield f"{place} must be retry(...) or a RetryPolicy, not {kind}: {retry!r:.80}"

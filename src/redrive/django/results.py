@@ -219,7 +219,9 @@ def make_result(
         status = TaskResultStatus.READY  # a worker has claimed it, and not started
     is_first_lease = row.fence <= 1 and row.state in ("ready", "leased", "done")
     attempts = () if is_first_lease else read_attempts(row.id)
-    runs = [(attempt.worker, attempt.started_at) for attempt in attempts if attempt.started_at]
+    runs: list[tuple[str | None, datetime | None]] = [
+        (attempt.worker, attempt.started_at) for attempt in attempts if attempt.started_at
+    ]
     if status in (TaskResultStatus.RUNNING, TaskResultStatus.SUCCESSFUL):
         runs.append((row.worker, row.started_at))  # a success has no row of its own
     result = call.result(
@@ -237,9 +239,7 @@ def make_result(
     return result
 
 
-def _errors(
-    row: JobRow, status: TaskResultStatus, attempts: Sequence[Attempt]
-) -> list[TaskError]:
+def _errors(row: JobRow, status: TaskResultStatus, attempts: Sequence[Attempt]) -> list[TaskError]:
     texts = [(attempt.error, attempt.reason) for attempt in attempts if attempt.error]
     if not texts and status == TaskResultStatus.FAILED:
         texts = [(row.error or f"the task is {row.state}", row.reason or row.state)]

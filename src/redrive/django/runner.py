@@ -132,11 +132,13 @@ class FinishedTasks:
         try:
             token = Key.parse(fields["idempotency_key"]).entity
             result_id = self._project.original_id(f"{fields['job_id']}-{token}")
-            result = self._project.result(result_id)
-            error = result.errors[-1].traceback if result.errors else result.status
-            # Django logs the signal with the exception that is being handled.
-            raise Dead(error, dead_id=fields.get("dlq_id", ""), reason=fields.get("reason", ""))
-        except Dead:
-            task_finished.send_robust(sender=self._project.backend_class, task_result=result)
+            self._send(self._project.result(result_id), fields.get("dlq_id", ""))
         finally:
             close_old_connections()
+
+    def _send(self, result: TaskResult, dead_id: str) -> None:
+        error = result.errors[-1].traceback if result.errors else str(result.status)
+        try:  # Django logs the signal with the exception that is being handled
+            raise Dead(error, dead_id=dead_id, reason=str(result.status))
+        except Dead:
+            task_finished.send_robust(sender=self._project.backend_class, task_result=result)

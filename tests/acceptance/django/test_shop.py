@@ -46,7 +46,9 @@ class Shop:
     @contextmanager
     def worker(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         command = [sys.executable, "-W", "error", str(SHOP / "manage.py"), "redrive_worker", "--drain", "10", *arguments]
-        process = subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         try:
             yield process
         finally:
@@ -68,7 +70,10 @@ class Shop:
             except httpx.HTTPError:
                 return False
 
-        with running(command, ready=is_ready, folder=self.folder) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        with (
+            running(command, ready=is_ready, folder=self.folder) as port,
+            httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client,
+        ):
             yield client
 
 
@@ -136,7 +141,9 @@ def test_the_shop_from_migration_to_replay(shop: Shop) -> None:
 
         # A replay from the console succeeds, and the audit log has the user.
         plan = browser.get("/redrive/dead/plan", params={"act": "replay", "ids": "1"}).text
-        applied = browser.post("/redrive/dead/apply", data={**hidden_fields(plan, "/redrive/dead/apply"), "because": "mail is up"})
+        applied = browser.post(
+            "/redrive/dead/apply", data={**hidden_fields(plan, "/redrive/dead/apply"), "because": "mail is up"}
+        )
         assert applied.status_code == 303, applied.text
         wait_until(lambda: shown(failed)["status"] == "SUCCESSFUL")
         audit = browser.get("/redrive/audit").text
@@ -147,7 +154,9 @@ def test_the_shop_from_migration_to_replay(shop: Shop) -> None:
         worker.send_signal(signal.SIGTERM)
         printed, _ = worker.communicate(timeout=60)
     assert worker.returncode == 0, printed
-    assert re.match(r"Worker mailer-\S+ on sqlite:\S+: 2 commands, shop.tasks.count_orders@mail, shop.tasks.send_receipt; 8 threads", printed)
+    assert re.match(
+        r"Worker mailer-\S+ on sqlite:\S+: 2 commands, shop.tasks.count_orders@mail, shop.tasks.send_receipt; 8 threads", printed
+    )
     assert "1 dead letter" in printed
     assert re.search(r"state=FAILED\n(.*\n)*?.*the mail server does not answer", printed)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,21 +28,26 @@ def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """The URL of Django's default database, migrated by `manage.py migrate`. The tests of a module share it."""
     from django.core.management import call_command
 
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('django') / 'shop.sqlite3'}"
-    else:
-        server = request.config.stash[SERVERS].address("Postgres")
-        name = f"django_{uuid.uuid4().hex[:12]}"
-        url = urlsplit(server)._replace(path=f"/{name}").geturl()
-        with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"'.encode())
-    with django_databases(default=django_settings(url)):
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            url = f"sqlite:///{tmp_path_factory.mktemp('django') / 'shop.sqlite3'}"
+        else:
+            url = stack.enter_context(new_database(request.config.stash[SERVERS].address("Postgres")))
+        stack.enter_context(django_databases(default=django_settings(url)))
         with use_backend():
             call_command("migrate", verbosity=0, run_syncdb=True)
         yield url
-    if request.param == "postgres":
-        with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
+
+
+@contextmanager
+def new_database(server: str) -> Iterator[str]:
+    """Create a database on the server, for the block."""
+    name = f"django_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"'.encode())
+    yield urlsplit(server)._replace(path=f"/{name}").geturl()
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
 
 
 def use_backend(queues: list[str] | None = None, **options: Any) -> Any:

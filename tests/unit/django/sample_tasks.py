@@ -24,7 +24,8 @@ def add(*numbers: int, times: int = 1) -> int:
 
 @task
 async def count_groups(name: str) -> int:
-    return await Group.objects.filter(name=name).acount()
+    count: int = await Group.objects.filter(name=name).acount()
+    return count
 
 
 @task(queue_name="mail")

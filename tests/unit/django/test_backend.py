@@ -1,4 +1,4 @@
-"""The behaviours that Django's own tests of backends check, on SQLite and on Postgres (see the list in docs/how-to/jobs/django.md)."""
+"""The behaviours that Django's own tests of backends check, on SQLite and on Postgres. The page of Django lists the rest."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ def test_options_of_a_call_are_read_back() -> None:
     assert (job.kind, job.priority, job.due_at) == (f"{add.module_path}@mail", 1, later)
 
 
-@pytest.mark.parametrize(("given", "stored"), [(100, -2), (51, -2), (50, -1), (1, -1), (0, 0), (-1, 1), (-50, 1), (-51, 2), (-100, 2)])
+@pytest.mark.parametrize(
+    ("given", "stored"), [(100, -2), (51, -2), (50, -1), (1, -1), (0, 0), (-1, 1), (-50, 1), (-51, 2), (-100, 2)]
+)
 def test_priorities_keep_their_order(given: int, stored: int) -> None:
     job = get_app().ledger.get(int(add.using(priority=given).enqueue().id.partition("-")[0]))
     assert job is not None

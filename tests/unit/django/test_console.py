@@ -81,7 +81,12 @@ def test_a_user_without_permission_sees_nothing() -> None:
 @pytest.mark.usefixtures("project")
 def test_pages_are_shown_where_the_console_is_mounted() -> None:
     olga = signed_in("olga")
-    for path, media in {"": "text/html", "jobs": "text/html", "api/overview": "application/json", "static/console.css": "text/css"}.items():
+    for path, media in {
+        "": "text/html",
+        "jobs": "text/html",
+        "api/overview": "application/json",
+        "static/console.css": "text/css",
+    }.items():
         page = olga.get(f"{ROOT}/{path}")
         assert (page.status_code, page.headers["content-type"].partition(";")[0]) == (200, media)
     jobs = olga.get(f"{ROOT}/jobs").content.decode()
@@ -173,6 +178,11 @@ def test_a_project_without_the_middleware_is_told_so() -> None:
     assert AnonymousUser().is_authenticated is False
 
 
+WITHOUT_JINJA = """
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda *name: None if name[0] == "jinja2" else find(*name)
+"""
 PROGRAM = """
 import sys
 {before}
@@ -191,7 +201,7 @@ except Exception as error:
     ("before", "apps", "error"),
     [
         (
-            "import importlib.util as u; find = u.find_spec; u.find_spec = lambda name, *a: None if name == 'jinja2' else find(name, *a)",
+            WITHOUT_JINJA,
             ["django.contrib.contenttypes", "django.contrib.auth", "redrive.django"],
             'ImportError: redrive.django.urls needs jinja2: pip install "redrive[console]"',
         ),

@@ -17,6 +17,7 @@ from redrive.django import Backend, get_app
 from redrive.django.database import DjangoDatabase
 from redrive.django.project import find_project
 from redrive.errors import SchemaMismatch
+from redrive.ledger.db.address import FORMS
 from tests.django_project import django_databases, django_settings
 from tests.unit.django.conftest import use_backend
 from tests.unit.django.sample_tasks import add
@@ -26,6 +27,8 @@ pytestmark = pytest.mark.req("X-2")
 MEMORY = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}
 MYSQL = {"ENGINE": "django.db.backends.dummy"}
 OPTIONS = "TASKS['default']['OPTIONS']"
+LEDGER_FIX = "pass its address as 'ledger' in OPTIONS, such as 'postgresql://user@host/jobs'"
+TASKS_FORM = "{'shop.tasks.send_receipt': {'concurrency': 4}}"
 
 
 def problems(**params: Any) -> list[str]:
@@ -45,13 +48,11 @@ def problems(**params: Any) -> list[str]:
         ({"OPTIONS": {"database": "shop"}}, f"{OPTIONS}['database']: DATABASES has no 'shop'; use 'default', 'old'"),
         (
             {"OPTIONS": {"database": "old"}},
-            f"{OPTIONS}['database']: DATABASES['old'] is on unknown, and a ledger needs PostgreSQL or SQLite; pass its address as "
-            "'ledger' in OPTIONS, such as 'postgresql://user@host/jobs'",
+            f"{OPTIONS}['database']: DATABASES['old'] is on unknown, and a ledger needs PostgreSQL or SQLite; {LEDGER_FIX}",
         ),
         (
             {"OPTIONS": {"ledger": "mysql://shop"}},
-            f"{OPTIONS}['ledger']: a ledger's address is sqlite:///path/to/file.db, sqlite:// (in memory) or "
-            "postgresql://user@host/database, not 'mysql://shop'",
+            f"{OPTIONS}['ledger']: a ledger's address is {FORMS}, not 'mysql://shop'",
         ),
         (
             {"OPTIONS": {"ledger": "sqlite:///jobs.db", "database": "default"}},
@@ -59,8 +60,7 @@ def problems(**params: Any) -> list[str]:
         ),
         (
             {"OPTIONS": {"tasks": ["shop.tasks.send"]}},
-            f"{OPTIONS}['tasks'] must be a dict of dicts, such as {{'shop.tasks.send_receipt': {{'concurrency': 4}}}}, "
-            "not ['shop.tasks.send']",
+            f"{OPTIONS}['tasks'] must be a dict of dicts, such as {TASKS_FORM}, not ['shop.tasks.send']",
         ),
         (
             {"OPTIONS": {"tasks": {"shop.tasks.send": {"retries": 3}}}},
@@ -90,11 +90,12 @@ def test_the_check_of_a_good_project_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_the_check_reports_what_is_missing_around_the_backend(tmp_path: Path) -> None:
-    with django_databases(default=MEMORY), override_settings(INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes"]):
+    with (
+        django_databases(default=MEMORY),
+        override_settings(INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes"]),
+    ):
         missing, mode = problems()
-    assert missing == (
-        "INSTALLED_APPS: 'redrive.django' is missing, so that there are no migrations and no worker command"
-    )
+    assert missing == ("INSTALLED_APPS: 'redrive.django' is missing, so that there are no migrations and no worker command")
     assert mode.startswith("DATABASES['default']: a transaction that reads before it writes fails with 'database is locked'")
     assert problems(OPTIONS={"ledger": f"sqlite:///{tmp_path / 'jobs.db'}"}) == []
 
@@ -140,7 +141,9 @@ def test_a_database_without_tables_names_the_command(tmp_path: Path) -> None:
             with pytest.raises(SchemaMismatch) as raised:
                 add.enqueue()
             assert str(raised.value) == "DATABASES['shop'] has no ledger; run `manage.py migrate --database shop`"
-            with pytest.raises(CommandError, match="DATABASES\\['shop'\\] has no ledger; run `manage.py migrate --database shop`"):
+            with pytest.raises(
+                CommandError, match="DATABASES\\['shop'\\] has no ledger; run `manage.py migrate --database shop`"
+            ):
                 call_command("redrive_worker")
         with connections["shop"].cursor() as cursor:
             cursor.execute("CREATE TABLE redrive_version (version_num TEXT)")
