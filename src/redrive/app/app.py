@@ -68,7 +68,7 @@ class App(SignalSender, IdempotencyMethods):
 
     def __init__(
         self,
-        ledger: str | Ledger | None = None,
+        ledger: str | Ledger | Callable[[], str] | None = None,
         /,
         *,
         migrate: bool | None = None,
@@ -85,8 +85,9 @@ class App(SignalSender, IdempotencyMethods):
         """Configure the ledger and the workers of this app.
 
         Args:
-            ledger: URL of the ledger, or an open `Ledger`. Default: `REDRIVE_LEDGER`, then
-                `redrive.toml`, then `sqlite:///redrive.db`.
+            ledger: URL of the ledger, a function that returns it when the ledger is opened, or an
+                open `Ledger`. Default: `REDRIVE_LEDGER`, then `redrive.toml`, then
+                `sqlite:///redrive.db`.
             migrate: Create or upgrade the tables at first use. Default: True on SQLite, False on
                 Postgres. Where it is False, a missing or old schema is an error that names the
                 command to run.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,10 @@ class LedgerOpener:
     """The ledger of an app, opened at first use. Threads and forked children may share it."""
 
     def __init__(
-        self, configured: str | Ledger | None, migrate: bool | None, secrets: Collection[str]
+        self,
+        configured: str | Ledger | Callable[[], str] | None,
+        migrate: bool | None,
+        secrets: Collection[str],
     ) -> None:
         if isinstance(secrets, str):
             raise TypeError(
@@ -40,12 +43,17 @@ class LedgerOpener:
         require_extra()  # Report a missing extra here: an app can do nothing without it.
         if isinstance(configured, str):
             parse(configured)  # Reject an invalid address here, not when the ledger is opened.
-        elif configured is not None and not hasattr(configured, "submit"):
+        self._given_ledger: Ledger | None = None
+        self._given_address: str | Callable[[], str] | None = None
+        if configured is None or isinstance(configured, str) or callable(configured):
+            self._given_address = configured
+        elif hasattr(configured, "submit"):
+            self._given_ledger = configured
+        else:
             raise TypeError(
                 "App needs the URL of a ledger or an open ledger, "
                 f"not {type(configured).__name__}: {configured!r}"
             )
-        self._configured = configured
         self._migrate = migrate
         self._secrets = tuple(secrets)
         self._ledger: Ledger | None = None
@@ -56,9 +64,9 @@ class LedgerOpener:
     @property
     def url(self) -> str:
         """The address of the ledger without its password. It need not be open."""
-        if isinstance(self._configured, str | None):
-            return parse(self._address()).shown
-        return self._configured.url
+        if self._given_ledger is not None:
+            return self._given_ledger.url
+        return parse(self._address()).shown
 
     @property
     def is_open(self) -> bool:
@@ -94,10 +102,10 @@ class LedgerOpener:
 
     def migrate(self) -> None:
         """Create the tables, or upgrade them to this version of Redrive."""
-        if isinstance(self._configured, str | None):
-            open_ledger(self._address(), migrate=True).close()
+        if self._given_ledger is not None:
+            self._given_ledger.migrate()
         else:
-            self._configured.migrate()
+            open_ledger(self._address(), migrate=True).close()
 
     @contextmanager
     def replaced_by(self, ledger: Ledger, /) -> Iterator[None]:
@@ -120,13 +128,14 @@ class LedgerOpener:
             ledger, self._ledger = self._ledger, None
         if keys is not None:
             keys.close()
-        if ledger is not None and ledger is not self._configured:
+        if ledger is not None and ledger is not self._given_ledger:
             ledger.close()
 
     def _address(self) -> str:
-        if isinstance(self._configured, str):
-            return self._configured
-        return settings.ledger_address() or DEFAULT
+        given = self._given_address
+        if given is None:
+            return settings.ledger_address() or DEFAULT
+        return given if isinstance(given, str) else given()
 
     def _open(self, *, create: bool = True) -> Ledger:
         if self._pid != os.getpid():
@@ -134,13 +143,13 @@ class LedgerOpener:
             self._pid, self._lock = os.getpid(), threading.RLock()
         with self._lock:
             if self._ledger is None:
-                if isinstance(self._configured, str | None):
+                if self._given_ledger is not None:
+                    self._ledger = self._given_ledger
+                else:
                     address, migrate = self._address(), self._migrate
                     if migrate is None:
                         migrate = parse(address).dialect == "sqlite"
                     self._ledger = open_ledger(address, migrate=create and migrate)
-                else:
-                    self._ledger = self._configured
                 if self._secrets:
                     self._ledger.maintenance.hide(self._secrets)
             return self._ledger

@@ -58,6 +58,8 @@ class Registrations:
         self._ledger = ledger
         self._stores = stores
         self._include = tuple(include)
+        self.on_load: list[Callable[[], None]] = []
+        """Called after the modules of `include` are imported. Each may register functions."""
         self.sources: Sequence[Source] = ()
         if sources:
             self.sources = message_source.check_sources(sources)
@@ -119,6 +121,8 @@ class Registrations:
         """Import the modules of `include`, which register functions."""
         for module in self._include:
             import_module(module)
+        for register in self.on_load:
+            register()
 
     def job_types(self, only: Collection[str] | None = None, /) -> list[JobType]:
         """Return the job types of commands and handlers.

@@ -18,6 +18,7 @@ from ..core.clock import SYSTEM
 from ..ops.operator import Operator
 from ..ops.plans.plan import is_confirmed
 from ..ops.project.target import Operated
+from . import POLLING
 from .queries import ListQueryT
 from .render.templates import TEMPLATES
 from .security.credentials import AccessControl, Identity
@@ -93,6 +94,8 @@ class View:
         )
         self.root: str = request.scope.get("root_path", "")
         self.path = console_path(request.scope)
+        self.is_polling = POLLING in (request.scope.get("extensions") or {})
+        """Whether open pages ask for changes themselves."""
         self.now = SYSTEM.now()
         self.query_error: str | None = None
         """The problem of the query that `read_query` has read."""

@@ -34,7 +34,14 @@ else:  # SQLAlchemy, and the server of metrics: not before a worker is made
     (workers,) = deferred("redrive.worker", "worker")
     ledger, metrics = deferred(__package__, "ledger", "metrics")
 
-__all__ = ["Status", "WorkOptions", "WorkerProcess", "WorkerSummary", "start_worker"]
+__all__ = [
+    "Status",
+    "WorkOptions",
+    "WorkerProcess",
+    "WorkerSummary",
+    "start_worker",
+    "start_worker_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +137,23 @@ def start_worker(source: str | None, options: WorkOptions, /) -> WorkerProcess:
         raise Unreadable(
             "no app; run `redrive work module:app`, set REDRIVE_APP, or name it in redrive.toml"
         )
-    app = _import_app(source)
+    return start_worker_of(_import_app(source), options, source=source)
+
+
+def start_worker_of(app: App, options: WorkOptions, /, *, source: str) -> WorkerProcess:
+    """Create the worker of an app.
+
+    Args:
+        app: The app.
+        options: Options of the worker.
+        source: Names the app in messages.
+
+    Raises:
+        Unreadable: Nothing is registered, or metrics cannot be served.
+        LedgerError: The ledger cannot be reached.
+    """
     try:
-        return _create(app, _with_settings(options, settings))
+        return _create(app, _with_settings(options, known()))
     except (LedgerError, Unreadable):
         raise
     except (ValueError, ImportError) as wrong:

@@ -94,6 +94,7 @@ class AttemptContext(NamedTuple):
         ledger: For the steps of jobs.
         cancels: The running jobs that were cancelled.
         board: Takes the progress of running jobs.
+        worker: Name of the worker.
     """
 
     context: Context
@@ -101,6 +102,7 @@ class AttemptContext(NamedTuple):
     ledger: Ledger
     cancels: CancelRequests
     board: ProgressBoard | None = None
+    worker: str | None = None
 
     def time_limit(self, job_type: JobType, lease: Lease) -> float:
         """Return the seconds that an attempt may take, or infinity."""
@@ -116,7 +118,7 @@ class AttemptContext(NamedTuple):
 class DurableLayer:
     """The job, as retries and `current()` inside an attempt see it. Threads may share it."""
 
-    __slots__ = ("_cancels", "_job_type", "_lease", "_make_job", "_running_job")
+    __slots__ = ("_cancels", "_job_type", "_lease", "_make_job", "_running_job", "worker")
 
     def __init__(
         self,
@@ -124,10 +126,13 @@ class DurableLayer:
         lease: Lease,
         make_job: Callable[[], JobSteps],
         cancels: CancelRequests | None = None,
+        worker: str | None = None,
         /,
     ) -> None:
         self._job_type, self._lease, self._make_job = job_type, lease, make_job
         self._cancels = cancels
+        self.worker = worker
+        """Name of the worker. None: not known here."""
         self._running_job: JobSteps | None = None
 
     @property
@@ -165,6 +170,11 @@ class DurableLayer:
     def job_id(self) -> str:
         """Id of the job."""
         return str(self._lease.job_id)
+
+    @property
+    def is_replay(self) -> bool:
+        """Whether the job replays a dead letter."""
+        return self._lease.dead_id is not None
 
     @property
     def cancelled(self) -> bool:
@@ -376,7 +386,7 @@ def enter_attempt(
             context.ledger, lease, context.now, connection=connection, board=context.board
         )
 
-    layer = DurableLayer(job_type, lease, make_job, context.cancels)
+    layer = DurableLayer(job_type, lease, make_job, context.cancels, context.worker)
     scope: Scope = (monotonic() + limit, max(1, lease.attempt), layer, key, None)
     SLOT.set(ContextSlot(scope, get_ident()))
     ids = lease.ids_stored

@@ -150,7 +150,12 @@ class Dispatcher:
             self.in_flight,
             self._capacity,
             AttemptContext(
-                context, self.maintenance.now, job_ledger, self._cancels, self.maintenance.board
+                context,
+                self.maintenance.now,
+                job_ledger,
+                self._cancels,
+                self.maintenance.board,
+                options.name,
             ),
             job_ledger=job_ledger,
             options=options,

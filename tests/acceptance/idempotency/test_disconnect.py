@@ -17,6 +17,7 @@ from fastapi.responses import StreamingResponse
 from redrive import App
 from redrive.idempotency import asgi
 from tests.acceptance.idempotency.served import Client, serve_app
+from tests.django_project import configure
 
 KEY = '"8e03978e"'
 
@@ -63,8 +64,7 @@ def django(endpoint: Endpoint) -> Any:
     class Urls:
         urlpatterns = (path("", view),)
 
-    if not settings.configured:
-        settings.configure(ROOT_URLCONF=Urls, ALLOWED_HOSTS=["*"], SECRET_KEY="x", MIDDLEWARE=[])
+    configure()
     settings.ROOT_URLCONF = Urls
     from django.urls import clear_url_caches, set_urlconf
 

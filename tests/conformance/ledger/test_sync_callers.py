@@ -15,8 +15,6 @@ import psycopg.conninfo
 import psycopg2
 import pytest
 import sqlalchemy
-from django.apps import apps
-from django.conf import settings
 from django.core.cache import cache
 from django.db import DatabaseError, connections, transaction
 from django.db import connection as default_connection
@@ -30,14 +28,13 @@ from sqlmodel import Session as SQLModelSession
 from redrive import App, Event
 from redrive.ledger import AsyncLedger, Ledger, open_ledger
 from tests.conformance.ledger.world import new
+from tests.django_project import configure, django_databases, django_settings
 from tests.ledgers import sqlite_ledger
 
 EFFECT = "INSERT INTO effect VALUES (1)"
 ERRORS = (psycopg.Error, psycopg2.Error, sqlite3.Error, DBAPIError, DatabaseError)
 
-if not settings.configured:
-    settings.configure(ROOT_URLCONF=(), ALLOWED_HOSTS=["*"], SECRET_KEY="x", MIDDLEWARE=[])
-apps.populate(())
+configure()
 
 
 class Caller:
@@ -122,36 +119,11 @@ def on_flask(url: str) -> Iterator[Caller]:
         db.engine.dispose()
 
 
-def django_settings(url: str) -> dict[str, Any]:
-    """Return the entry of a database in Django's DATABASES."""
-    if url.startswith("sqlite"):
-        return {"ENGINE": "django.db.backends.sqlite3", "NAME": url.removeprefix("sqlite:///")}
-    parts = psycopg.conninfo.conninfo_to_dict(url)
-    names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
-    known = {name: parts[key] for name, key in names.items() if parts.get(key) is not None}
-    return {"ENGINE": "django.db.backends.postgresql", **known}
-
-
-@contextmanager
-def django_database(url: str, alias: str) -> Iterator[Any]:
-    """Give Django a database of this alias, for the block."""
-    before = dict(connections.settings)
-    connections.settings.update(connections.configure_settings({"default": {}, alias: django_settings(url)}))
-    if hasattr(connections._connections, alias):
-        del connections[alias]
-    try:
-        yield connections[alias]
-    finally:
-        connections[alias].close()
-        del connections[alias]
-        connections.settings.clear()
-        connections.settings.update(before)
-
-
 def on_django(alias: str) -> Open:
     @contextmanager
     def open_caller(url: str) -> Iterator[Caller]:
-        with django_database(url, alias) as connection:
+        with django_databases(**{alias: django_settings(url)}):
+            connection = connections[alias]
             block = transaction.atomic(using=alias)
             block.__enter__()
 
@@ -322,7 +294,8 @@ def test_every_method_of_an_app_takes_the_transaction(name: str, place: str, led
 def test_django_outside_of_atomic_is_rejected(name: str, place: str, ledger: Ledger) -> None:
     alias = "shop" if "alias" in name else "default"
     fix = f"Django's connection '{alias}' is in autocommit mode; use `with transaction.atomic(using='{alias}'):`"
-    with django_database(place, alias) as connection:
+    with django_databases(**{alias: django_settings(place)}):
+        connection = connections[alias]
         with pytest.raises(ValueError, match="^tx has no open transaction, because ") as raised:
             ledger.submit(*new("a"), tx=connection)
         assert str(raised.value).endswith(fix)

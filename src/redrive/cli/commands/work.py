@@ -149,7 +149,6 @@ def work(
         130: stopped immediately by a second SIGINT
         143: stopped immediately by a second SIGTERM
     """
-    as_json = as_json or log_format == "json"
     with exit_on_error():
         worker = start_worker(
             app,
@@ -157,6 +156,20 @@ def work(
                 threads, only, drain, name, metrics_port, metrics_host, processes, executor
             ),
         )
+    signal = run_visibly(worker, as_json=as_json or log_format == "json")
+    if signal is not None:
+        raise typer.Exit(128 + signal)
+    problem = describe_problem(worker)
+    if problem is not None:
+        fail(NO_LEDGER, problem)
+
+
+def run_visibly(worker: WorkerProcess, /, *, as_json: bool) -> int | None:
+    """Run a worker until a signal, and print its status and its failures.
+
+    Returns:
+        Number of the second signal, which ends the drain. None: there was none.
+    """
     out = console()
 
     def report_failure(line: str, kind: str, record: Mapping[str, Any]) -> None:
@@ -174,16 +187,17 @@ def work(
     else:
         status = _live_line(worker, out) if out.is_terminal else _text_lines(worker)
     with status:
-        signal = worker.run(report_failure)
-    if signal is not None:
-        raise typer.Exit(128 + signal)
+        return worker.run(report_failure)
+
+
+def describe_problem(worker: WorkerProcess, /) -> str | None:
+    """Return why a worker that has ended could not store all results. None: it could."""
     if worker.problem is None:
-        return
-    problem = f"ledger: {worker.problem}"
-    if not worker.is_ledger_removed:
-        retried = "jobs that were still running are retried when their leases expire"
-        problem = f"ledger: not all results were stored ({worker.problem}); {retried}"
-    fail(NO_LEDGER, problem)
+        return None
+    if worker.is_ledger_removed:
+        return f"ledger: {worker.problem}"
+    retried = "jobs that were still running are retried when their leases expire"
+    return f"ledger: not all results were stored ({worker.problem}); {retried}"
 
 
 # --- Three forms of output

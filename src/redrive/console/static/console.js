@@ -136,6 +136,8 @@ const showConnection = (connected) => {
   sign.classList.toggle("off", !connected);
   find("[data-live-word]").textContent = connected ? "live" : signedOut ? "signed out" : "reconnecting";
 };
+// A server that can hold no streams, such as Django under WSGI, has pages that poll.
+if (body.dataset.pollSeconds && find("[data-live]")) setInterval(() => document.hidden || refresh(), 1000 * body.dataset.pollSeconds);
 if (body.dataset.liveAt && find("[data-live]")) {
   let stream = null;
   const listen = () => {

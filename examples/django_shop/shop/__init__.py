@@ -1,0 +1,1 @@
+"""A shop that sends receipts in background tasks."""

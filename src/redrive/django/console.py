@@ -1,0 +1,170 @@
+"""The console as a view of Django, under WSGI and ASGI, with Django's users and permissions.
+
+The console is an ASGI application. The view passes each request on, and returns the response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import suppress
+from functools import cache
+from typing import Any, TypeAlias
+
+from asgiref.sync import sync_to_async
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import ImproperlyConfigured, PermissionDenied
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from ..app import App
+from ..console import POLLING, User, asgi
+from ..console.security.credentials import name_of
+from .project import find_project
+
+Message: TypeAlias = MutableMapping[str, Any]
+
+VIEW, OPERATE = "redrive.view_console", "redrive.operate_console"
+"""Permissions of Django."""
+USER = "redrive.user"
+"""The user of a request, in the ASGI scope."""
+STREAM = "live"
+"""Path of the live updates."""
+EVENT_STREAM = b"text/event-stream"
+
+
+@csrf_exempt  # the console checks its own tokens, which are bound to the browser
+async def show_console(request: HttpRequest, path: str = "") -> HttpResponseBase:
+    """Show a page of the console to a user with the permission to view it.
+
+    Args:
+        request: The request.
+        path: Path within the console.
+
+    Raises:
+        PermissionDenied: The user has neither permission.
+    """
+    user = await _user_of(request)
+    is_page = request.method in ("GET", "HEAD") and path != STREAM and not path.startswith("api/")
+    if user is None and is_page:
+        return redirect_to_login(request.get_full_path())
+    if user is None:
+        return HttpResponse("Sign in first.\n", status=401, content_type="text/plain")
+    can_stream = isinstance(request, ASGIRequest)
+    if path == STREAM and not can_stream:
+        return HttpResponse(status=204)  # a browser does not ask again
+    scope = _scope_of(request, path, user, can_stream)
+    return await Exchange(request.body).run(_application(find_project(None).app), scope)
+
+
+async def _user_of(request: HttpRequest) -> User | None:
+    """Return the user of a request with the role of its permissions. None: not signed in."""
+    if not hasattr(request, "auser"):
+        raise ImproperlyConfigured(
+            "MIDDLEWARE: the console needs the user of a request; "
+            "add 'django.contrib.auth.middleware.AuthenticationMiddleware'"
+        )
+    account = await request.auser()
+    if not account.is_authenticated:
+        return None
+    has_permission = sync_to_async(account.has_perm)
+    name = name_of(account.get_username()) or f"user {account.pk}"
+    if await has_permission(OPERATE):
+        return User(name, role="operator")
+    if await has_permission(VIEW):
+        return User(name, role="viewer")
+    raise PermissionDenied(f"{name} has neither the permission {VIEW} nor {OPERATE}")
+
+
+async def _named_user(scope: Message) -> User:
+    user: User = scope[USER]
+    return user
+
+
+@cache
+def _application(app: App) -> Any:
+    return asgi(app, who=_named_user)
+
+
+def _scope_of(request: HttpRequest, path: str, user: User, can_stream: bool) -> Message:
+    """Return the ASGI scope of a request, in which the console is mounted at the view."""
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    headers["host"] = request.get_host()  # Django knows which proxies it trusts
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": request.scheme,
+        "path": request.path,
+        "raw_path": request.path.encode(),
+        "root_path": request.path[: len(request.path) - len(path)].rstrip("/"),
+        "query_string": request.META.get("QUERY_STRING", "").encode("latin-1", "replace"),
+        "headers": [
+            (name.encode("latin-1", "replace"), value.encode("latin-1", "replace"))
+            for name, value in headers.items()
+        ],
+        "client": (request.META.get("REMOTE_ADDR") or "127.0.0.1", 0),
+        "server": (headers["host"], None),
+        "extensions": {} if can_stream else {POLLING: {}},
+        USER: user,
+    }
+
+
+class Exchange:
+    """One request to an ASGI application, and its response. Belongs to one task."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body: list[bytes] = [body]
+        self._messages: asyncio.Queue[Message | None] = asyncio.Queue()
+        """What the application has sent. None: it has ended."""
+        self._is_over = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def run(self, application: Any, scope: Message) -> HttpResponseBase:
+        """Call the application. A stream of events continues after the return."""
+        self._task = asyncio.create_task(application(scope, self._receive, self._send))
+        self._task.add_done_callback(lambda _: self._messages.put_nowait(None))
+        start = await self._messages.get()
+        if start is None:
+            await self._task  # raises its error
+            raise RuntimeError("the console has ended without a response")
+        headers = [(name.lower(), value) for name, value in start["headers"]]
+        is_stream = dict(headers).get(b"content-type", b"").startswith(EVENT_STREAM)
+        response: HttpResponseBase
+        if is_stream:
+            response = StreamingHttpResponse(self._chunks(), status=start["status"])
+        else:
+            content = b"".join([chunk async for chunk in self._chunks()])
+            response = HttpResponse(content, status=start["status"])
+        for name, value in headers:
+            if name == b"set-cookie":  # the only header that may repeat
+                response.cookies.load(value.decode("latin-1"))
+            elif name != b"content-length" or not is_stream:
+                response.headers[name.decode("latin-1")] = value.decode("latin-1")
+        return response
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body. At the end, or if the browser is gone, end the application."""
+        task, is_complete = self._task, False
+        assert task is not None
+        try:
+            while not is_complete and (message := await self._messages.get()) is not None:
+                is_complete = not message.get("more_body")
+                yield message.get("body", b"")
+        finally:
+            self._is_over.set()
+            if not is_complete:
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _receive(self) -> Message:
+        if self._body:
+            return {"type": "http.request", "body": self._body.pop(), "more_body": False}
+        await self._is_over.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        await self._messages.put(message)

@@ -1,0 +1,1 @@
+"""Migrations of the ledger for `manage.py migrate`."""

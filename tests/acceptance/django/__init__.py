@@ -1,0 +1,1 @@
+"""Django projects as a whole."""
