@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from redrive import App
-from redrive.idempotency import asgi
+from redrive.idempotency import asgi, middleware
 from tests.acceptance.idempotency.served import Client, serve_app
 
 KEY = '"8e03978e"'
@@ -200,7 +200,7 @@ def test_disconnect_is_delivered_after_the_response(app: App) -> None:
 
 
 def test_an_endless_response_ends_after_the_disconnect(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asgi, "DISCONNECTED_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "DISCONNECTED_SECONDS", 0.05)
     told = []
 
     async def endless(scope: Any, receive: Any, send: Any) -> None:
