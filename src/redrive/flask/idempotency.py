@@ -136,9 +136,10 @@ class Idempotency:
             self._app.keys, flask_app.wsgi_app, self._options, begins_inside=True
         )
         dispatch = _Dispatch(flask_app, flask_app.dispatch_request, middleware, self._options)
-        flask_app.wsgi_app = middleware  # type: ignore[method-assign]  # as Flask documents it
-        flask_app.dispatch_request = dispatch  # type: ignore[method-assign]
-        flask_app.extensions[EXTENSION] = self
+        application: Any = flask_app  # its methods are replaced, as Flask documents for wsgi_app
+        application.wsgi_app = middleware
+        application.dispatch_request = dispatch
+        application.extensions[EXTENSION] = self
 
 
 class _Dispatch:

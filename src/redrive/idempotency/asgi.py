@@ -12,7 +12,7 @@ from ..journal.bus import emit
 from . import middleware
 from .lease import KeyLease, scope_with_key, settle_in_thread
 from .middleware import ANONYMOUS, MiddlewareOptions, MiddlewareRules, takes_arguments
-from .request import HttpRequest
+from .request import RequestHead
 from .response import RecordedResponse, ResponseRecording
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class AsgiMiddleware:
                 await self._serve_with_key(scope, request, connection, client_key)
 
     async def _serve_with_key(
-        self, scope: Any, request: HttpRequest, connection: _Connection, client_key: str
+        self, scope: Any, request: RequestHead, connection: _Connection, client_key: str
     ) -> None:
         body = connection.body
         user = ANONYMOUS if self._user is None else self._user(scope)
@@ -133,9 +133,9 @@ class AsgiMiddleware:
                 return b"".join(pieces)
 
 
-def _request_of(scope: Any) -> HttpRequest:
+def _request_of(scope: Any) -> RequestHead:
     certificate = ((scope.get("extensions") or {}).get("tls") or {}).get("client_cert_name")
-    return HttpRequest(
+    return RequestHead(
         method=scope["method"],
         path=scope["path"],
         raw_path=scope.get("raw_path") or scope["path"].encode(),

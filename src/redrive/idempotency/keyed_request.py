@@ -46,9 +46,10 @@ class KeyedRequest:
             if entered is not None:
                 entered.leave()
 
-    def new_recording(self) -> ResponseRecording:
-        """Return a recording for the response."""
-        return ResponseRecording(self._rules.max_body)
+    @property
+    def max_body(self) -> int:
+        """Maximum number of bytes of a stored body."""
+        return self._rules.max_body
 
     def settle(self, response: RecordedResponse, /) -> None:
         """Store the response or free the key, as the status decides."""

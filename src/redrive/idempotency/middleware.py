@@ -20,7 +20,7 @@ from ..core.seconds import Seconds, dated_duration, whole_number
 from ..errors import KeyBusy, KeyConflict, KeyFailed
 from .lease import KeyLease, acquire, acquire_async, rule_for_freeing
 from .record import KeyId
-from .request import HEADER, BadHeader, HttpRequest, fingerprint_of_choice, key_in_header
+from .request import HEADER, BadHeader, RequestHead, fingerprint_of_choice, key_in_header
 from .response import (
     FREEING_STATUSES,
     REPLAYED_HEADER,
@@ -111,7 +111,7 @@ class MiddlewareRules:
         # Django runs a method `post` as POST, others do not. Every form needs the key.
         return method.upper() in self._methods and fnmatchcase(path, self._paths)
 
-    def client_key(self, request: HttpRequest, /) -> str | RecordedResponse | None:
+    def client_key(self, request: RequestHead, /) -> str | RecordedResponse | None:
         """Return the key that the client sent. None: the request runs without a key."""
         try:
             key = key_in_header(request.values(HEADER))
@@ -134,7 +134,7 @@ class MiddlewareRules:
         return problem_response(413, "The request is too large for an Idempotency-Key", detail)
 
     def identify(
-        self, request: HttpRequest, body: bytes, client_key: str, user: object, compared: object, /
+        self, request: RequestHead, body: bytes, client_key: str, user: object, compared: object, /
     ) -> tuple[KeyId, bytes | None] | RecordedResponse:
         """Return the stored key of a request, and its fingerprint.
 
@@ -176,7 +176,7 @@ class MiddlewareRules:
         )
         return problem_response(401, "The user of this Idempotency-Key is unknown", detail)
 
-    def _caller_parts(self, request: HttpRequest) -> list[bytes]:
+    def _caller_parts(self, request: RequestHead) -> list[bytes]:
         if not self._has_user and request.has_credentials():
             warnings.warn(
                 "idempotency: requests carry a cookie or an API key, and user= is not set; all "

@@ -63,7 +63,7 @@ def key_in_header(values: list[bytes], /) -> str | None:
     return key.decode("ascii")
 
 
-class HttpRequest(NamedTuple):
+class RequestHead(NamedTuple):
     """The head of a request, in one form for ASGI and WSGI. Immutable: anything may share it."""
 
     method: str

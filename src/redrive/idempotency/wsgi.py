@@ -12,8 +12,14 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from .keyed_request import KeyedRequest, RecordedStream
 from .middleware import ANONYMOUS, MiddlewareOptions, MiddlewareRules, takes_arguments
-from .request import HttpRequest
-from .response import REPLAYED_HEADER, Headers, RecordedResponse, problem_response
+from .request import RequestHead
+from .response import (
+    REPLAYED_HEADER,
+    Headers,
+    RecordedResponse,
+    ResponseRecording,
+    problem_response,
+)
 
 if TYPE_CHECKING:
     from .keys import Keys
@@ -63,7 +69,9 @@ class WsgiMiddleware:
         self._request = options.request
         self._begins_inside = begins_inside
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse, /) -> Iterable[bytes]:
+    def __call__(
+        self, environ: WSGIEnvironment, start_response: StartResponse, /
+    ) -> Iterable[bytes]:
         """Serve one request."""
         if not self.rules.takes_key(environ["REQUEST_METHOD"], path_of(environ)):
             return self._app(environ, start_response)
@@ -95,7 +103,7 @@ class Exchange:
         self,
         keys: Keys,
         rules: MiddlewareRules,
-        request: HttpRequest,
+        request: RequestHead,
         client_key: str,
         body: bytes,
     ) -> None:
@@ -159,7 +167,7 @@ class _Output:
 
     def __init__(self, keyed: KeyedRequest, start_response: StartResponse) -> None:
         self._keyed = keyed
-        self._recording = keyed.new_recording()
+        self._recording = ResponseRecording(keyed.max_body)
         self._start_response = start_response
         self._status = ""
         self._headers: TextHeaders = []
@@ -247,7 +255,7 @@ def _raw_path(environ: WSGIEnvironment) -> bytes:
     return path.encode("latin-1")
 
 
-def request_of(environ: WSGIEnvironment, /) -> HttpRequest:
+def request_of(environ: WSGIEnvironment, /) -> RequestHead:
     """Return the head of a request."""
     headers = [
         (name[5:].replace("_", "-").lower().encode("latin-1"), value.encode("latin-1"))
@@ -257,7 +265,7 @@ def request_of(environ: WSGIEnvironment, /) -> HttpRequest:
     content_type = environ.get("CONTENT_TYPE") or ""
     if content_type:
         headers.append((b"content-type", content_type.encode("latin-1")))
-    return HttpRequest(
+    return RequestHead(
         method=environ["REQUEST_METHOD"],
         path=path_of(environ),
         raw_path=_raw_path(environ),
@@ -271,25 +279,40 @@ def request_of(environ: WSGIEnvironment, /) -> HttpRequest:
 
 def read_body(environ: WSGIEnvironment, rules: MiddlewareRules, /) -> bytes | RecordedResponse:
     """Return the body of a request, or the response that says why it has none."""
-    announced = (environ.get("CONTENT_LENGTH") or "").strip()
-    length = int(announced) if announced.isdecimal() else None
-    if length is None and not environ.get("wsgi.input_terminated"):
-        if announced or environ.get("HTTP_TRANSFER_ENCODING"):
-            detail = "This server cannot read a body of unknown length. Send Content-Length."
-            return problem_response(411, "The length of the request is unknown", detail)
-        return b""
-    if length is not None and length > rules.max_body:
-        return rules.too_large()
+    length = announced_length(environ, rules)
+    if isinstance(length, RecordedResponse):
+        return length
     limit = rules.max_body + 1 if length is None else length
     body = _read_up_to(environ["wsgi.input"], limit)
-    if length is not None:
-        return body if len(body) == length else incomplete_response()
+    return check_body(body, length, rules)
+
+
+def announced_length(
+    environ: WSGIEnvironment, rules: MiddlewareRules, /
+) -> int | RecordedResponse | None:
+    """Return the length of a body that may be read, or the response to one that may not.
+
+    None: the body ends where its stream ends.
+    """
+    text = (environ.get("CONTENT_LENGTH") or "").strip()
+    length = int(text) if text.isdecimal() else None
+    if length is None and not environ.get("wsgi.input_terminated"):
+        if text or environ.get("HTTP_TRANSFER_ENCODING"):
+            detail = "This server cannot read a body of unknown length. Send Content-Length."
+            return problem_response(411, "The length of the request is unknown", detail)
+        return 0
+    return rules.too_large() if (length or 0) > rules.max_body else length
+
+
+def check_body(
+    body: bytes, length: int | None, rules: MiddlewareRules, /
+) -> bytes | RecordedResponse:
+    """Return a whole body, or the response to one that is incomplete or too large."""
+    if length is not None and len(body) < length:
+        # The client has disconnected, and reads no response.
+        detail = "Its body is shorter than announced."
+        return problem_response(400, "The request is incomplete", detail)
     return body if len(body) <= rules.max_body else rules.too_large()
-
-
-def incomplete_response() -> RecordedResponse:
-    """Return the response to a client that disconnected before its request was complete."""
-    return problem_response(400, "The request is incomplete", "Its body is shorter than announced.")
 
 
 def _read_up_to(stream: Any, limit: int) -> bytes:
@@ -305,7 +328,7 @@ def _read_up_to(stream: Any, limit: int) -> bytes:
 
 
 def _send_response(
-    start_response: StartResponse, response: RecordedResponse, request: HttpRequest
+    start_response: StartResponse, response: RecordedResponse, request: RequestHead
 ) -> Iterable[bytes]:
     start_response(status_line(response.status), to_text(response.headers))
     return [response.body] if response.body and request.method.upper() != "HEAD" else []
