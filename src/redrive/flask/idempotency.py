@@ -170,7 +170,7 @@ class _Dispatch:
         response = exchange.begin(user, compared)
         if response is not None:
             return self._response_of(response)
-        with exchange.keyed.active():
+        with exchange.keyed.in_scope():  # Flask turns errors into responses
             return self._dispatch(*context)
 
     def _check_protected(self, environ: dict[str, Any]) -> None:

@@ -33,18 +33,25 @@ class KeyedRequest:
         return self.lease is not None and not self.lease.is_settled
 
     @contextmanager
-    def active(self) -> Iterator[None]:
-        """Run code of the application under the key. An error frees the key."""
+    def in_scope(self) -> Iterator[None]:
+        """Run code of the application under the key: `current().key` returns it."""
         entered = None if self.lease is None else ActiveScope(scope_with_key(self.lease.key))
         try:
             yield
+        finally:
+            if entered is not None:
+                entered.leave()
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Run code of the application under the key. An error frees the key."""
+        try:
+            with self.in_scope():
+                yield
         except BaseException as error:
             if self.lease is not None:
                 self.lease.fail(error)
             raise
-        finally:
-            if entered is not None:
-                entered.leave()
 
     @property
     def max_body(self) -> int:

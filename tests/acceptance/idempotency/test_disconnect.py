@@ -51,25 +51,18 @@ def fastapi_stream(endpoint: Endpoint) -> Any:
 
 
 def django(endpoint: Endpoint) -> Any:
-    from django.conf import settings
-    from django.core.asgi import get_asgi_application
-    from django.http import HttpResponse
-    from django.urls import path
+    import tests.django_project  # noqa: F401  # configures Django
+
+    from django.conf import settings  # isort: skip
+    from django.core.asgi import get_asgi_application  # isort: skip
+    from django.http import HttpResponse  # isort: skip
+    from django.urls import path  # isort: skip
 
     async def view(request: Any) -> HttpResponse:
         await endpoint.work()
         return HttpResponse("first last")
 
-    class Urls:
-        urlpatterns = (path("", view),)
-
-    if not settings.configured:
-        settings.configure(ROOT_URLCONF=Urls, ALLOWED_HOSTS=["*"], SECRET_KEY="x", MIDDLEWARE=[])
-    settings.ROOT_URLCONF = Urls
-    from django.urls import clear_url_caches, set_urlconf
-
-    clear_url_caches()
-    set_urlconf(None)
+    settings.ROOT_URLCONF = (path("", view),)
     return get_asgi_application()
 
 

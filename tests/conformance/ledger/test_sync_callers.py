@@ -15,10 +15,8 @@ import psycopg.conninfo
 import psycopg2
 import pytest
 import sqlalchemy
-from django.apps import apps
-from django.conf import settings
 from django.core.cache import cache
-from django.db import DatabaseError, connections, transaction
+from django.db import DatabaseError, transaction
 from django.db import connection as default_connection
 from django.db.transaction import TransactionManagementError
 from flask import Flask
@@ -30,14 +28,11 @@ from sqlmodel import Session as SQLModelSession
 from redrive import App, Event
 from redrive.ledger import AsyncLedger, Ledger, open_ledger
 from tests.conformance.ledger.world import new
+from tests.django_project import django_database
 from tests.ledgers import sqlite_ledger
 
 EFFECT = "INSERT INTO effect VALUES (1)"
 ERRORS = (psycopg.Error, psycopg2.Error, sqlite3.Error, DBAPIError, DatabaseError)
-
-if not settings.configured:
-    settings.configure(ROOT_URLCONF=(), ALLOWED_HOSTS=["*"], SECRET_KEY="x", MIDDLEWARE=[])
-apps.populate(())
 
 
 class Caller:
@@ -120,32 +115,6 @@ def on_flask(url: str) -> Iterator[Caller]:
         yield Caller(db.session, run, db.session.commit, db.session.rollback, db.session.begin_nested)
         db.session.remove()
         db.engine.dispose()
-
-
-def django_settings(url: str) -> dict[str, Any]:
-    """Return the entry of a database in Django's DATABASES."""
-    if url.startswith("sqlite"):
-        return {"ENGINE": "django.db.backends.sqlite3", "NAME": url.removeprefix("sqlite:///")}
-    parts = psycopg.conninfo.conninfo_to_dict(url)
-    names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
-    known = {name: parts[key] for name, key in names.items() if parts.get(key) is not None}
-    return {"ENGINE": "django.db.backends.postgresql", **known}
-
-
-@contextmanager
-def django_database(url: str, alias: str) -> Iterator[Any]:
-    """Give Django a database of this alias, for the block."""
-    before = dict(connections.settings)
-    connections.settings.update(connections.configure_settings({"default": {}, alias: django_settings(url)}))
-    if hasattr(connections._connections, alias):
-        del connections[alias]
-    try:
-        yield connections[alias]
-    finally:
-        connections[alias].close()
-        del connections[alias]
-        connections.settings.clear()
-        connections.settings.update(before)
 
 
 def on_django(alias: str) -> Open:
