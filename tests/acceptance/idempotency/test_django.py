@@ -191,16 +191,20 @@ async def async_user(request: Any) -> str:
     ],
 )
 def test_invalid_settings_are_rejected_at_the_start(chosen: Any, error: str) -> None:
-    with override_settings(MIDDLEWARE=[SESSION, AUTH, NAME], REDRIVE_IDEMPOTENCY=chosen):
-        with pytest.raises(ImproperlyConfigured, match=error):
-            WSGIHandler().load_middleware()
+    with (
+        override_settings(MIDDLEWARE=[SESSION, AUTH, NAME], REDRIVE_IDEMPOTENCY=chosen),
+        pytest.raises(ImproperlyConfigured, match=error),
+    ):
+        WSGIHandler()
 
 
 @pytest.mark.parametrize("order", [[NAME], [NAME, SESSION, AUTH], [SESSION, NAME, AUTH]])
 def test_a_place_without_a_user_is_rejected_at_the_start(app: App, order: list[str]) -> None:
-    with override_settings(MIDDLEWARE=order, REDRIVE_IDEMPOTENCY={"APP": app}):
-        with pytest.raises(ImproperlyConfigured, match="needs the user of the request; put .*AuthenticationMiddleware' before it"):
-            WSGIHandler()
+    with (
+        override_settings(MIDDLEWARE=order, REDRIVE_IDEMPOTENCY={"APP": app}),
+        pytest.raises(ImproperlyConfigured, match="needs the user of the request; put .*AuthenticationMiddleware' before it"),
+    ):
+        WSGIHandler()
     for user in (None, lambda request: "ann"):
         with override_settings(MIDDLEWARE=order, REDRIVE_IDEMPOTENCY={"APP": app, "USER": user}):
             WSGIHandler()

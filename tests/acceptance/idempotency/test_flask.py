@@ -11,6 +11,9 @@ from typing import Any
 import flask
 import flask_login
 import pytest
+import sqlalchemy
+from flask_sqlalchemy import SQLAlchemy
+from sqlalchemy.exc import IntegrityError, PendingRollbackError
 
 from redrive import App
 from redrive.flask import Idempotency
@@ -57,8 +60,8 @@ def test_the_user_may_come_from_any_before_request_function(app: App) -> None:
 
     shop.register_blueprint(parts)
     client = shop.test_client()
-    numbers = [client.post("/parts", headers={**KEY, "x-user": name}).json["number"] for name in ("ann", "bob", "ann")]
-    assert numbers == [1, 2, 1]
+    answers = [client.post("/parts", headers={**KEY, "x-user": name}) for name in ("ann", "bob", "ann")]
+    assert [answer.json for answer in answers] == [{"number": 1}, {"number": 2}, {"number": 1}]
 
 
 def test_a_request_that_a_hook_rejects_begins_no_key(app: App) -> None:
@@ -139,6 +142,41 @@ def test_a_view_may_dispatch_once_more(app: App) -> None:
             return shop.full_dispatch_request()
 
     assert [shop.test_client().post("/alias", headers=KEY).json for _ in range(2)] == [{"number": 1}] * 2
+
+
+def test_a_transaction_that_has_failed_stores_neither_a_job_nor_a_response(app: App) -> None:
+    @app.command("receipts.send", key="shop:ann:{order}:receipt:v1")
+    def send_receipt(order: str) -> None: ...
+
+    shop = Shop()
+    shop.config["SQLALCHEMY_DATABASE_URI"] = app.url
+    db = SQLAlchemy(shop)
+    Idempotency(app, shop, user=lambda: "ann")
+
+    class Order(db.Model):  # type: ignore[name-defined,misc]
+        id = sqlalchemy.Column(sqlalchemy.Integer, primary_key=True)
+
+    @shop.post("/orders")
+    def place_order() -> Any:
+        try:
+            db.session.add(Order(id=1))
+            db.session.flush()
+        except IntegrityError:
+            pass  # and no rollback
+        send_receipt.using(tx=db.session).submit("o-1")
+        db.session.commit()
+        return "placed"
+
+    with shop.app_context():
+        db.create_all()
+        db.session.add(Order(id=1))
+        db.session.commit()
+    shop.testing = True
+    with pytest.raises(PendingRollbackError):
+        shop.test_client().post("/orders", headers=KEY)
+    assert (app.ledger.jobs("ready"), app.keys().page()) == ([], [])
+    with shop.app_context():
+        db.engine.dispose()
 
 
 def test_one_extension_serves_several_applications(app: App) -> None:

@@ -235,7 +235,7 @@ def flask_shop(app: App, world: World, options: dict[str, Any]) -> Any:
         return flask.jsonify(n=world.call("status")), world.status
 
     @api.post("/raises")
-    def raises() -> None:
+    def raises() -> Any:
         if world.call("raises") == 1:
             raise ZeroDivisionError
         flask.abort(409, "already there")
@@ -270,7 +270,11 @@ def django_views(world: World, *, is_async: bool) -> list[Any]:
 
     def count(request: Any) -> Any:
         number = world.call(request.method.lower())
-        return django_http.HttpResponse(headers={"content-length": "7"}) if request.method == "HEAD" else django_http.HttpResponse(str(number))
+        return (
+            django_http.HttpResponse(headers={"content-length": "7"})
+            if request.method == "HEAD"
+            else django_http.HttpResponse(str(number))
+        )
 
     def charge(request: Any) -> Any:
         if request.method != "POST":
@@ -332,7 +336,7 @@ def django_views(world: World, *, is_async: bool) -> list[Any]:
     ]
 
 
-@sync_and_async_middleware
+@sync_and_async_middleware  # type: ignore[untyped-decorator]
 def own_urls(get_response: Any) -> Any:
     """Middleware: the URLs of this shop, because Django has one setting for a process."""
     urls = tuple(settings.SHOP_URLS)
@@ -380,9 +384,7 @@ class Framework(NamedTuple):
 
 
 ASGI = Framework(fastapi_shop, serve_app, header_of_scope, lambda scope, body: body[:1])
-DJANGO = Framework(
-    django_shop, serve_wsgi, lambda request: request.headers.get("x-user", ""), lambda request: request.body[:1]
-)
+DJANGO = Framework(django_shop, serve_wsgi, lambda request: request.headers.get("x-user", ""), lambda request: request.body[:1])
 FRAMEWORKS = {
     "FastAPI": ASGI,
     "WSGI": Framework(wsgi_shop, serve_wsgi, lambda environ: environ.get("HTTP_X_USER", ""), lambda environ, body: body[:1]),
@@ -400,7 +402,7 @@ class Shops:
     def __init__(self, framework: Framework, app: App) -> None:
         self.app = app
         self.world = World()
-        self._framework = framework
+        self.framework = framework
         self._stack = ExitStack()
         self._clients: dict[str, Client] = {}
 
@@ -408,10 +410,10 @@ class Shops:
         """Serve a shop. `user` and `request` may be True, for the functions of the framework."""
         name = repr(sorted(options.items()))
         if name not in self._clients:
-            own = {"user": self._framework.user, "request": self._framework.request}
+            own = {"user": self.framework.user, "request": self.framework.request}
             chosen = {option: own[option] if value is True and option in own else value for option, value in options.items()}
-            shop = self._framework.shop(self.app, self.world, chosen)
-            self._clients[name] = self._stack.enter_context(self._framework.serve(shop))
+            shop = self.framework.shop(self.app, self.world, chosen)
+            self._clients[name] = self._stack.enter_context(self.framework.serve(shop))
         return self._clients[name]
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from werkzeug.serving import make_server
@@ -110,7 +111,7 @@ def test_an_endless_stream_ends_some_time_after_its_client(
 
 
 @contextmanager
-def serve_unbuffered(wsgi: object) -> Iterator[Client]:
+def serve_unbuffered(wsgi: Any) -> Iterator[Client]:
     """A server with threads that, unlike waitress, passes the body on as it arrives."""
     server = make_server("127.0.0.1", 0, wsgi, threaded=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
