@@ -11,7 +11,6 @@ from typing import Any
 import django
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction, sync_to_async
 from django.conf import settings
-from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.core.exceptions import ImproperlyConfigured, RequestDataTooBig
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.http.request import RawPostDataException
@@ -43,6 +42,7 @@ NAMES = (
     "FREE_ON",
 )
 EXAMPLE = "set it to a dict with the path of your app, such as {'APP': 'shop.jobs.app'}"
+AUTHENTICATION = "django.contrib.auth.middleware.AuthenticationMiddleware"
 REQUEST_USER = "request.user"
 """The default of `USER`: the user of `AuthenticationMiddleware`."""
 
@@ -444,13 +444,18 @@ def _check_order() -> None:
         entry = import_string(path)
         if entry is IdempotencyMiddleware:
             break
-        if isinstance(entry, type) and issubclass(entry, AuthenticationMiddleware):
+        # Not imported: a project without users need not install `django.contrib.auth`.
+        if any(f"{kind.__module__}.{kind.__name__}" == AUTHENTICATION for kind in _bases(entry)):
             return
     raise ImproperlyConfigured(
         "redrive.django.IdempotencyMiddleware needs the user of the request; put "
-        "'django.contrib.auth.middleware.AuthenticationMiddleware' before it in MIDDLEWARE, or set "
-        f"{SETTING}['USER'] to a function of the request, or to None if the API has no users"
+        f"{AUTHENTICATION!r} before it in MIDDLEWARE, or set {SETTING}['USER'] to a function of "
+        "the request, or to None if the API has no users"
     )
+
+
+def _bases(entry: Any) -> tuple[type, ...]:
+    return entry.__mro__ if isinstance(entry, type) else ()
 
 
 def _user_of(request: HttpRequest) -> Any:

@@ -51,12 +51,12 @@ def fastapi_stream(endpoint: Endpoint) -> Any:
 
 
 def django(endpoint: Endpoint) -> Any:
-    import tests.django_project  # noqa: F401  # configures Django
+    from django.conf import settings
+    from django.core.asgi import get_asgi_application
+    from django.http import HttpResponse
+    from django.urls import path
 
-    from django.conf import settings  # isort: skip
-    from django.core.asgi import get_asgi_application  # isort: skip
-    from django.http import HttpResponse  # isort: skip
-    from django.urls import path  # isort: skip
+    import tests.django_project  # noqa: F401  # configures Django
 
     async def view(request: Any) -> HttpResponse:
         await endpoint.work()

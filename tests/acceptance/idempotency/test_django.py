@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.core.handlers.wsgi import WSGIHandler
+from django.http import HttpResponse, StreamingHttpResponse
+from django.test import AsyncClient, Client, override_settings
+from django.urls import path
 
 import tests.django_project  # noqa: F401  # configures Django
 from redrive import App
+from redrive.django.idempotency import check_version
 from tests.ledgers import sqlite_ledger
-
-from django.core.exceptions import ImproperlyConfigured  # isort: skip
-from django.core.handlers.wsgi import WSGIHandler  # isort: skip
-from django.http import HttpResponse, StreamingHttpResponse  # isort: skip
-from django.test import AsyncClient, Client, override_settings  # isort: skip
-from django.urls import path  # isort: skip
-from redrive.django.idempotency import check_version  # isort: skip
 
 pytestmark = pytest.mark.req("X-3")
 NAME = "redrive.django.IdempotencyMiddleware"

@@ -14,6 +14,15 @@ from wsgiref.validate import validator
 
 import flask
 import flask_login
+from asgiref.sync import iscoroutinefunction
+from django import http as django_http
+from django.conf import settings
+from django.contrib.auth import get_user_model, login
+from django.core.asgi import get_asgi_application
+from django.core.wsgi import get_wsgi_application
+from django.test import override_settings
+from django.urls import path
+from django.utils.decorators import sync_and_async_middleware
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from starlette.authentication import AuthCredentials, AuthenticationBackend, SimpleUser
@@ -24,16 +33,6 @@ import tests.django_project  # noqa: F401  # configures Django
 from redrive import App, current
 from redrive.flask import Idempotency
 from tests.acceptance.idempotency.served import Client, serve_app, serve_wsgi
-
-from asgiref.sync import iscoroutinefunction  # isort: skip
-from django import http as django_http  # isort: skip
-from django.conf import settings  # isort: skip
-from django.contrib.auth import get_user_model, login  # isort: skip
-from django.core.asgi import get_asgi_application  # isort: skip
-from django.core.wsgi import get_wsgi_application  # isort: skip
-from django.test import override_settings  # isort: skip
-from django.urls import path  # isort: skip
-from django.utils.decorators import sync_and_async_middleware  # isort: skip
 
 PIECE = b"x" * 1000
 
