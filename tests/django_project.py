@@ -23,11 +23,12 @@ def configure() -> None:
         return
     settings.configure(
         ALLOWED_HOSTS=["*"],
-        INSTALLED_APPS=[*AUTH, "redrive.django"] if HAS_TASKS else [],
+        INSTALLED_APPS=[*AUTH, *(["redrive.django"] if HAS_TASKS else [])],
         MIDDLEWARE=[],
         MIGRATION_MODULES={name.rpartition(".")[2]: None for name in AUTH},  # their tables are created at once, which is faster
         ROOT_URLCONF=(),
         SECRET_KEY="x",
+        SESSION_ENGINE="django.contrib.sessions.backends.signed_cookies",
         TASKS={"default": {"BACKEND": "django.tasks.backends.dummy.DummyBackend", "QUEUES": []}},
         USE_TZ=True,
     )

@@ -1,4 +1,4 @@
-"""The idempotency keys of an app: functions and blocks that run once, and the ASGI middleware."""
+"""The idempotency keys of an app: functions and blocks that run once, and the middleware."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from ..core.seconds import Seconds
 from .ledger_opener import LedgerOpener
 
 if TYPE_CHECKING:
-    from ..idempotency import asgi, once
+    from wsgiref.types import WSGIApplication
+
+    from ..idempotency import asgi, middleware, once, wsgi
     from ..idempotency import claim as claims
     from ..idempotency.asgi import AsgiApp
     from ..idempotency.claim import ClaimContext
@@ -22,10 +24,14 @@ if TYPE_CHECKING:
     from ..idempotency.once import TransactionalOnce
     from ..ledger.db.caller_transaction import AsyncTransaction, Transaction
 else:  # they need SQLAlchemy, which takes longer to import than the rest of a program
-    asgi, claims, once = deferred("redrive.idempotency", "asgi", "claim", "once")
+    asgi, claims, middleware, once, wsgi = deferred(
+        "redrive.idempotency", "asgi", "claim", "middleware", "once", "wsgi"
+    )
 
 F = TypeVar("F", bound=Callable[..., Any])
 DAY = timedelta(days=1)
+METHODS = ("POST", "PATCH")
+MAX_BODY_BYTES = 1024 * 1024
 
 
 class IdempotencyMethods:
@@ -124,12 +130,12 @@ class IdempotencyMethods:
         app: AsgiApp,
         *,
         required: bool = False,
-        methods: Collection[str] = ("POST", "PATCH"),
+        methods: Collection[str] = METHODS,
         paths: str = "*",
         domain: str = "http",
-        user: Callable[[Mapping[str, Any]], str | int] | None = None,
+        user: Callable[[Mapping[str, Any]], str | int] | Literal["request.user"] | None = None,
         keep: Seconds = DAY,
-        max_body: int = 1024 * 1024,
+        max_body: int = MAX_BODY_BYTES,
         request: Callable[[Mapping[str, Any], bytes], object] | None = None,
         free_on: Collection[int] | None = None,
     ) -> AsgiApp:
@@ -144,7 +150,8 @@ class IdempotencyMethods:
             paths: Pattern of the paths that take a key, with `*`.
             domain: First part of the stored keys.
             user: Function of the ASGI scope that returns the caller. Each user has a separate key
-                space. Without it, or where it returns an empty text, all callers share one key
+                space. `"request.user"` is the user of Starlette's `AuthenticationMiddleware`.
+                Without it, or where it returns an empty text, all callers share one key
                 space. Headers that identify a caller (Authorization, Cookie, API keys, Host) are
                 then part of the request. If it returns None, the request is rejected (401).
             keep: How long a response is stored.
@@ -158,8 +165,50 @@ class IdempotencyMethods:
 
         Returns:
             The wrapped application.
+
+        Raises:
+            RuntimeError: `user` is `"request.user"`, and the authentication is inside of `app`.
         """
-        options = asgi.MiddlewareOptions(
-            required, methods, paths, domain, user, keep, max_body, request, free_on
-        )
-        return asgi.IdempotencyMiddleware(self.opener.keys, app, options)
+        is_framework_user = user == "request.user"
+        user_of: Any = asgi.request_user if is_framework_user else user
+        limits = keep, max_body, request, free_on, is_framework_user
+        options = middleware.MiddlewareOptions(required, methods, paths, domain, user_of, *limits)
+        return asgi.AsgiMiddleware(self.opener.keys, app, options)
+
+    def wsgi_idempotency(
+        self,
+        app: WSGIApplication,
+        *,
+        required: bool = False,
+        methods: Collection[str] = METHODS,
+        paths: str = "*",
+        domain: str = "http",
+        user: Callable[[Mapping[str, Any]], str | int] | None = None,
+        keep: Seconds = DAY,
+        max_body: int = MAX_BODY_BYTES,
+        request: Callable[[Mapping[str, Any], bytes], object] | None = None,
+        free_on: Collection[int] | None = None,
+    ) -> WSGIApplication:
+        """Return WSGI middleware for the Idempotency-Key header.
+
+        Flask and Django have their own, which know the user: `redrive.flask.Idempotency` and
+        `redrive.django.IdempotencyMiddleware`.
+
+        Args:
+            app: The WSGI application to wrap.
+            required: Reject requests without the header (400).
+            methods: HTTP methods that take a key.
+            paths: Pattern of the paths that take a key, with `*`.
+            domain: First part of the stored keys.
+            user: Function of the WSGI environ that returns the caller. See `idempotency`.
+            keep: How long a response is stored.
+            max_body: Maximum number of bytes of a request, and of a stored response.
+            request: Function of the WSGI environ and the body. See `idempotency`.
+            free_on: HTTP statuses after which the key can be used again. See `idempotency`.
+
+        Returns:
+            The wrapped application.
+        """
+        limits = keep, max_body, request, free_on, True
+        options = middleware.MiddlewareOptions(required, methods, paths, domain, user, *limits)
+        return wsgi.WsgiMiddleware(self.opener.keys, app, options)

@@ -25,6 +25,8 @@ EXTRAS = {
     "nats": "nats",
     "confluent_kafka": "kafka",
     "distributed": "dask",
+    "django": "django",
+    "flask": "flask",
     "rich": "cli",
     "pyarrow": "s3-pyarrow",
     "s3fs": "s3",

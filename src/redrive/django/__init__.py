@@ -1,35 +1,51 @@
-"""Django: a backend for its Tasks, migrations, a worker command, and the console. Extra: `django`.
+"""Django: a backend for its Tasks, migrations, a worker command, the console and idempotency keys.
 
-Inside this package, `import django` is Django itself: imports are absolute.
+Extra: `django`. Inside this package, `import django` is Django itself: imports are absolute.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..core.lazy import lazily
 
 MIN_VERSION = (6, 0)
 """The first with `django.tasks`. It needs Python 3.12."""
-NEEDS = "redrive.django needs Django 6.0 or newer"
 
 try:
     import django
 except ModuleNotFoundError as error:
     if error.name != "django":
         raise
-    raise ImportError(f'{NEEDS}: pip install "redrive[django]"', name="django") from error
-if django.VERSION < MIN_VERSION:
-    raise ImportError(
-        f"{NEEDS} (which needs Python 3.12), and this is Django {django.get_version()}; "
-        f'pip install "redrive[django]", or use redrive.App without redrive.django',
-        name="django",
-    )
+    message = 'redrive.django needs Django: pip install "redrive[django]"'
+    raise ImportError(message, name="django") from error
+
+
+def require_tasks() -> None:
+    """Raise ImportError if Django has no Tasks. `IdempotencyMiddleware` does not need them."""
+    if django.VERSION < MIN_VERSION:
+        raise ImportError(
+            "redrive.django: tasks, worker and console need Django 6.0 or newer (which needs "
+            f"Python 3.12), and this is Django {django.get_version()}; "
+            'pip install "redrive[django]", or use redrive.App without redrive.django',
+            name="django",
+        )
+
 
 if TYPE_CHECKING:
     from .backend import Backend as Backend
+    from .idempotency import IdempotencyMiddleware as IdempotencyMiddleware
     from .project import get_app as get_app
-else:
-    __getattr__ = lazily(__name__, {"Backend": "backend", "get_app": "project"})
 
-__all__ = ["Backend", "get_app"]
+__all__ = ["Backend", "IdempotencyMiddleware", "get_app"]
+
+if not TYPE_CHECKING:  # a checker that saw this would let every misspelt name pass
+    _load = lazily(
+        __name__,
+        {"Backend": "backend", "IdempotencyMiddleware": "idempotency", "get_app": "project"},
+    )
+
+    def __getattr__(name: str) -> Any:
+        if name in ("Backend", "get_app"):
+            require_tasks()
+        return _load(name)

@@ -7,7 +7,11 @@ from typing import Any
 from django.apps import AppConfig
 from django.db.models.signals import post_migrate
 
-from .ledger_migration import migrate_ledger
+from . import require_tasks
+
+require_tasks()
+
+from .ledger_migration import migrate_ledger  # noqa: E402  # it needs them
 
 
 class RedriveConfig(AppConfig):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple, TypeAlias
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
-Message: TypeAlias = MutableMapping[str, Any]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
 
 NOT_STORED_HEADERS = frozenset(
     (
@@ -56,7 +53,6 @@ FREEING_STATUSES = frozenset((*_REJECTIONS, *range(500, 600)))
 
 A client that corrects its request may use the same key. Requests to unknown paths store nothing.
 """
-_SENT_BY_SERVER = ("http.response.pathsend", "http.response.zerocopysend")
 
 
 class RecordedResponse(NamedTuple):
@@ -118,77 +114,61 @@ def problem_response(
     return RecordedResponse(status, headers, body)
 
 
-class ResponseRecorder:
-    """The `send` of one request. It passes the response to `on_complete` before the client has it.
+class ResponseRecording:
+    """The response of one request, as the application produces it. Belongs to the request.
 
     A response with a known length is withheld until it is stored, so that a client that has it can
-    always get it again. A streamed response is passed on, and only its last message is withheld.
+    always get it again. A streamed response is passed on, and only its end is withheld.
     """
 
-    def __init__(
-        self, send: Send, on_complete: Callable[[RecordedResponse], Awaitable[None]], limit: int
-    ) -> None:
-        """Create a recorder around the `send` of the server. `limit`: maximum bytes of a body."""
-        self._send = send
-        self._on_complete = on_complete
+    __slots__ = ("_headers", "_length", "_limit", "_pieces", "_status")
+
+    def __init__(self, limit: int, /) -> None:
+        """Create a recording. `limit`: maximum bytes of a body."""
         self._limit = limit
-        self._start: Message | None = None
-        self._withheld: list[Message] = []
-        self._is_withholding = False
+        self._status: int | None = None
+        self._headers: Headers = []
+        self._length = 0
         self._pieces: list[bytes] | None = []
         """The body. None: it is too large, or sent from a file."""
-        self._length = 0
-        self._is_complete = False
 
-    async def __call__(self, message: Message, /) -> None:
-        kind = message["type"]
-        is_running = self._start is not None and not self._is_complete
-        if kind == "http.response.start" and self._start is None:
-            self._start = message
-            self._is_withholding = True
-            self._withheld.append(message)
-        elif kind == "http.response.body" and is_running:
-            await self._record(message)
-        elif kind in _SENT_BY_SERVER and is_running:
-            self._pieces = None  # the server reads the body from a file
-            await self._complete(message)
-        else:
-            await self._send(message)
+    @property
+    def has_started(self) -> bool:
+        """Whether the application has sent a status."""
+        return self._status is not None
 
-    async def _record(self, message: Message) -> None:
-        piece = bytes(message.get("body", b""))
+    def start(self, status: int, headers: Headers, /) -> None:
+        """Record the status and the headers. An error page may replace what came before."""
+        self._status, self._headers = status, headers
+        self._length, self._pieces = 0, []
+
+    def add(self, piece: bytes, /) -> None:
+        """Record a piece of the body."""
         self._length += len(piece)
         if self._pieces is not None:
             self._pieces.append(piece)
             if self._length > self._limit:
                 self._pieces = None
-        if not message.get("more_body", False):
-            await self._complete(message)
-        elif self._is_withholding and self._pieces is not None and self._has_known_length():
-            self._withheld.append(message)
-        else:
-            await self._release()
-            await self._send(message)
 
-    def _has_known_length(self) -> bool:
-        """Return whether the announced length is within the limit."""
-        assert self._start is not None
-        for name, value in self._start.get("headers", ()):
+    def drop_body(self) -> None:
+        """Record that the server sends the body from a file."""
+        self._pieces = None
+
+    @property
+    def is_withheld(self) -> bool:
+        """Whether the next pieces wait until the response is stored.
+
+        They do if the announced length is within the limit.
+        """
+        if self._pieces is None:
+            return False
+        for name, value in self._headers:
             if name.lower() == b"content-length":
                 return value.isdigit() and int(value) <= self._limit
         return False
 
-    async def _complete(self, last: Message) -> None:
-        assert self._start is not None
-        self._is_complete = True
+    def response(self) -> RecordedResponse:
+        """Return the recorded response."""
+        assert self._status is not None
         body = None if self._pieces is None else b"".join(self._pieces)
-        headers = list(self._start.get("headers", ()))
-        await self._on_complete(RecordedResponse(self._start["status"], headers, body))
-        await self._release()
-        await self._send(last)
-
-    async def _release(self) -> None:
-        self._is_withholding = False
-        messages, self._withheld = self._withheld, []
-        for message in messages:
-            await self._send(message)
+        return RecordedResponse(self._status, self._headers, body)

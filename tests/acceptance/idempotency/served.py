@@ -1,4 +1,4 @@
-"""An ASGI application behind a real uvicorn, on a real socket."""
+"""Applications behind real servers, on real sockets: ASGI behind uvicorn, WSGI behind waitress."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 import uvicorn
+import waitress.server
+import waitress.wasyncore
 
 
 class Answer(NamedTuple):
@@ -36,17 +38,18 @@ class Client:
     def send(
         self,
         path: str,
-        body: bytes = b"{}",
+        body: bytes | Iterator[bytes] = b"{}",
         key: str | None = None,
         method: str = "POST",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
+        """Send a request. An iterator is sent in chunks."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             given = {"content-type": "application/json", **(headers or {})}
             if key is not None:
                 given["Idempotency-Key"] = key
-            connection.request(method, path, body, given)
+            connection.request(method, path, body, given)  # an iterator without Content-Length is chunked
             answer = connection.getresponse()
             return Answer(answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read())
         finally:
@@ -69,3 +72,19 @@ def serve_app(asgi: Any, lifespan: Literal["on", "off"] = "off") -> Iterator[Cli
     finally:
         server.should_exit = True
         thread.join(30)
+
+
+@contextmanager
+def serve_wsgi(wsgi: Any) -> Iterator[Client]:
+    """Serve an application with threads until the end of the block."""
+    options = {"threads": 8, "outbuf_high_watermark": 65536, "clear_untrusted_proxy_headers": False}
+    server = waitress.server.create_server(wsgi, host="127.0.0.1", port=0, **options)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield Client(server.socket.getsockname()[1])
+    finally:
+        # In the thread of the server, whose loop ends when it has no sockets.
+        server.trigger.pull_trigger(lambda: waitress.wasyncore.close_all(server._map))
+        thread.join(30)
+        server.task_dispatcher.shutdown()

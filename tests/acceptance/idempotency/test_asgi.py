@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
+from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser
 from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -138,3 +140,45 @@ def test_a_file_sent_by_the_server_is_not_stored(app: App) -> None:
 def test_invalid_middleware_options_are_rejected(app: App, options: Any, error: str) -> None:
     with pytest.raises((TypeError, ValueError), match=error):
         app.idempotency(plain, **options)
+
+
+class Backend(AuthenticationBackend):
+    async def authenticate(self, conn: Any) -> Any:
+        return AuthCredentials(), Caller()
+
+
+class Caller(BaseUser):
+    is_authenticated = True
+
+
+def shop(*middleware: Middleware) -> Starlette:
+    return Starlette(routes=[Route("/", lambda request: Response("a"), methods=["POST"])], middleware=list(middleware))
+
+
+@pytest.mark.req("X-3")
+def test_authentication_inside_of_the_middleware_is_rejected_at_the_start(app: App) -> None:
+    authentication = Middleware(AuthenticationMiddleware, backend=Backend())
+    api = shop(Middleware(app.idempotency, user="request.user"), Middleware(BaseHTTPMiddleware), authentication)
+    with pytest.raises(RuntimeError, match="AuthenticationMiddleware is inside of the idempotency middleware"):
+        call(api, {"type": "lifespan"})
+    call(shop(authentication, Middleware(app.idempotency, user="request.user")), {"type": "lifespan"})
+
+
+@pytest.mark.req("X-3")
+@pytest.mark.parametrize(
+    ("user", "error"),
+    [
+        (None, "request.user is not set here; add AuthenticationMiddleware around the idempotency middleware"),
+        (Caller(), "request.user is Caller, which has no is_authenticated or no identity"),
+        ("ann", "request.user is str, which has no is_authenticated or no identity"),
+    ],
+)
+def test_a_request_without_a_known_user_is_an_error(app: App, user: Any, error: str) -> None:
+    with pytest.raises(RuntimeError, match=error):
+        call(app.idempotency(plain, user="request.user"), scope(user=user), {"type": "http.request"})
+    assert app.keys().page() == []
+
+
+def test_method_names_are_compared_without_case(app: App) -> None:
+    sent = call(app.idempotency(plain, required=True), scope(method="post", headers=[]), {"type": "http.request"})
+    assert sent[0]["status"] == 400

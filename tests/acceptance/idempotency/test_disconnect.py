@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from redrive import App
-from redrive.idempotency import asgi
+from redrive.idempotency import asgi, middleware
 from tests.acceptance.idempotency.served import Client, serve_app
 from tests.django_project import configure
 
@@ -56,6 +56,8 @@ def django(endpoint: Endpoint) -> Any:
     from django.core.asgi import get_asgi_application
     from django.http import HttpResponse
     from django.urls import path
+
+    import tests.django_project  # noqa: F401  # configures Django
 
     async def view(request: Any) -> HttpResponse:
         await endpoint.work()
@@ -200,7 +202,7 @@ def test_disconnect_is_delivered_after_the_response(app: App) -> None:
 
 
 def test_an_endless_response_ends_after_the_disconnect(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asgi, "DISCONNECTED_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "DISCONNECTED_SECONDS", 0.05)
     told = []
 
     async def endless(scope: Any, receive: Any, send: Any) -> None:

@@ -13,6 +13,7 @@ import sys
 {before}
 try:
     import redrive.django
+    redrive.django.Backend
 except ImportError as error:
     print(error)
 """
@@ -26,7 +27,7 @@ def printed(before: str) -> str:
 @pytest.mark.req("X-2")
 def test_missing_django_names_the_extra() -> None:
     assert printed("sys.modules['django'] = None") == (
-        'redrive.django needs Django 6.0 or newer: pip install "redrive[django]"\n'
+        'redrive.django needs Django: pip install "redrive[django]"\n'
     )
 
 
@@ -34,6 +35,7 @@ def test_missing_django_names_the_extra() -> None:
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 has Django 6 or newer")
 def test_old_django_is_named_with_the_version_that_is_needed() -> None:
     assert printed("") == (
-        f"redrive.django needs Django 6.0 or newer (which needs Python 3.12), and this is Django {django.get_version()}; "
+        "redrive.django: tasks, worker and console need Django 6.0 or newer (which needs Python 3.12), and this is Django "
+        f"{django.get_version()}; "
         'pip install "redrive[django]", or use redrive.App without redrive.django\n'
     )

@@ -6,7 +6,7 @@ import pytest
 
 from redrive import Key, retry
 from redrive.http.headers import derive_key, key_header
-from redrive.idempotency.asgi import key_in_header
+from redrive.idempotency.request import key_in_header
 
 
 @pytest.mark.parametrize(

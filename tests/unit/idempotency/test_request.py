@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from redrive import Key
-from redrive.idempotency.asgi import BadHeader, key_in_header
 from redrive.idempotency.record import KeyId
+from redrive.idempotency.request import BadHeader, key_in_header
 
 
 @pytest.mark.parametrize(
