@@ -32,7 +32,6 @@ EXTRAS = {
     "s3fs": "s3",
     "asyncssh": "sftp",
     "temporalio": "temporal",
-    "django": "django",
 }
 """The extra that installs each library."""
 
