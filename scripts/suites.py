@@ -19,11 +19,13 @@ ROOT = Path(__file__).resolve().parent.parent
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 RECORDS = ROOT / ".cache" / "requirements"
 # The extras of the unit and property tests, without large packages (pyarrow, s3fs).
-LIGHT = "cli,console,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
+LIGHT = "cli,console,django,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
 
 # Interpreters differ in syntax, standard library, threads, tasks and exceptions. These tests cover the code that depends on
 # them. Tests of databases, servers, commands and pages run on one interpreter only.
-PORTABLE_TESTS = (*(f"tests/unit/{part}" for part in ("core", "engine", "journal", "ledger", "worker")), "tests/property")
+# Django 6 needs Python 3.12.
+PORTABLE_PARTS = ("core", "django", "engine", "journal", "ledger", "worker")
+PORTABLE_TESTS = (*(f"tests/unit/{part}" for part in PORTABLE_PARTS), "tests/acceptance/django", "tests/property")
 
 # More processes than cores, because many tests wait for a server or another process. Each process collects all tests.
 ALL_TESTS_WORKERS = ("-n", str(min(8, 2 * (os.cpu_count() or 1))), "--dist", "loadfile")
@@ -114,7 +116,7 @@ def interpreters() -> list[Result]:
             results.append((f"set-up, Python {version}", False, 0.0))
             continue
         python = str(ROOT / f".venv-{version}" / "bin" / "python")
-        name = f"core, engine, journal, ledger and worker, Python {version}"
+        name = f"{', '.join(PORTABLE_PARTS)}, Python {version}"
         results.append(run(name, "pytest", "-q", *PORTABLE_TESTS_WORKERS, "-k", "not postgres", *PORTABLE_TESTS, python=python))
     if not results:
         print(f"\nNOT RUN: THE TESTS ON OTHER INTERPRETERS. Python {VERSION} is the only interpreter from 3.11 on this machine.")
