@@ -1,4 +1,4 @@
-"""Django for tests. It is configured once in a process, so that all tests share its settings and change them for a block."""
+"""Django for tests. Importing this module configures it for the process. Tests change its settings for a block."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ HAS_TASKS = django.VERSION >= (6, 0)
 AUTH = ("django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions")
 
 
-def configure() -> None:
-    """Configure Django, unless another test has."""
-    if settings.configured:
-        return
+if not settings.configured:
     settings.configure(
         ALLOWED_HOSTS=["*"],
         INSTALLED_APPS=[*AUTH, *(["redrive.django"] if HAS_TASKS else [])],

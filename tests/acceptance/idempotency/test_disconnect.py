@@ -17,7 +17,6 @@ from fastapi.responses import StreamingResponse
 from redrive import App
 from redrive.idempotency import asgi, middleware
 from tests.acceptance.idempotency.served import Client, serve_app
-from tests.django_project import configure
 
 KEY = '"8e03978e"'
 
@@ -66,7 +65,6 @@ def django(endpoint: Endpoint) -> Any:
     class Urls:
         urlpatterns = (path("", view),)
 
-    configure()
     settings.ROOT_URLCONF = Urls
     from django.urls import clear_url_caches, set_urlconf
 

@@ -255,7 +255,7 @@ def test_old_versions_are_rejected() -> None:
         (
             "django",
             "from redrive.django import IdempotencyMiddleware",
-            'ImportError: redrive.django.IdempotencyMiddleware needs django: pip install "redrive[django]"',
+            'ImportError: redrive.django needs Django: pip install "redrive[django]"',
         ),
     ],
 )

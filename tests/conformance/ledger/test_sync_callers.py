@@ -28,13 +28,11 @@ from sqlmodel import Session as SQLModelSession
 from redrive import App, Event
 from redrive.ledger import AsyncLedger, Ledger, open_ledger
 from tests.conformance.ledger.world import new
-from tests.django_project import configure, django_databases, django_settings
+from tests.django_project import django_databases, django_settings
 from tests.ledgers import sqlite_ledger
 
 EFFECT = "INSERT INTO effect VALUES (1)"
 ERRORS = (psycopg.Error, psycopg2.Error, sqlite3.Error, DBAPIError, DatabaseError)
-
-configure()
 
 
 class Caller:

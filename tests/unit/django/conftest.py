@@ -12,12 +12,10 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from tests.django_project import HAS_TASKS, configure, django_databases, django_settings
+from tests.django_project import HAS_TASKS, django_databases, django_settings
 from tests.servers.fixtures import SERVERS
 
-if HAS_TASKS or sys.version_info >= (3, 12):
-    configure()
-else:
+if not HAS_TASKS and sys.version_info < (3, 12):
     collect_ignore_glob = ["test_[!v]*.py"]  # all but test_version.py
 
 BACKEND = "redrive.django.Backend"

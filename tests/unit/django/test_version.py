@@ -26,9 +26,7 @@ def printed(before: str) -> str:
 
 @pytest.mark.req("X-2")
 def test_missing_django_names_the_extra() -> None:
-    assert printed("sys.modules['django'] = None") == (
-        'redrive.django needs Django: pip install "redrive[django]"\n'
-    )
+    assert printed("sys.modules['django'] = None") == ('redrive.django needs Django: pip install "redrive[django]"\n')
 
 
 @pytest.mark.req("X-2")

@@ -12,12 +12,10 @@ from django.db import connections
 
 from redrive import App
 from tests.acceptance.idempotency.served import Client
-from tests.django_project import configure, django_databases, django_settings
+from tests.django_project import django_databases, django_settings
 from tests.ledgers import sqlite_ledger
 
-configure()
-
-from .shop import FRAMEWORKS, Shops, World  # noqa: E402  # it imports Django's users
+from .shop import FRAMEWORKS, Shops, World
 
 
 @pytest.fixture(scope="module")
