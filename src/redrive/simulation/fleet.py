@@ -8,6 +8,7 @@ request, so the ends of a step come before its starts, and their order is right 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from .policies import SimulatedPolicy
 from .scenario import OutageScenario
 from .service import SUCCESS, TIMEOUT, Codes, Floats, ServiceModel
 
-BLOCK_STEPS = 16
+BLOCK_STEPS = 8
 """Steps for which the clients with an event are collected together."""
 MAX_ATTEMPTS = 500_000_000
 """Attempts of one run. A policy without waits makes more than any machine can simulate."""
@@ -50,11 +51,7 @@ class FleetRun:
             for depth in range(policy.layers)
         ]
         """The outermost first. Only the innermost has a breaker."""
-        self._next_at: Floats = (
-            np.zeros(fleet.count)
-            if fleet.start == "together"
-            else self._random.random(fleet.count) * fleet.every
-        )
+        self._next_at = self._first_calls()
         self._phases = np.full(fleet.count, IDLE, dtype=np.int8)
         self._results = np.zeros(fleet.count, dtype=np.int8)
         """How the running attempt of each client will end."""
@@ -62,7 +59,7 @@ class FleetRun:
         """The layer whose retry each client waits for."""
         self._began = np.zeros(fleet.count)
         self._second = 0
-        self._counts = np.zeros((len(COUNTED), int(np.ceil(scenario.seconds))), dtype=np.int64)
+        self._counts = np.zeros((len(COUNTED), ceil(scenario.seconds)), dtype=np.int64)
         self._reasons = np.zeros(len(REASONS), dtype=np.int64)
 
     def run(self, progress: Progress | None = None) -> LoadCurve:
@@ -74,24 +71,24 @@ class FleetRun:
         Raises:
             TooManyAttempts: The clients make more attempts than can be simulated.
         """
-        step, total = self._scenario.step, self._scenario.seconds
-        steps = int(np.ceil(total / step - 1e-9))
+        rate = self._scenario.steps_per_second
+        steps = ceil(self._scenario.seconds * rate)
         for first in range(0, steps, BLOCK_STEPS):
             last = min(first + BLOCK_STEPS, steps)
             # Only clients with an event in this block can have another one in it.
-            near = np.flatnonzero(self._next_at < last * step)
+            near = np.flatnonzero(self._next_at < last / rate)
             for number in range(first, last):
-                self._second = min(int(number * step), self._counts.shape[1] - 1)
-                end = (number + 1) * step
-                self._end_attempts(near, end)
-                self._start_attempts(near, end)
+                self._second = number // rate
+                # A quotient, because a sum of steps would miss whole seconds by a rounding error.
+                self._end_attempts(near, (number + 1) / rate)
+                self._start_attempts(near, (number + 1) / rate)
             if self._counts[COUNTED.index("attempts")].sum() > MAX_ATTEMPTS:
                 raise TooManyAttempts(
                     f"policy {self._policy.name!r} makes more than {MAX_ATTEMPTS:,} attempts; use "
                     "fewer clients, or a policy with waits"
                 )
             if progress is not None:
-                progress((last - first) * step)
+                progress((last - first) / rate)
         reasons = {
             str(reason): int(count)
             for reason, count in zip(REASONS, self._reasons, strict=True)
@@ -110,6 +107,19 @@ class FleetRun:
 
     def _count(self, what: str, number: int) -> None:
         self._counts[COUNTED.index(what), self._second] += number
+
+    def _first_calls(self) -> Floats:
+        """Return when each client starts its first call.
+
+        The times are those of a fleet that has run for long, so that the load is even from the
+        start: the distribution of the rest of a pause, by the inverse of its integral.
+        """
+        fleet = self._scenario.clients
+        if fleet.start == "together":
+            return np.zeros(fleet.count)
+        draws = self._random.random(fleet.count)
+        late = 1.5 - np.sqrt(2 * (1 - draws))
+        return fleet.every * np.where(draws < 0.5, draws, late)
 
     # ---- ends of attempts ----
 

@@ -14,7 +14,7 @@ TOP, ROW, PLOT = 74, 118, 84
 """Height of the head, of a row, and of the plot in a row."""
 MAX_POINTS = 600
 MAX_SCALE = 12
-"""Multiples of the normal load that the scale shows. Higher peaks are cut, and labelled."""
+"""Multiples of the normal load or the capacity that fit the scale. Higher peaks are cut."""
 NICE = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 TIME_STEPS = (5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400)
 """Seconds between two labels of the time axis."""
@@ -42,7 +42,7 @@ text { fill: #e6edf3 } .card { fill: #0d1117; stroke: #30363d } .small { fill: #
 
 def draw(report: SimulationReport, /) -> str:
     """Return the SVG of a report, for light and dark colour schemes."""
-    height = TOP + ROW * len(report.runs) + 30
+    height = TOP + ROW * len(report.runs) + 14
     highest = _scale(report)
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     spoken = escape(_spoken(report))
@@ -52,7 +52,7 @@ def draw(report: SimulationReport, /) -> str:
         f"<style>\n{STYLE}\n</style>",
         f'<rect class="card" x="0.5" y="0.5" width="{WIDTH - 1}" height="{height - 1}" rx="8"/>',
         _text("head", 16, 28, report.scenario.title),
-        *_legend(),
+        *_legend(has_outage=bool(report.scenario.outages)),
     ]
     for place, run in enumerate(report.runs):
         parts += _row(report, run, TOP + ROW * place, highest)
@@ -62,24 +62,30 @@ def draw(report: SimulationReport, /) -> str:
 
 def _spoken(report: SimulationReport) -> str:
     """Return the picture in words, for screen readers."""
-    runs = [f"{run.policy}: {', '.join(figure_words(run.figures))}" for run in report.runs]
+    has_outage = bool(report.scenario.outages)
+    runs = [
+        f"{run.policy}: {', '.join(figure_words(run.figures, has_outage=has_outage))}"
+        for run in report.runs
+    ]
     return f"{report.scenario.title}. {'. '.join(runs)}."
 
 
-def figure_words(figures: OutageFigures, /) -> list[str]:
+def figure_words(figures: OutageFigures, /, *, has_outage: bool) -> list[str]:
     """Return the figures of a run in words."""
-    recovered = figures.recovered_after
     words = [
         f"peak {figures.peak_load:,}/s ({figures.peak_factor:.3g} × normal)",
-        f"{figures.amplification:.3g} attempts per call",
-        f"{100 * (1 - figures.success_rate):.3g} % of calls failed",
+        f"{figures.amplification:,.2f} attempts per call",
+        f"{100 * (1 - figures.success_rate):.1f} % of calls failed",
     ]
+    if not has_outage:
+        return words
+    recovered = figures.recovered_after
     if recovered is None:
         return [*words, "not recovered"]
     return [*words, f"recovered after {format_duration(recovered)}"]
 
 
-def _legend() -> list[str]:
+def _legend(*, has_outage: bool) -> list[str]:
     y, parts, x = 50, [], 16.0
     entries = (
         ("load", "load: attempts/s", 118),
@@ -87,7 +93,7 @@ def _legend() -> list[str]:
         ("capacity", "capacity", 84),
         ("down", "outage", 60),
     )
-    for css, label, width in entries:
+    for css, label, width in entries[: None if has_outage else -1]:
         if css in ("load", "down"):
             parts.append(f'<rect class="{css}" x="{x:g}" y="{y - 9}" width="16" height="10"/>')
         else:
@@ -106,7 +112,8 @@ def _row(report: SimulationReport, run: PolicyRun, top: float, highest: float) -
         return base - PLOT * min(value, highest) / highest
 
     parts = [_text("name", 16, top + 14, run.policy)]
-    for line, words in enumerate(figure_words(run.figures)):
+    has_outage = bool(scenario.outages)
+    for line, words in enumerate(figure_words(run.figures, has_outage=has_outage)):
         parts.append(_text("small", 16, top + 32 + 16 * line, words))
     for outage in scenario.outages:
         x, end = _x(outage.at, seconds), _x(min(outage.end, seconds), seconds)
@@ -135,12 +142,13 @@ def _row(report: SimulationReport, run: PolicyRun, top: float, highest: float) -
 
 def _scale(report: SimulationReport) -> float:
     """Return the end of the scale of all rows."""
-    normal = max([run.figures.normal_load for run in report.runs] + [1.0])
+    capacity = report.scenario.service.capacity
     peaks = [max(run.curve.attempts) for run in report.runs]
-    fitting = [peak for peak in peaks if peak <= MAX_SCALE * normal]
-    highest = max([*fitting, 2 * normal, min(report.scenario.service.capacity, 3 * normal)])
-    if len(fitting) < len(peaks):
-        highest = max(highest, MAX_SCALE / 2 * normal)
+    normal = max([run.figures.normal_load for run in report.runs] + [1.0])
+    most = MAX_SCALE * max(normal, min(capacity, 4 * normal))
+    highest = max([peak for peak in peaks if peak <= most] + [1.5 * normal])
+    if max(peaks) > most:
+        highest = max(highest, most / 3)
     unit = 10.0 ** (ceil(log10(highest)) - 1)
     return next(nice * unit for nice in NICE if nice * unit >= highest)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
+from math import ceil
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from ..core.seconds import number, positive, whole_number
@@ -21,6 +22,7 @@ MAX_POLICIES = 12
 MAX_OUTAGES = 100
 MIN_LATENCY_SECONDS = 0.005
 """The shortest response. It is also the shortest time step of the simulation."""
+MIN_STEPS_PER_SECOND = 10
 MIN_PERIOD_SECONDS = 0.1
 DEFAULT_SEED = 1
 T = TypeVar("T")
@@ -49,7 +51,8 @@ class SimulatedService:
     retry_after: float | None = None
 
     def __post_init__(self) -> None:
-        positive("capacity", self.capacity)
+        if number("capacity", self.capacity) == 0:
+            raise ValueError(f"capacity must be above 0: {self.capacity!r}")
         _at_least("latency", self.latency, MIN_LATENCY_SECONDS)
         _at_least("error_latency", self.error_latency, MIN_LATENCY_SECONDS)
         number("queue", self.queue)
@@ -159,9 +162,9 @@ class OutageScenario:
         return self.minutes * 60
 
     @property
-    def step(self) -> float:
-        """Seconds of one time step. No response arrives within the step of its request."""
-        return min(0.1, self.service.shortest)
+    def steps_per_second(self) -> int:
+        """Time steps in a second. No response arrives within the step of its request."""
+        return max(MIN_STEPS_PER_SECOND, ceil(1 / self.service.shortest))
 
 
 def scenario_from_mapping(content: Mapping[str, Any], /) -> OutageScenario:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...simulation.figures import OutageFigures, PolicyRun, SimulationReport, summarise
-from ...simulation.picture import draw, figure_words
+from ...simulation.picture import draw
 from ...simulation.scenario import OutageScenario, scenario_from_mapping
 from ..project.user_code import Unreadable
 
@@ -17,7 +17,6 @@ __all__ = [
     "PolicyRun",
     "SimulationReport",
     "draw",
-    "figure_words",
     "read_scenario",
     "simulate",
 ]
