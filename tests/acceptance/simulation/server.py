@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import sys
 import time
@@ -90,6 +91,7 @@ async def main(file: str) -> None:
     server.started = float(await loop.run_in_executor(None, sys.stdin.readline))
     await loop.run_in_executor(None, sys.stdin.read)
     print(json.dumps(server.requests), flush=True)
+    os._exit(0)  # requests that still run are not awaited
 
 
 if __name__ == "__main__":
