@@ -11,7 +11,7 @@ from .scenario import OutageScenario, ServiceOutage
 COUNTED = ("calls", "attempts", "failed_attempts", "succeeded", "failed")
 """What is counted in each second, in the order of the fields of `LoadCurve`."""
 RECOVERED_SHARE = 0.95
-"""Part of the attempts that succeed when the service has recovered."""
+"""Part of the attempts and of the calls that succeed when the service has recovered."""
 RECOVERED_SECONDS = 5
 """Seconds for which they must."""
 
@@ -51,8 +51,8 @@ class OutageFigures:
     """Part of the ended calls that succeeded, in the whole run."""
     failed_calls: int
     recovered_after: float | None
-    """Seconds from the end of the last outage until 95 % of the attempts succeed again. None: not
-    within the simulated time, or there is no outage."""
+    """Seconds from the end of the last outage until 95 % of the attempts and of the calls succeed.
+    None: not within the simulated time, or there is no outage."""
     reasons: Mapping[str, int]
 
     def as_dict(self) -> dict[str, Any]:
@@ -96,16 +96,17 @@ def _covers(outage: ServiceOutage, second: int) -> bool:
 
 
 def _recovery(outages: Sequence[ServiceOutage], curve: LoadCurve) -> float | None:
-    """Return the seconds from the last outage until attempts succeed for some seconds."""
+    """Return the seconds from the last outage until calls succeed for some seconds."""
     if not outages:
         return None
     end = max(outage.end for outage in outages)
     first = int(end)
     for second in range(first, len(curve.attempts) - RECOVERED_SECONDS + 1):
         window = slice(second, second + RECOVERED_SECONDS)
-        failed, succeeded = sum(curve.failed_attempts[window]), sum(curve.succeeded[window])
-        ended = failed + succeeded
-        if ended and succeeded >= RECOVERED_SHARE * ended:
+        succeeded = sum(curve.succeeded[window])
+        # A call that an open breaker refuses fails without an attempt.
+        failed = max(sum(curve.failed_attempts[window]), sum(curve.failed[window]))
+        if succeeded and succeeded >= RECOVERED_SHARE * (succeeded + failed):
             return max(0.0, second - end)
     return None
 

@@ -13,7 +13,7 @@ WIDTH, LEFT, RIGHT = 860, 232, 844
 TOP, ROW, PLOT = 74, 118, 84
 """Height of the head, of a row, and of the plot in a row."""
 MAX_POINTS = 600
-MAX_SCALE = 12
+MAX_SCALE = 15
 """Multiples of the normal load or the capacity that fit the scale. Higher peaks are cut."""
 NICE = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 TIME_STEPS = (5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400)
@@ -31,12 +31,10 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", Helvetica, sans-serif; f
 .capacity { stroke: #57606a; stroke-dasharray: 4 3 }
 .axis { stroke: #8c959f }
 .cut { font-size: 11px; font-weight: 600; fill: #bc4c00 }
-.under { fill: #ffffff; fill-opacity: 0.85 }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 } .card { fill: #0d1117; stroke: #30363d } .small { fill: #9198a1 }
 .down { fill: #3d1416 } .load { fill: #db6d28; stroke: #f0883e } .good { stroke: #58a6ff }
 .capacity { stroke: #9198a1 } .axis { stroke: #6e7681 } .cut { fill: #f0883e }
-.under { fill: #0d1117 }
 }"""
 
 
@@ -122,10 +120,11 @@ def _row(report: SimulationReport, run: PolicyRun, top: float, highest: float) -
         )
     load = _points(run.curve.attempts, seconds, y)
     good = _points(run.curve.succeeded, seconds, y)
-    capacity = f"{y(scenario.service.capacity):.1f}"
+    if scenario.service.capacity <= highest:
+        level = f"{y(scenario.service.capacity):.1f}"
+        parts.append(f'<line class="capacity" x1="{LEFT}" x2="{RIGHT}" y1="{level}" y2="{level}"/>')
     parts += [
         f'<polygon class="load" points="{LEFT},{base} {load} {RIGHT},{base}"/>',
-        f'<line class="capacity" x1="{LEFT}" x2="{RIGHT}" y1="{capacity}" y2="{capacity}"/>',
         f'<polyline class="good" points="{good}"/>',
         f'<line class="axis" x1="{LEFT}" x2="{RIGHT}" y1="{base}" y2="{base}"/>',
         _text("small", LEFT - 6, top + 9, short_count(highest), "end"),
@@ -135,8 +134,7 @@ def _row(report: SimulationReport, run: PolicyRun, top: float, highest: float) -
     if peak > highest:
         at = run.curve.attempts.index(peak) + 0.5
         x = min(max(_x(at, seconds), LEFT + 40), RIGHT - 40)
-        parts.append(f'<rect class="under" x="{x - 38:.1f}" y="{top + 2}" width="76" height="14"/>')
-        parts.append(_text("cut", x, top + 13, f"↑ {short_count(peak)}/s", "middle"))
+        parts.append(_text("cut", x, top - 3, f"↑ {short_count(peak)}/s", "middle"))
     return parts
 
 
@@ -145,7 +143,7 @@ def _scale(report: SimulationReport) -> float:
     capacity = report.scenario.service.capacity
     peaks = [max(run.curve.attempts) for run in report.runs]
     normal = max([run.figures.normal_load for run in report.runs] + [1.0])
-    most = MAX_SCALE * max(normal, min(capacity, 4 * normal))
+    most = MAX_SCALE * max(normal, capacity)
     highest = max([peak for peak in peaks if peak <= most] + [1.5 * normal])
     if max(peaks) > most:
         highest = max(highest, most / 3)

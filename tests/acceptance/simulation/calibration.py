@@ -14,12 +14,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from redrive import Breaker, Budget, retry
+from redrive import Breaker, Budget, Retry, retry
 from redrive.core.budget import UNLIMITED
 from redrive.errors import RedriveError
 from redrive.ops.retries.simulation import read_scenario, simulate
@@ -83,6 +84,7 @@ class RealFleet:
         for task in (lag, *clients):
             task.cancel()
         await asyncio.gather(lag, *clients, return_exceptions=True)
+        await asyncio.sleep(0.05)  # the event loop closes the sockets
         if self._longest_lag > MAX_LAG_SECONDS:
             raise TooBusy(f"the event loop was {self._longest_lag:.2f} s late")
         return self._counts
@@ -94,8 +96,11 @@ class RealFleet:
             self._longest_lag = max(self._longest_lag, time.monotonic() - before - 0.02)
 
     async def _client(self, number: int) -> None:
-        every, connection = self._scenario.clients.every, _Connection(self._port)
-        layer = self._layers[number % len(self._layers)]
+        with closing(_Connection(self._port)) as connection:
+            await self._make_calls(connection, self._layers[number % len(self._layers)])
+
+    async def _make_calls(self, connection: _Connection, layer: Retry) -> None:
+        every = self._scenario.clients.every
 
         async def request() -> None:
             try:

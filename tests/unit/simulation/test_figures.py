@@ -19,7 +19,7 @@ def figures(outages: list[dict[str, float]], **rows: list[int]) -> OutageFigures
         "policy": [{}],
     }
     curve = {name: tuple(row) for name, row in rows.items()}
-    return summarise(scenario_from_mapping(content), LoadCurve(**curve, reasons={}))  # type: ignore[arg-type]
+    return summarise(scenario_from_mapping(content), LoadCurve(**curve, reasons={}))
 
 
 def run(recovers_after: int) -> OutageFigures:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -29,7 +29,7 @@ def report(peak: int, *, seconds: int = 60, outages: bool = True, name: str = "<
 
 
 def texts(svg: str) -> list[str]:
-    return [element.text or "" for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
+    return [element.text or "" for element in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
 def test_names_are_escaped_and_figures_are_in_words() -> None:
@@ -37,7 +37,7 @@ def test_names_are_escaped_and_figures_are_in_words() -> None:
     assert "<b>" not in svg
     found = texts(svg)
     assert {"A & B", "<b>", "peak 30/s (3 × normal)", "recovered after 0 s", "outage"} <= set(found)
-    assert "A & B. <b>: peak 30/s" in str(ElementTree.fromstring(svg).get("aria-label"))
+    assert "A & B. <b>: peak 30/s" in str(ET.fromstring(svg).get("aria-label"))
 
 
 def test_a_peak_beyond_the_scale_is_cut_and_labelled() -> None:
@@ -52,7 +52,7 @@ def test_without_an_outage_there_is_no_recovery() -> None:
 
 def test_a_day_is_drawn_with_at_most_600_points() -> None:
     svg = draw(report(10, seconds=86_400))
-    line = ElementTree.fromstring(svg).find("{http://www.w3.org/2000/svg}polyline")
+    line = ET.fromstring(svg).find("{http://www.w3.org/2000/svg}polyline")
     assert line is not None
     assert len(str(line.get("points")).split()) == 600
 

@@ -44,7 +44,7 @@ def test_the_policy_of_tenacity_is_its_defaults() -> None:
 def test_stamina_stops_after_its_timeout_as_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(random, "uniform", lambda low, high: high)
     clock = [0.0]
-    monkeypatch.setattr(tenacity.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("tenacity.time.monotonic", lambda: clock[0])
     attempts: list[float] = []
 
     def fail() -> None:
@@ -55,7 +55,7 @@ def test_stamina_stops_after_its_timeout_as_simulated(monkeypatch: pytest.Monkey
     def sleep(seconds: float) -> None:
         clock[0] += seconds
 
-    monkeypatch.setattr(tenacity.nap.time, "sleep", sleep)
+    monkeypatch.setattr("tenacity.nap.time.sleep", sleep)
     with pytest.raises(ConnectionResetError):
         stamina.retry(on=ConnectionResetError)(fail)()
     policy, simulated, now, number = stamina_defaults(), [], 0.0, 0
