@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help environment install demo test test-quick check format house walk requirements docs bench bench-call bench-ledger bench-commands bench-steps bench-batch bench-clients bench-storage bench-messages bench-engines bench-partitions bench-console screenshots crash-matrix kill-table ha-drill engine-drills plans wire-table constraints clean
+.PHONY: help environment install demo test test-quick check format house walk requirements docs bench bench-call bench-ledger bench-commands bench-steps bench-batch bench-clients bench-storage bench-messages bench-engines bench-partitions bench-console screenshots crash-matrix kill-table ha-drill engine-drills plans wire-table calibrate constraints clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ ha-drill: environment ## Kill the primary of a Patroni cluster five times under 
 
 plans: environment ## Check the plans of frequent statements with a million jobs, on both databases
 	@REDRIVE_FULL=1 $(RUN) -m pytest -q tests/conformance/ledger/test_plans.py tests/conformance/partitions/test_plans.py
+
+calibrate: environment ## Compare `redrive simulate` with 200 real clients and a real server, for 12 minutes
+	@$(RUN) -m tests.acceptance.simulation.calibration
 
 wire-table: install ## Count the requests of each storage backend after failures, into docs/reference/wire.md
 	@$(RUN) -m tests.acceptance.wire.table --write

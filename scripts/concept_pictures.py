@@ -256,7 +256,7 @@ LAYER_ROWS = (
     ("commands · messages · batch · idempotency · http · grpc · storage", "", "active"),
     ("worker", "claims jobs and runs them", "good"),
     ("ledger · native", "durable state; policies as other clients' options", "good"),
-    ("analysis", "the worst case of nested retries", "plain"),
+    ("analysis · simulation", "the worst case of nested retries, the load of a fleet in an outage", "plain"),
     ("engine", "retry(...)", "plain"),
     ("journal · settings", "log records, configuration", "plain"),
     ("core · errors · backoff", "pure values and decisions", "plain"),

@@ -9,7 +9,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     CORE,
     frozenset(("journal", "settings")),
     frozenset(("engine",)),
-    frozenset(("analysis",)),
+    frozenset(("analysis", "simulation")),
     frozenset(("native", "ledger")),
     frozenset(("worker",)),
     frozenset(("http", "grpc", "storage", "idempotency", "batch", "commands", "messages")),
@@ -54,6 +54,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "ledger": frozenset(("sqlalchemy", "alembic", "psycopg")),
     "ledger.db.caller_runners": frozenset(("sqlalchemy", "psycopg", "psycopg2")),
     "ledger.db.caller_transaction": frozenset(("sqlalchemy", "psycopg", "psycopg2")),
+    "simulation": frozenset(("numpy",)),
     "native": frozenset(
         ("azure", "boto3", "botocore", "google", "grpc", "httpx", "httpx2", "pyarrow", "requests", "tenacity", "urllib3")
     ),

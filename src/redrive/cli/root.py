@@ -61,6 +61,9 @@ COMMANDS = {
     "erase": LazyCommand("ledger:erase", "Erase the data of one user", MAINTAIN),
     "classify": LazyCommand("retries:classify", "Explain whether an error is retried", UNDERSTAND),
     "layers": LazyCommand("retries:layers", "Show the worst case of nested retries", UNDERSTAND),
+    "simulate": LazyCommand(
+        "simulate:simulate_outage", "Simulate the load of retries in an outage", UNDERSTAND
+    ),
 }
 """Every command with its place in `redrive.cli.commands`, its summary and its help section."""
 

@@ -32,6 +32,7 @@ EXTRAS = {
     "s3fs": "s3",
     "asyncssh": "sftp",
     "temporalio": "temporal",
+    "numpy": "simulate",
 }
 """The extra that installs each library."""
 

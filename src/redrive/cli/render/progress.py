@@ -20,6 +20,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    TaskProgressColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
@@ -51,6 +52,31 @@ def byte_progress(name: str, total: int | None) -> Iterator[Callable[[int], obje
     with Progress(*columns, console=out, transient=True) as progress:
         task = progress.add_task(CONTROL_CHARACTERS.sub("", name)[-40:], total=total)
         yield lambda count: progress.advance(task, count)
+
+
+@contextmanager
+def time_progress(
+    name: str, total: float, *, quiet: bool
+) -> Iterator[Callable[[str, float], None]]:
+    """Yield a function that takes what is simulated, and advances the bar by simulated seconds."""
+    out = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    if quiet or not out.is_terminal:
+        yield lambda _description, _seconds: None
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(markup=False),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=out, transient=True) as progress:
+        task = progress.add_task(name, total=total)
+
+        def advance(description: str, seconds: float) -> None:
+            text = CONTROL_CHARACTERS.sub("", description)[:40]
+            progress.update(task, advance=seconds, description=text)
+
+        yield advance
 
 
 @contextmanager

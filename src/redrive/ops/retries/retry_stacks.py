@@ -8,13 +8,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ... import backoff as backoffs
 from ...analysis.advice import Advice
 from ...analysis.layer import Layer
 from ...analysis.report import LayersReport
 from ...analysis.report import layers as analyse
 from ...analysis.worst_case import WorstCaseError, WorstCaseLayer
 from ...app import App
+from ...backoff import Backoff
+from ...core.backoff_table import backoff_from_table
 from ...core.policy import ALIASES, SERVICE, RetryPolicy
 from ...engine.settings import RetrySettings
 from ...worker.job_type import JobType
@@ -36,14 +37,6 @@ __all__ = [
 POLICY = tuple(field.name for field in fields(RetryPolicy))
 OWN = ("name", "by", "on", "nested", "seen", "attempt_timeout", "backoff", "budget")
 WAITS = ("backoff_base", "backoff_max", "jitter")
-FORMS = {
-    "steps": ("jitter",),
-    "fixed": ("jitter",),
-    "powers": ("cap", "jitter"),
-    "doubling": ("cap", "jitter"),
-    "full_jitter": ("cap",),
-}
-"""The backoffs of `redrive.backoff`, with the keys that each takes beside its first value."""
 EXAMPLE = (
     "[[layer]] tables, the outermost first, each with a name and what differs from the defaults"
 )
@@ -192,27 +185,11 @@ def _on(value: object) -> Any:
     )
 
 
-def _backoff(table: Mapping[str, Any]) -> backoffs.Backoff | None:
+def _backoff(table: Mapping[str, Any]) -> Backoff | None:
     value = table.get("backoff")
     if value is None:
         return None
     doubled = [key for key in table if ALIASES.get(key, key) in WAITS]
     if doubled:
         raise ValueError(f"backoff sets the waits; remove {', '.join(doubled)}")
-    if isinstance(value, list):
-        value = {"steps": value}
-    form = [key for key in value if key in FORMS] if isinstance(value, dict) else []
-    if len(form) != 1 or set(value) - {*form, *FORMS[form[0]]}:
-        raise ValueError(
-            "backoff must be a list of seconds, or one of { fixed = 5 }, "
-            "{ steps = [1, 10], jitter = 0.1 }, "
-            f"{{ powers = 2, cap = 60 }}, {{ doubling = 0.1, cap = 10 }}, "
-            f"{{ full_jitter = 0.5, cap = 30 }}, not {value!r}"
-        )
-    first = value[form[0]]
-    rest = {key: value[key] for key in value if key != form[0]}
-    if "cap" in FORMS[form[0]] and "cap" not in rest:
-        raise ValueError(f"backoff {form[0]} needs a cap, in seconds")
-    arguments = first if form[0] == "steps" and isinstance(first, list) else [first]
-    backoff: backoffs.Backoff = getattr(backoffs, form[0])(*arguments, **rest)
-    return backoff
+    return backoff_from_table(value)
