@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 FILE = "redrive.toml"
 VARIABLE = "REDRIVE_CONFIG"
 PREFIX = "REDRIVE_"
-TABLES = ("worker", "metrics", "console")
+TABLES = ("worker", "metrics", "console", "alerts")
 SECRET = frozenset(
     (
         "console.password",
@@ -23,6 +23,8 @@ SECRET = frozenset(
         "console.viewer_token",
         "console.secret",
         "console.oidc_secret",
+        "alerts.webhook",
+        "alerts.slack",
     )
 )
 """Values that are never shown."""
@@ -107,6 +109,18 @@ class ConsoleSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertSettings:
+    """Where `redrive watch` sends alerts, and how often. Immutable."""
+
+    webhook: str | None = _key("URL that gets alerts as JSON.")
+    webhook_file: str | None = _key("File with that URL.")
+    slack: str | None = _key("Incoming webhook of Slack, or of a compatible service.")
+    slack_file: str | None = _key("File with that URL.")
+    interval: float = _key("Seconds between two checks.", 300.0)
+    repeat: float = _key("Seconds until an open problem is reported again. 0: never.", 14400.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """All settings, with defaults for those that are not set. Immutable."""
 
@@ -118,6 +132,7 @@ class Configuration:
     worker: WorkerSettings = field(default_factory=WorkerSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
+    alerts: AlertSettings = field(default_factory=AlertSettings)
     file: Path | None = None
     """The file that was read."""
     set_by: Mapping[str, str] = field(default_factory=dict)
@@ -153,6 +168,7 @@ def _keys() -> Iterator[SettingInfo]:
         ("worker", WorkerSettings),
         ("metrics", MetricsSettings),
         ("console", ConsoleSettings),
+        ("alerts", AlertSettings),
     ):
         each: Field[Any]
         for each in fields(of):
@@ -193,6 +209,7 @@ def settings(environ: Mapping[str, str] | None = None, /) -> Configuration:
         worker=WorkerSettings(**_table(values, "worker")),
         metrics=MetricsSettings(**_table(values, "metrics")),
         console=ConsoleSettings(**_table(values, "console")),
+        alerts=AlertSettings(**_table(values, "alerts")),
         file=path,
         set_by={name: source for name, (_, source) in sourced.items()},
     )

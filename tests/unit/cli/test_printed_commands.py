@@ -10,7 +10,7 @@ from tests.unit.cli.command import call
 
 SOURCE = sorted({*typed.in_source(), *typed.in_templates()})
 PAGES = sorted(typed.in_pages())
-ENDLESS = ("work", "serve", "demo")
+ENDLESS = ("work", "serve", "demo", "watch")
 
 
 def test_commands_in_messages_and_findings_parse() -> None:

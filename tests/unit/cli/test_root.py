@@ -22,6 +22,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "reference"
 ENDLESS = {
     "work": "Output as JSON lines, same as --log-format json",
     "serve": "Output as one JSON document at the start",
+    "watch": "Output as JSON lines, one for each check",
 }
 """Commands that run until they are stopped."""
 SUMMARY = 45

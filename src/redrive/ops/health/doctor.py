@@ -52,8 +52,13 @@ def examine(source: str | None = None, /, *, quiet: float = QUIET, clock: Clock 
         with open_target(source, app_first=True) as app:
             return diagnose(app, quiet=quiet, clock=clock)
     except SchemaMismatch as mismatch:
-        finding = _schema_finding(mismatch, _explicit_source(source))
-        return Health(redact_text(source_of(source)), (finding,), ("schema",), None, None)
+        return schema_health(mismatch, source)
+
+
+def schema_health(mismatch: SchemaMismatch, source: str | None, /) -> Health:
+    """Return the finding about a schema of another version. Nothing else could be checked."""
+    finding = _schema_finding(mismatch, _explicit_source(source))
+    return Health(redact_text(source_of(source)), (finding,), ("schema",), None, None)
 
 
 def diagnose(app: Operated, /, *, quiet: float = QUIET, clock: Clock = SYSTEM) -> Health:

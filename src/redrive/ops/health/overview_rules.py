@@ -46,6 +46,13 @@ class Finding:
     is_command: bool = True
     about: bool = False
     """`since` is accurate to ten minutes."""
+    subject: str = ""
+    """What has the problem, such as a source. Empty: the ledger, or the workers together."""
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Name and subject. They stay the same from check to check, and the counts do not."""
+        return self.name, self.subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +140,11 @@ class OverviewFinding(Finding):
     kind: str | None = None
     """Job type or dataset. None: the problem is not about one."""
 
+    @property
+    def identity(self) -> tuple[str, str]:
+        """Name, and job type, dataset or other subject."""
+        return self.name, self.kind or self.subject
+
 
 def list_findings(facts: OverviewFacts, /) -> list[OverviewFinding]:
     """Return the problems, critical ones first, then by the number of items."""
@@ -202,6 +214,7 @@ def _paused_by_hand(facts: OverviewFacts) -> Iterator[OverviewFinding]:
             max(1, count),
             pause.paused_at,
             fix,
+            subject=pause.subject,
             kind=kind,
         )
 
@@ -215,11 +228,13 @@ def _sources(facts: OverviewFacts) -> Iterator[OverviewFinding]:
             name, fix = "source failing", CHECK_SERVER
         elif error.startswith(CUSTOMERS_FAILED):
             says, fix = error.removeprefix(CUSTOMERS_FAILED), FIX_CUSTOMERS
-        yield OverviewFinding(name, "critical", says, len(names), None, fix, False)
+        yield OverviewFinding(name, "critical", says, len(names), None, fix, False, subject=task)
     for source in facts.paused:
         severity, fix, is_command = pause_fix(source.name, source.actor)
         says = f"Source {source.name}: paused {source.why}"
-        yield OverviewFinding("source paused", severity, says, 1, None, fix, is_command)
+        yield OverviewFinding(
+            "source paused", severity, says, 1, None, fix, is_command, subject=source.name
+        )
 
 
 def pause_fix(source: str, actor: str, /) -> tuple[Severity, str, bool]:
@@ -244,7 +259,10 @@ def _halted_sweeps(facts: OverviewFacts) -> Iterator[OverviewFinding]:
             f"{pluralise(sweep.left, unit)} left"
         )
         fix = f"redrive {'backfill status' if is_partitions else 'sweeps show'} {sweep.id}"
-        yield OverviewFinding("sweep halted", "warning", says, sweep.left, sweep.halted_at, fix)
+        count, since = sweep.left, sweep.halted_at
+        yield OverviewFinding(
+            "sweep halted", "warning", says, count, since, fix, subject=f"sweep {sweep.id}"
+        )
 
 
 def _rejected_partitions(facts: OverviewFacts) -> Iterator[OverviewFinding]:

@@ -72,7 +72,9 @@ def _paused_sources(ledger: Ledger) -> Iterator[Finding]:
             pause = f"{paused_by(source.until, source.actor or '')} ({source.because})"
             says = f"Source {source.source}: paused {pause}"
             severity, fix, is_command = pause_fix(source.source, source.actor or "")
-            yield Finding("source paused", severity, says, 1, None, fix, is_command)
+            yield Finding(
+                "source paused", severity, says, 1, None, fix, is_command, subject=source.source
+            )
 
 
 def _expired_leases(ledger: Ledger) -> Iterator[Finding]:
@@ -133,7 +135,8 @@ def _damaged_runs(ledger: Ledger, extraction: Extraction) -> Iterator[Finding]:
         damages = look_at_all(lambda run: find_damage(extraction, *run), runs)
     except StorageError as problem:
         says = f"{extraction.name}: raw data cannot be checked ({problem})"
-        yield Finding("raw data", "warning", says, 1, None, "redrive storage check", False)
+        fix, name = "redrive storage check", extraction.name
+        yield Finding("raw data", "warning", says, 1, None, fix, False, subject=name)
         return
     pairs = zip(runs, damages, strict=True)
     damaged = [str(key) for (key, _), damage in pairs if damage is not None]
@@ -144,7 +147,9 @@ def _damaged_runs(ledger: Ledger, extraction: Extraction) -> Iterator[Finding]:
         if len(damaged) == 1:
             fix = f'redrive state reprocess {shlex.quote(damaged[0])} --because "..."'
         says = f"{extraction.name}: {summary} ({_first(damaged)})"
-        yield Finding("raw data", "critical", says, len(damaged), None, fix)
+        yield Finding(
+            "raw data", "critical", says, len(damaged), None, fix, subject=extraction.name
+        )
 
 
 def _current_runs(ledger: Ledger, source: str, query: str) -> list[tuple[Partition, str]]:
@@ -197,7 +202,9 @@ def _orphans_of(store: Store, source: str, ledger: Ledger) -> Iterator[Finding]:
             "they belong to another ledger, or are newer than the backup that was restored"
         )
         fix = "delete their folders if no other ledger uses them"
-        yield Finding("orphan runs", "warning", says, len(unknown), None, fix, False)
+        yield Finding(
+            "orphan runs", "warning", says, len(unknown), None, fix, False, subject=source
+        )
     if half:
         verb = "has" if len(half) == 1 else "have"
         says = (
@@ -205,7 +212,7 @@ def _orphans_of(store: Store, source: str, ledger: Ledger) -> Iterator[Finding]:
             "extraction failed or was killed"
         )
         fix = "delete their folders to free the space; they are not read or written again"
-        yield Finding("half runs", "warning", says, len(half), None, fix, False)
+        yield Finding("half runs", "warning", says, len(half), None, fix, False, subject=source)
 
 
 def _run_folders(store: Store, source: str) -> dict[str, tuple[str, bool]]:

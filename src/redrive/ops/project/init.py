@@ -101,13 +101,13 @@ def toml() -> str:
 
 
 def _also(key: SettingInfo) -> str:
-    if key.name == "console.secret":
-        return f"Set it only by {key.variable}, because other users may read this file."
-    if key.name in SECRET:
-        if key.name.endswith("password"):
-            return f"As `redrive serve --hash password` prints it, or by {key.variable}."
+    if key.name not in SECRET:
+        return f"Also by {key.variable}."
+    if key.name.endswith("password"):
+        return f"As `redrive serve --hash password` prints it, or by {key.variable}."
+    if key.name.endswith("token"):
         return f"As `redrive serve --hash token` prints it, or by {key.variable}."
-    return f"Also by {key.variable}."
+    return f"Set it only by {key.variable}, because other users may read this file."
 
 
 def _example(key: SettingInfo) -> str:

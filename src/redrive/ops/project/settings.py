@@ -75,7 +75,9 @@ def _fix(name: str) -> str:
         return ""
     if name.endswith("password"):
         return "hash it with `redrive serve --hash password`, or "
-    return "create a hashed one with `redrive serve --hash token`, or "
+    if name.endswith("token"):
+        return "create a hashed one with `redrive serve --hash token`, or "
+    return ""  # Redrive needs the value itself.
 
 
 def _redact_value(value: Any) -> Any:

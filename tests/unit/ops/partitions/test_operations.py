@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 
 from redrive import App
 from redrive.cli.apply.partitions import plan_view
-from redrive.cli.commands.health import health_view
+from redrive.cli.commands.health.doctor import health_view
 from redrive.cli.commands.partitions import markers
 from redrive.cli.commands.partitions.calendar import heat_map
 from redrive.cli.commands.partitions.render import explanation_view, history_view

@@ -9,17 +9,17 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ...core.text import format_duration, pluralise
-from ...ops.context import QUIET
-from ...ops.health.doctor import examine
-from ...ops.health.overview_rules import Finding, Health
-from ...ops.overview.job_types import KindLine
-from ...ops.overview.overview import EngineLine, Overview, SourceLine
-from ...ops.partitions.overview import DatasetLine
-from ...ops.render import ago, document, utc
-from ..errors import exit_on_error
-from ..options import AppArgument, HeartbeatTimeout, ReadOptions, choose_target, open_operator
-from ..render import (
+from ....core.text import format_duration, pluralise
+from ....ops.context import QUIET
+from ....ops.health.doctor import examine
+from ....ops.health.overview_rules import Finding, Health
+from ....ops.overview.job_types import KindLine
+from ....ops.overview.overview import EngineLine, Overview, SourceLine
+from ....ops.partitions.overview import DatasetLine
+from ....ops.render import ago, document, utc
+from ...errors import exit_on_error
+from ...options import AppArgument, HeartbeatTimeout, ReadOptions, choose_target, open_operator
+from ...render import (
     Column,
     bullets,
     console,
@@ -30,8 +30,8 @@ from ..render import (
     responsive_table,
     show,
 )
-from ..render.charts import pair_sums, sparkline
-from ..suggestions import complete_command, expand_commands
+from ...render.charts import pair_sums, sparkline
+from ...suggestions import complete_command, expand_commands
 
 EXIT_CODES = {None: 0, "warning": 1, "critical": 4}
 """Exit codes by severity."""

@@ -1,0 +1,1 @@
+"""Commands that check the health of a ledger, and report its problems."""
