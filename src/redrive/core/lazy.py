@@ -26,6 +26,8 @@ EXTRAS = {
     "s3fs": "s3",
     "asyncssh": "sftp",
     "temporalio": "temporal",
+    "celery": "celery",
+    "kombu": "celery",
 }
 """The extra that installs each library."""
 
