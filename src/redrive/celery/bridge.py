@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any, Protocol
 from weakref import WeakSet, WeakValueDictionary
 
-from celery import Celery, signals, states
+from celery import VERSION, Celery, signals, states
 from celery.app.task import Context
 from celery.exceptions import NotRegistered
 
@@ -26,6 +26,9 @@ from .task_end import TaskEnd, is_requeued
 
 DAY_SECONDS = 86_400.0
 NOT_STORED = "too large for the ledger, or not accepted by a serializer of the Celery app"
+HIDES_REJECTS = VERSION < (5, 7)
+"""Whether this version of Celery reports no failure of a task that is rejected without requeue. A
+task whose retry cannot be sent is rejected, too."""
 SEEN = "redrive_seen"
 """Attribute of a request whose failure was recorded: Celery reports a time limit twice."""
 _CONNECTED: WeakSet[Celery] = WeakSet()
@@ -159,15 +162,16 @@ class CeleryBridge:
         end = TaskEnd.of_failure(sender, request, exception)
         self._end(sender.name, request, end, args, kwargs, task=sender)
 
-    def _on_postrun(self, sender: Any = None, state: str | None = None, **_: Any) -> None:
-        """A task ended. Only the end of a replay is of interest, and only if it did not fail."""
+    def _on_postrun(
+        self, sender: Any = None, state: str | None = None, retval: Any = None, **given: Any
+    ) -> None:
+        """A task ended. Only a replay is of interest here, unless it failed."""
+        if state == states.REJECTED and HIDES_REJECTS and not getattr(retval, "requeue", True):
+            self._on_failure(sender, exception=retval, **given)
+            return
         request = sender.request
-        job_id = (request.headers or {}).get(JOB_HEADER)
-        if (
-            job_id is not None
-            and state in (states.SUCCESS, states.IGNORED)
-            and self._is_own(sender)
-        ):
+        is_replay = (request.headers or {}).get(JOB_HEADER) is not None
+        if is_replay and state in (states.SUCCESS, states.IGNORED) and self._is_own(sender):
             end = TaskEnd("done", attempts=(request.retries or 0) + 1, worker=request.hostname)
             self._end(sender.name, request, end, request.args, request.kwargs)
 

@@ -83,6 +83,13 @@ def build(place: Place, **options: Any) -> tuple[App, Celery]:
             raise ConnectionError("no lorry")
         return parcel
 
+    @task(name="shop.weigh")
+    def weigh(parcels: Any) -> int:
+        note(f"weigh {parcels!r}")
+        if not is_fixed("weigh"):
+            raise ConnectionError("no scales")
+        return len(parcels)
+
     @task(name="shop.pack")
     def pack(what: Any) -> str:
         note(f"pack {what}")
