@@ -10,6 +10,7 @@ from ..core.lazy import deferred
 from ..core.lock import LOCK
 
 if TYPE_CHECKING:
+    from ..celery.bridge import CeleryBridge
     from ..commands import registry as command_registry
     from ..commands.registry import CommandRegistry
     from ..ledger.ledger import Ledger
@@ -67,6 +68,8 @@ class Registrations:
         """Where events are published. None: the app has no destinations."""
         if sources or destinations:
             self.outbox = message_publish.open_outbox(self.sources, destinations)
+        self.bridges: list[CeleryBridge] = []
+        """Task queues of other libraries, whose failed tasks are dead letters."""
         self._engine = engine
         self.temporal: TemporalCommands | None = None
         """Runs commands on Temporal, from the first use of the commands on."""
@@ -142,8 +145,19 @@ class Registrations:
                 handler_types.append(message_reader.unread_type(source, inbox))
         if self.outbox is not None:
             handler_types += self.outbox.job_types
+        for bridge in self.bridges:
+            handler_types += bridge.job_types
         datasets = [extraction.name for extraction in self.extractions()]
         return self.commands.select_job_types(only, handler_types, datasets)
+
+    def payload_problem(self, kind: str, payload: bytes, /) -> str | None:
+        """Return why a payload does not fit a command, or a task of another library.
+
+        None: it fits, or nothing of this name is known.
+        """
+        self.load()
+        problems = (bridge.payload_problem(kind, payload) for bridge in self.bridges)
+        return self.commands.payload_problem(kind, payload) or next(filter(None, problems), None)
 
     @property
     def used_inbox(self) -> Inbox | None:

@@ -33,6 +33,8 @@ EXTRAS = {
     "asyncssh": "sftp",
     "temporalio": "temporal",
     "numpy": "simulate",
+    "celery": "celery",
+    "kombu": "celery",
 }
 """The extra that installs each library."""
 

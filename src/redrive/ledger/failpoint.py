@@ -67,9 +67,12 @@ durable."""
 TEMPORAL_POINTS = ("temporal.started", "temporal.recorded")
 """Crash points of commands on Temporal. started: the activity of a job in the ledger is running.
 recorded: the dead letter is durable, and the server does not know of the failure."""
+CELERY_POINTS = ("celery.sent",)
+"""Crash points of replays of Celery tasks. sent: the broker has the message, and the ledger does
+not know it."""
 ALL_POINTS = (
     *(*POINTS, *KEY_POINTS, *BATCH_POINTS, *WORKER_POINTS),
-    *(*MESSAGE_POINTS, *PARTITION_POINTS, *RUN_POINTS, *TEMPORAL_POINTS),
+    *(*MESSAGE_POINTS, *PARTITION_POINTS, *RUN_POINTS, *TEMPORAL_POINTS, *CELERY_POINTS),
 )
 STATUS = 137
 

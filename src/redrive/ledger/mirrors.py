@@ -8,28 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import and_, false, select, tuple_, update
 
 from .db.clock import now_on
 from .db.connections import Connections
 from .db.session import Session, from_json
-from .db.tables import CHANNEL, CURRENT, job
+from .db.tables import CHANNEL, CURRENT, dead, job
 from .model import (
     CANCELLED,
+    DEAD,
     DONE,
     DROPPED,
     LEASED,
     PRUNED,
     READY,
+    STATES,
     Lease,
     NewJob,
     Settlement,
     new_token,
 )
 from .stats import counters
-from .validation import check_job
+from .stats.failure_groups import no_longer_pending
+from .validation import check_job, to_json
 
 RUN_HEADER = "redrive-run"
 """Header of a dead letter: the run of the other engine that failed."""
@@ -37,6 +40,8 @@ ERASED_KEYS = ("erased:", "erased:~")
 """First and last key of erased jobs. They keep the header."""
 REPLACED_STATES = (DONE, DROPPED, PRUNED, CANCELLED)
 """States of a job whose key the engine has used again."""
+LETTER_STATES = (DEAD, CANCELLED)
+"""States of the job of a pending dead letter. The replay of a pending one may be cancelled."""
 LEASE = timedelta(minutes=1)
 """Only inside the transaction."""
 
@@ -54,6 +59,7 @@ class FailedRun(NamedTuple):
         error: The last error.
         signature: Signature of the error.
         until: When a blocked job is replayed.
+        joins: If the job is a pending dead letter of an earlier run, add this failure to it.
     """
 
     job: NewJob
@@ -65,6 +71,7 @@ class FailedRun(NamedTuple):
     error: str | None
     signature: str | None
     until: datetime | None = None
+    joins: bool = False
 
 
 def record_failed(connections: Connections, run: FailedRun, max_payload: int, /) -> int | None:
@@ -76,53 +83,106 @@ def record_failed(connections: Connections, run: FailedRun, max_payload: int, /)
     """
     new = check_job(run.job, max_payload)
     with connections.write.use() as session, session.transaction("settle"):
-        if not _is_recordable(session, new, run.closed_at):
+        row = _current_row(session, new)
+        if row is not None and run.joins and row.state in LETTER_STATES:
+            joined = None if _is_same_run(row, new) else _join(connections, session, run, row.id)
+            if joined is not None:
+                return joined
+        if row is not None and not _free_key(session, new, row, run.closed_at):
             return None
         (submitted,) = connections.store.submit_in(session.run, [new])
         if not submitted.created:
             return None
-        token, now = new_token(), now_on(session)
-        leased = {
-            "state": LEASED,
-            "fence": 1,
-            "token": token,
-            "attempts": run.attempts,
-            "lease_until": now + LEASE,
-            "started_at": now,
-            "worker": run.worker,
-        }
-        session.core.execute(update(job).where(job.c.id == submitted.id).values(leased))
         counters.add(session, {new.kind: {"ready": -1, "leased": 1}})
-        settlement = Settlement(
-            submitted.id,
-            1,
-            new.kind,
-            run.outcome,
-            reason=run.reason,
-            error=run.error,
-            signature=run.signature,
-            until=run.until,
-            token=token,
-        )
-        connections.store.settle_in(session.run, [settlement])
+        _settle(connections, session, run, submitted.id, 1, run.attempts)
         return submitted.id
 
 
-def _is_recordable(session: Session, new: NewJob, closed_at: datetime | None) -> bool:
-    """Return whether the run needs a row. Free the key if a job has it that ended long ago.
+def _settle(
+    connections: Connections, session: Session, run: FailedRun, job_id: int, fence: int, made: int
+) -> None:
+    """Settle a job of which no worker has a lease, as if one had run it.
+
+    Args:
+        connections: Of the ledger.
+        session: With an open transaction.
+        run: How the job failed.
+        job_id: The job.
+        fence: Its new fence.
+        made: Its attempts so far, with those of this run.
+    """
+    token, now = new_token(), now_on(session)
+    leased = {
+        "state": LEASED,
+        "fence": fence,
+        "token": token,
+        "attempts": made,
+        "lease_until": now + LEASE,
+        "started_at": now,
+        "worker": run.worker,
+    }
+    session.core.execute(update(job).where(job.c.id == job_id).values(leased))
+    settlement = Settlement(
+        job_id,
+        fence,
+        run.job.kind,
+        run.outcome,
+        reason=run.reason,
+        error=run.error,
+        signature=run.signature,
+        until=run.until,
+        token=token,
+    )
+    connections.store.settle_in(session.run, [settlement])
+
+
+def _join(connections: Connections, session: Session, run: FailedRun, job_id: int) -> int | None:
+    """Add a failure to the pending dead letter of a job, as a failed replay does.
+
+    Rows are locked in the order of a replay: the dead letter, then its job.
+
+    Returns:
+        The id of the job. None if it has no pending dead letter.
+    """
+    letters = select(dead.c.id, dead.c.kind, dead.c.signature, dead.c.blocked)
+    is_pending = (dead.c.job_id == job_id, dead.c.status == "pending")
+    letter = session.core.execute(letters.where(*is_pending).with_for_update()).one_or_none()
+    if letter is None:
+        return None
+    row = _current_row(session, run.job, lock=True)
+    # The job settles as a replay of its own dead letter, so that the letter is updated.
+    own = update(job).where(job.c.id == job_id)
+    headers = to_json("headers", {**(from_json(row.headers) or {}), **(run.job.headers or {})})
+    session.core.execute(own.values(dead_id=letter.id, headers=headers))
+    counters.add(session, {run.job.kind: {STATES[row.state]: -1, "leased": 1}})
+    group = (letter.kind, letter.signature, letter.blocked)
+    counters.add_failures(session, no_longer_pending([group]), now_on(session))
+    _settle(connections, session, run, job_id, row.fence + 1, row.attempts + run.attempts)
+    session.core.execute(own.values(dead_id=row.dead_id))
+    return job_id
+
+
+def _current_row(session: Session, new: NewJob, *, lock: bool = False) -> Any:
+    """Return the row of the job that has this key, or None."""
+    columns = ("id", "state", "headers", "ended_at", "fence", "attempts", "dead_id")
+    query = select(*(job.c[name] for name in columns))
+    is_current = (job.c.kind == new.kind, job.c.key == new.key, CURRENT)
+    query = query.where(*is_current)
+    return session.core.execute(query.with_for_update() if lock else query).one_or_none()
+
+
+def _is_same_run(row: Any, new: NewJob) -> bool:
+    run_id = (new.headers or {}).get(RUN_HEADER)
+    return bool((from_json(row.headers) or {}).get(RUN_HEADER) == run_id)
+
+
+def _free_key(session: Session, new: NewJob, row: Any, closed_at: datetime | None) -> bool:
+    """Free the key of a job that ended before this run. False: the run needs no row.
 
     A pruned job has no headers. If it ended later, it was a replay of the run.
     """
-    query = select(job.c.id, job.c.state, job.c.headers, job.c.ended_at)
-    row = session.core.execute(
-        query.where(job.c.kind == new.kind, job.c.key == new.key, CURRENT)
-    ).one_or_none()
-    if row is None:
-        return True
-    run_id = (new.headers or {}).get(RUN_HEADER)
-    is_same_run = (from_json(row.headers) or {}).get(RUN_HEADER) == run_id
     is_later = row.state == PRUNED and closed_at is not None and closed_at <= row.ended_at
-    if row.state not in REPLACED_STATES or is_same_run or is_later:
+    if row.state not in REPLACED_STATES or _is_same_run(row, new) or is_later:
         return False
     session.core.execute(update(job).where(job.c.id == row.id).values(current=false()))
     return True

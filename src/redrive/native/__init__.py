@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .aws import BOTOCORE, PYARROW, botocore, pyarrow_s3
 from .azure_storage import AZURE, azure
+from .celery_task import CELERY, celery
 from .google_api import GOOGLE, google
 from .grpc import GRPC, grpc_options
 from .http_clients import HTTPX, URLLIB3, httpx, urllib3
@@ -17,6 +18,7 @@ __all__ = [
     "Mapped",
     "azure",
     "botocore",
+    "celery",
     "google",
     "grpc_options",
     "httpx",
@@ -27,6 +29,6 @@ __all__ = [
 
 CLIENTS: dict[str, ClientMapping] = {
     client.name: client
-    for client in (TENACITY, BOTOCORE, AZURE, PYARROW, GRPC, URLLIB3, HTTPX, GOOGLE)
+    for client in (TENACITY, BOTOCORE, AZURE, PYARROW, GRPC, URLLIB3, HTTPX, GOOGLE, CELERY)
 }
 """All clients by name."""

@@ -36,7 +36,7 @@ def level_of(kind: str, reason: object = None, item: object = None, /) -> int:
     """Return the logging level of a record, from its kind and its fields `reason` and `item`."""
     if kind == "batch_step":
         return DEBUG
-    if kind == "giveup" and item is not None:
+    if kind == "unrecorded" or (kind == "giveup" and item is not None):
         return ERROR
     is_spent = kind == "giveup" and reason != "not_retryable"
     return WARNING if kind in WARNING_KINDS or is_spent else INFO
@@ -126,6 +126,10 @@ def _describe(record: Record) -> str:
     if record.kind == "chore_failed":
         task = _one_line(fields.get("operation"))
         return f"worker task {task}: failed ({_error(fields)}), will be retried"
+    if record.kind == "unrecorded":
+        task = f"{fields.get('operation')}: task {fields.get('task_id')}"
+        message = f"; message: {_one_line(fields['message'])}" if fields.get("message") else ""
+        return f"{task}: its end is not in the ledger ({_error(fields)}){message}"
     if record.kind == "step_changed":
         name = f"{fields.get('operation')}: job {fields.get('job_id')}, step {fields.get('step')}"
         return f"{_one_line(name)}: its arguments changed; the stored result was reused"

@@ -184,10 +184,7 @@ def payload_problem(app: Operated, kind: str, payload: bytes, /) -> str | None:
 
     None: it fits, or the command is not known. A bare ledger knows none.
     """
-    if not isinstance(app, apps.App):
-        return None
-    app.registrations.load()
-    return app.commands.payload_problem(kind, payload)
+    return app.registrations.payload_problem(kind, payload) if isinstance(app, apps.App) else None
 
 
 @contextmanager

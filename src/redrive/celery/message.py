@@ -1,0 +1,215 @@
+"""TaskMessage: the message of a Celery task, as a dead letter stores it and as a replay sends it.
+
+A message is stored as JSON if JSON keeps its arguments as they are. Otherwise it is stored in the
+serializer of the task, such as pickle. Redrive does not read such a message. Celery decodes it in
+the worker that sends it again, if the Celery app accepts the serializer.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from kombu.exceptions import ContentDisallowed
+from kombu.serialization import dumps, loads, registry
+from kombu.utils import json
+
+from ..worker.job_type import Undecodable
+
+JOB_HEADER = "redrive_job"
+"""Header of a message that a replay has sent: the job of the ledger that waits for its end."""
+OPAQUE = b"\xff"
+"""First byte of a message that is not stored as JSON. UTF-8 has no such byte, so that no page
+shows the message as text."""
+NOT_REPEATED = frozenset(("task_id", "expires", "retries", "chord", "origin"))
+"""Options of the first message that a replay does not have. Its retries begin again, and it does
+not expire. The chord of a failed task has ended: Celery has called its errbacks."""
+LOST = "arguments_lost"
+"""Field of a stored message without its arguments: why they are not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMessage:
+    """The message of a task. Immutable.
+
+    Attributes:
+        task: Name of the task.
+        task_id: Id of the task. A replay has the same.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        queue: Exchange, routing key and priority.
+        options: Other options, such as the rest of a chain.
+    """
+
+    task: str
+    task_id: str
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    queue: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_request(cls, task: str, request: Any, args: Any, kwargs: Any, /) -> Self:
+        """Return the message of a request, as a worker of Celery has it.
+
+        Args:
+            task: Name of the task.
+            request: `celery.app.task.Context`.
+            args: Positional arguments.
+            kwargs: Keyword arguments.
+        """
+        options = {
+            name: value
+            for name, value in request.as_execution_options().items()
+            if name not in NOT_REPEATED and value not in (None, {}, [], "")
+        }
+        headers = dict(options.pop("headers", {}))
+        headers.pop(JOB_HEADER, None)
+        if headers:
+            options["headers"] = headers
+        if "ignore_result" in vars(request):
+            options["ignore_result"] = bool(request.ignore_result)
+        delivery = request.delivery_info or {}
+        names = ("exchange", "routing_key", "priority")
+        queue = {name: delivery[name] for name in names if delivery.get(name) is not None}
+        return cls(task, str(request.id), list(args or ()), dict(kwargs or {}), queue, options)
+
+    @property
+    def queue_name(self) -> str:
+        """Name of the queue, or the routing key if the message went through an exchange."""
+        return str(self.queue.get("routing_key") or "")
+
+    def send_options(self, job_id: int, /) -> dict[str, Any]:
+        """Return the arguments of `Celery.send_task` for a replay.
+
+        Args:
+            job_id: Job of the ledger that waits for the end of the task.
+        """
+        target = dict(self.queue)
+        if target.get("exchange") == "" and target.get("routing_key"):
+            del target["exchange"]  # sent straight to a queue
+            target["queue"] = target.pop("routing_key")
+        headers = {**self.options.get("headers", {}), JOB_HEADER: job_id}
+        return {**self.options, **target, "task_id": self.task_id, "headers": headers}
+
+    # --- Stored form
+
+    def encode(self, names: Sequence[str], serializers: Iterable[str], /) -> bytes | None:
+        """Return the stored form. None if no serializer takes the arguments.
+
+        Args:
+            names: Names of the positional parameters. Arguments have their names in the stored
+                form, so that secrets are recognised by them.
+            serializers: For arguments that JSON does not keep, in the order of preference.
+        """
+        return self._as_json(names) or self._as_opaque(serializers)
+
+    def _as_json(self, names: Sequence[str]) -> bytes | None:
+        """Return the message as JSON. None if it would be another one when it is read again."""
+        document = {
+            "task": self.task,
+            "id": self.task_id,
+            "args": [
+                {names[place] if place < len(names) else str(place): value}
+                for place, value in enumerate(self.args)
+            ],
+            "kwargs": dict(self.kwargs),
+            "queue": dict(self.queue),
+            "options": dict(self.options),
+        }
+        try:
+            text: str = json.dumps(document)
+            return text.encode() if json.loads(text) == document else None
+        except Exception:  # any error of the user's classes, which JSON does not know
+            return None
+
+    def _as_opaque(self, serializers: Iterable[str]) -> bytes | None:
+        """Return the message in another serializer. None if none of them takes it."""
+        body = (list(self.args), dict(self.kwargs), dict(self.options))
+        for serializer in dict.fromkeys(serializers):
+            with suppress(Exception):  # the next one may take it
+                content_type, encoding, data = dumps(body, serializer=serializer)
+                head = {"task": self.task, "id": self.task_id, "queue": dict(self.queue)}
+                head |= {"content_type": content_type, "content_encoding": encoding}
+                data = data.encode() if isinstance(data, str) else data
+                return bytes(OPAQUE + json.dumps(head).encode() + b"\n" + data)
+        return None
+
+    def encode_without_arguments(self, because: str, /) -> bytes:
+        """Return the stored form of a message whose arguments cannot be stored."""
+        text: str = json.dumps({"task": self.task, "id": self.task_id, LOST: because})
+        return text.encode()
+
+    @classmethod
+    def decode(cls, payload: bytes, accept: Iterable[str], /, *, is_edited: bool = False) -> Self:
+        """Return a stored message.
+
+        Args:
+            payload: The stored form.
+            accept: Content types that the Celery app accepts.
+            is_edited: Whether an operator has edited it. Then only JSON is taken: a pickle could
+                run any code.
+
+        Raises:
+            Undecodable: It is not a message, or its serializer is not accepted.
+        """
+        if payload[:1] == OPAQUE:
+            if is_edited:
+                raise Undecodable("an edited message must be JSON; replay it without --edit")
+            return cls._of_opaque(payload, accept)
+        try:
+            document = json.loads(payload)
+        except ValueError as error:
+            raise Undecodable("the payload is not JSON", str(error)) from None
+        if not isinstance(document, dict) or not isinstance(document.get("task"), str):
+            raise Undecodable("the payload is not the message of a Celery task")
+        if LOST in document:
+            raise Undecodable(
+                f"the arguments of the task are not stored ({document[LOST]}); send it again from "
+                "your program, and discard this dead letter",
+                reason="payload_lost",
+            )
+        kwargs, args = document.get("kwargs"), document.get("args")
+        if not isinstance(kwargs, dict) or not isinstance(args, list):
+            raise Undecodable('the message needs "args" (a list) and "kwargs" (an object)')
+        values = [value for each in args for value in _named_value(each)]
+        queue, options = document.get("queue") or {}, document.get("options") or {}
+        return cls(document["task"], str(document.get("id")), values, kwargs, queue, options)
+
+    @classmethod
+    def _of_opaque(cls, payload: bytes, accept: Iterable[str]) -> Self:
+        text, _, data = payload[1:].partition(b"\n")
+        head = json.loads(text)
+        kind, encoding = head["content_type"], head["content_encoding"]
+        try:
+            args, kwargs, options = loads(data, kind, encoding, accept=set(accept))
+        except ContentDisallowed:
+            raise Undecodable(
+                f"its arguments are stored as {kind}, which the Celery app does not accept; "
+                "add it to accept_content"
+            ) from None
+        except Exception as error:  # of the user's classes
+            raise Undecodable(f"its arguments, stored as {kind}, cannot be read", str(error)) from (
+                error
+            )
+        options = {**options, "serializer": registry.type_to_name.get(kind)}
+        return cls(head["task"], head["id"], args, kwargs, head["queue"], options)
+
+
+def _named_value(argument: object) -> Iterable[Any]:
+    if not isinstance(argument, dict) or len(argument) != 1:
+        raise Undecodable('each of "args" must be an object with one entry: its name and value')
+    return argument.values()
+
+
+def parameter_names(run: Callable[..., Any], /) -> list[str]:
+    """Return the names of the positional parameters of a task."""
+    try:
+        parameters = inspect.signature(run).parameters.values()
+    except (TypeError, ValueError):  # no signature
+        return []
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [each.name for each in parameters if each.kind in positional]
