@@ -250,7 +250,7 @@ TURN = Picture(
 LAYER_ROWS = (
     ("cli", "", "wait"),
     ("console · demo", "", "wait"),
-    ("ops", "everything an operator can do", "wait"),
+    ("ops · flask · django", "everything an operator can do; Redrive in these frameworks", "wait"),
     ("app", "App: the ledger and the registered functions", "active"),
     ("partitions · temporal", "data by customer and day; commands on Temporal", "active"),
     ("commands · messages · batch · idempotency · http · grpc · storage", "", "active"),

@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_type
+from wsgiref.types import WSGIApplication
 
 from fastapi import FastAPI
+from flask import Flask
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from redrive import App, Key, classify
+from redrive.flask import Idempotency
 from redrive.ledger import Ledger
 
 app = App("sqlite:///shop.db", secrets=["iban"])
@@ -73,4 +76,14 @@ def user(scope: Any) -> str:
 
 api = FastAPI()
 api.add_middleware(app.idempotency, required=True, paths="/payments/*", user=user)
+api.add_middleware(app.idempotency, user="request.user")
+api.add_middleware(app.idempotency, user="request.usr")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 api.add_middleware(app.idempotency, requird=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+
+shop = Flask("shop")
+assert_type(app.wsgi_idempotency(shop.wsgi_app, user=lambda environ: environ["REMOTE_USER"]), WSGIApplication)
+Idempotency(app, shop, required=True, user=lambda: 7)
+Idempotency(app, user=None).init_app(shop)
+Idempotency(app, shop, user="current_usr")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Idempotency(shop, app)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

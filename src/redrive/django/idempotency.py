@@ -96,14 +96,13 @@ class IdempotencyMiddleware:
             return self._get_response(request)
         if isinstance(opened, RecordedResponse):
             return _response_of(opened)
-        keys = self._app.keys()
         identified = self._identify(request, *opened)
         if isinstance(identified, RecordedResponse):
             return _response_of(identified)
-        begun = self._rules.begin(keys, *identified)
+        begun = self._rules.begin(self._app.keys(), *identified)
         if isinstance(begun, RecordedResponse):
             return _response_of(begun)
-        keyed = KeyedRequest(keys, self._rules, begun)
+        keyed = KeyedRequest(self._rules, begun)
         with keyed.active():
             response = self._get_response(request)
         return _record(keyed, response)
@@ -187,10 +186,10 @@ class IdempotencyMiddleware:
             response = await self._get_response(request)
             if not response.streaming:
                 recorded = _recording_of(response, self._rules.max_body).response()
-                await settle_in_thread(keys, self._rules.settle, keys, lease, recorded)
+                await settle_in_thread(keys, self._rules.settle, lease, recorded)
                 return response
             if not response.is_async:  # Django reads it in a thread
-                return _record(KeyedRequest(keys, self._rules, lease), response)
+                return _record(KeyedRequest(self._rules, lease), response)
             body = _AsyncBody(response, self._rules, keys, lease, self._run_in_background)
             if body.recording.is_withheld:
                 await body.read()
@@ -308,7 +307,7 @@ class _AsyncBody:
                 self.recording.add(piece)
                 await self._put(piece)
         response = self.recording.response()
-        await settle_in_thread(self._keys, self._rules.settle, self._keys, self._lease, response)
+        await settle_in_thread(self._keys, self._rules.settle, self._lease, response)
         self._has_ended = True
         await self._put(None)
 
@@ -361,7 +360,7 @@ class _AsyncBody:
     def __del__(self) -> None:
         # See `RecordedStream`: a response that was replaced must not hold its key for ever.
         if self._task is None and not self._lease.is_settled:
-            self._keys.renewer.remove(self._lease.key, self._lease.fence)
+            self._lease.stop_renewing()
 
 
 # ---- settings ----

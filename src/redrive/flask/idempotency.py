@@ -21,7 +21,7 @@ from ..core.lazy import Deferred
 from ..core.seconds import Seconds
 from ..idempotency.middleware import ANONYMOUS, MiddlewareOptions, MiddlewareRules
 from ..idempotency.response import RecordedResponse
-from ..idempotency.wsgi import EXCHANGE, Exchange, WsgiMiddleware, path_of, to_text
+from ..idempotency.wsgi import EXCHANGE, WsgiExchange, WsgiMiddleware, path_of, to_text
 
 if TYPE_CHECKING:
     import flask_login
@@ -160,7 +160,7 @@ class _Dispatch:
     def __call__(self, *context: Any) -> Any:
         # From Flask 3.2 on, the argument is the context.
         environ = flask.request.environ
-        exchange: Exchange | None = environ.get(EXCHANGE)
+        exchange: WsgiExchange | None = environ.get(EXCHANGE)
         if exchange is None:
             self._check_protected(environ)
         if exchange is None or exchange.keyed.lease is not None:  # dispatched once more, inside

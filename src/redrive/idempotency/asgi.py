@@ -100,7 +100,7 @@ class AsgiMiddleware:
         keys = self._keys()
 
         async def settle(response: RecordedResponse) -> None:
-            await settle_in_thread(keys, self._rules.settle, keys, lease, response)
+            await settle_in_thread(keys, self._rules.settle, lease, response)
             # Only now: a framework that sees the disconnect cancels even this function.
             connection.finish()
 

@@ -14,17 +14,15 @@ from .lease import KeyLease, scope_with_key
 from .response import RecordedResponse, ResponseRecording
 
 if TYPE_CHECKING:
-    from .keys import Keys
     from .middleware import MiddlewareRules
 
 
 class KeyedRequest:
     """A request whose response is stored under a key. Belongs to the request."""
 
-    def __init__(self, keys: Keys, rules: MiddlewareRules, lease: KeyLease | None = None) -> None:
+    def __init__(self, rules: MiddlewareRules, lease: KeyLease | None = None) -> None:
         self.lease = lease
         """None: the key is not begun yet, or the response comes from elsewhere."""
-        self._keys = keys
         self._rules = rules
 
     @property
@@ -61,17 +59,12 @@ class KeyedRequest:
     def settle(self, response: RecordedResponse, /) -> None:
         """Store the response or free the key, as the status decides."""
         if self.lease is not None:
-            self._rules.settle(self._keys, self.lease, response)
+            self._rules.settle(self.lease, response)
 
     def free(self) -> None:
         """Free the key: the response is not complete."""
         if self.lease is not None:
             self.lease.free()
-
-    def stop_renewing(self) -> None:
-        """Let the lease expire. It neither blocks nor raises."""
-        if self.lease is not None:
-            self._keys.renewer.remove(self.lease.key, self.lease.fence)
 
 
 class RecordedStream:
@@ -181,5 +174,6 @@ class RecordedStream:
     def __del__(self) -> None:
         # A server or a middleware that does not call `close` must not hold the key for ever. The
         # garbage collector may run anywhere, so the ledger is not called from here.
-        if self._request.is_running:
-            self._request.stop_renewing()
+        lease = self._request.lease
+        if lease is not None and not lease.is_settled:
+            lease.stop_renewing()

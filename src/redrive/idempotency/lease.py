@@ -56,6 +56,11 @@ class KeyLease:
         if result.taken_over:
             _log("key_taken_over", key)
 
+    @property
+    def max_payload(self) -> int:
+        """Maximum number of bytes of a stored result."""
+        return self._keys.ledger.max_payload
+
     def complete(self, result: Any, dump: Callable[[Any], bytes | None], /) -> None:
         """Store the result of the work.
 
@@ -88,6 +93,10 @@ class KeyLease:
         """Free the key, so that the next caller begins."""
         self.is_settled = True
         self._keys.free(self.key, self.fence, run=self._run)
+
+    def stop_renewing(self) -> None:
+        """Let the lease expire. It neither blocks nor raises."""
+        self._keys.renewer.remove(self.key, self.fence)
 
     def fail_permanently(self, error: BaseException, /) -> None:
         """Store the failure for all later callers."""

@@ -232,12 +232,12 @@ class MiddlewareRules:
             return _replayed_response(result.response)
         return KeyLease(keys, key, result, self._keep, self._frees_key)
 
-    def settle(self, keys: Keys, lease: KeyLease, response: RecordedResponse, /) -> None:
+    def settle(self, lease: KeyLease, response: RecordedResponse, /) -> None:
         """Store the response under its key, or free the key, as the status decides."""
         if response.status in self._free_on:
             lease.free()
         else:
-            lease.complete(response, partial(dump_within, limit=keys.ledger.max_payload))
+            lease.complete(response, partial(dump_within, limit=lease.max_payload))
 
 
 def _statuses(statuses: Collection[int]) -> frozenset[int]:

@@ -9,6 +9,7 @@ from io import BytesIO
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from wsgiref.util import FileWrapper
 
 from .keyed_request import KeyedRequest, RecordedStream
 from .middleware import ANONYMOUS, MiddlewareOptions, MiddlewareRules, takes_arguments
@@ -31,7 +32,7 @@ ExcInfo: TypeAlias = (
 )
 
 EXCHANGE = "redrive.idempotency"
-"""The name in the environ under which a framework finds the `Exchange` of its request."""
+"""The name in the environ under which a framework finds the `WsgiExchange` of its request."""
 READ_BYTES = 64 * 1024
 _IDENTITIES = ("REMOTE_USER", "SSL_CLIENT_S_DN", "HTTPS_DN")
 """What servers know about the caller: a user, and names in its certificate."""
@@ -55,7 +56,7 @@ class WsgiMiddleware:
             keys: Returns the keys of the ledger.
             app: The application.
             options: The options.
-            begins_inside: The application calls `Exchange.begin`, where it knows the user.
+            begins_inside: The application calls `WsgiExchange.begin`, where it knows the user.
         """
         if not takes_arguments(app, 2):
             raise TypeError(
@@ -84,7 +85,7 @@ class WsgiMiddleware:
         body = read_body(environ, self.rules)
         if isinstance(body, RecordedResponse):
             return _send_response(start_response, body, request)
-        exchange = Exchange(self._keys(), self.rules, request, client_key, body)
+        exchange = WsgiExchange(self._keys, self.rules, request, client_key, body)
         if self._begins_inside:
             environ[EXCHANGE] = exchange
         else:
@@ -96,18 +97,18 @@ class WsgiMiddleware:
         return exchange.serve(self._app, environ, start_response)
 
 
-class Exchange:
+class WsgiExchange:
     """A request with a key, from the server to the application and back."""
 
     def __init__(
         self,
-        keys: Keys,
+        keys: Callable[[], Keys],
         rules: MiddlewareRules,
         request: RequestHead,
         client_key: str,
         body: bytes,
     ) -> None:
-        self.keyed = KeyedRequest(keys, rules)
+        self.keyed = KeyedRequest(rules)
         self.body = body
         self._keys = keys
         self._rules = rules
@@ -130,7 +131,7 @@ class Exchange:
         )
         if isinstance(identified, RecordedResponse):
             return identified
-        begun = self._rules.begin(self._keys, *identified)
+        begun = self._rules.begin(self._keys(), *identified)
         if isinstance(begun, RecordedResponse):
             if REPLAYED_HEADER in begun.headers:
                 self._replay = begun
@@ -146,7 +147,9 @@ class Exchange:
         environ["wsgi.input_terminated"] = True
         environ["CONTENT_LENGTH"] = str(len(self.body))
         environ.pop("HTTP_TRANSFER_ENCODING", None)
-        environ.pop("wsgi.file_wrapper", None)  # the server would send the file by itself
+        if "wsgi.file_wrapper" in environ:
+            # The server would send a file by itself. It may look for its name after the call.
+            environ["wsgi.file_wrapper"] = FileWrapper
         output = _Output(self.keyed, start_response)
         with self.keyed.active():
             result = app(environ, output.start)

@@ -16,6 +16,7 @@ from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy.exc import IntegrityError, PendingRollbackError
 
 from redrive import App
+from redrive.errors import LedgerUnavailable
 from redrive.flask import Idempotency
 from redrive.flask.idempotency import check_version
 from tests.ledgers import sqlite_ledger
@@ -130,6 +131,15 @@ def test_an_error_of_the_user_function_is_an_error_of_the_application(app: App) 
     Idempotency(app, shop, user=lambda: flask.abort(401))
     assert shop.test_client().post("/", headers=KEY).status_code == 401
     assert (shop.calls, app.keys().page()) == (0, [])
+
+
+def test_a_ledger_that_is_away_is_an_error_that_the_application_can_handle() -> None:
+    shop = Shop()
+    with App("postgresql://127.0.0.1:1/shop?connect_timeout=1") as app:
+        Idempotency(app, shop, user=lambda: "ann")
+        shop.register_error_handler(LedgerUnavailable, lambda error: ("try later", 503))
+        assert shop.test_client().post("/", headers=KEY).status_code == 503
+    assert shop.calls == 0
 
 
 def test_a_view_may_dispatch_once_more(app: App) -> None:
@@ -271,6 +281,7 @@ import sys
 sys.modules["flask_login"] = None
 import flask
 from redrive import App
+from redrive.errors import LedgerUnavailable
 from redrive.flask import Idempotency
 Idempotency(App("sqlite:///never.db"), flask.Flask("shop"), user=None)
 Idempotency(App("sqlite:///never.db"), flask.Flask("shop"))
