@@ -73,7 +73,7 @@ class OperatorContext:
             subject = {"dead": "dead letter", "key": "idempotency record"}.get(noun, noun)
             self.rights.check_read(f"{subject} {id_}", *names)
         if self.reads is not None:
-            self.reads.record(self, noun, id_)
+            self.reads.record(self.actor, noun, id_, self.record)
 
     @property
     def ledger(self) -> Ledger:

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-import httpx2
 from authlib.integrations.base_client import OAuthError
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 from authlib.oidc.core import CodeIDToken
+from httpx2 import AsyncClient, HTTPError
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
@@ -219,7 +219,7 @@ class OIDC:
             raise _refuse(400, "The identity provider did not accept the sign-in.", error) from None
         except (JoseError, ValueError, KeyError, TypeError) as error:
             raise _refuse(400, "The identity token is not valid.", error) from None
-        except httpx2.HTTPError as error:
+        except HTTPError as error:
             raise _refuse(503, "The identity provider cannot be reached. Retry.", error) from None
         return claims
 
@@ -305,13 +305,13 @@ class _Provider:
 
     async def _get(self, url: str) -> Any:
         try:
-            async with httpx2.AsyncClient(timeout=TIMEOUT_SECONDS) as client:
+            async with AsyncClient(timeout=TIMEOUT_SECONDS) as client:
                 response = await client.get(url)
                 response.raise_for_status()
                 answer = response.json()
             if not isinstance(answer, dict):
                 raise TypeError("the answer is not an object")
-        except (httpx2.HTTPError, ValueError, TypeError) as error:
+        except (HTTPError, ValueError, TypeError) as error:
             raise _refuse(503, "The identity provider cannot be reached. Retry.", error) from None
         return answer
 

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 
 from redrive import App
 from redrive.console import Rights, TrustedProxy, asgi
+from redrive.console.security.group_roles import GroupRoles
 from redrive.console.security.proxy import PEER
 
 from ..browser import HERE, PASSWORD, csrf
@@ -44,10 +45,9 @@ def test_the_header_of_another_address_is_ignored_and_logged(app: App, address: 
     browser = behind(app, address)
     browser.headers["x-forwarded-user"] = "ann"
     with caplog.at_level(logging.INFO, "redrive.console"):
-        for _ in range(3):
-            page = browser.get("/dead")
-            assert (page.status_code, "crm.sync" in page.text) == (401, False)
-    assert "Open this console through the proxy that signs you in." in page.text
+        pages = [browser.get("/dead") for _ in range(3)]
+    assert [(page.status_code, "crm.sync" in page.text) for page in pages] == [(401, False)] * 3
+    assert "Open this console through the proxy that signs you in." in pages[0].text
     assert browser.get("/api/status").status_code == 401
     assert len(caplog.records) == 1, "once for an address"
     assert "X-Forwarded-User from" in caplog.text
@@ -67,7 +67,7 @@ def test_the_header_of_another_address_is_ignored_and_logged(app: App, address: 
 )
 def test_several_or_invalid_names_are_rejected(app: App, headers: list[tuple[str, str]]) -> None:
     for path in ("/dead", "/api/status"):
-        answer = behind(app, "10.0.0.5").get(path, headers=headers)  # type: ignore[arg-type]
+        answer = behind(app, "10.0.0.5").get(path, headers=headers)
         assert (answer.status_code, "Sign-in failed: the proxy sent" in answer.text) == (400, True)
 
 
@@ -80,7 +80,7 @@ def test_without_the_header_other_ways_in_are_left(app: App) -> None:
 
 @pytest.mark.req("X-4")
 def test_groups_of_the_proxy_decide_about_the_role(app: App) -> None:
-    roles = {"sre": "operator", "orders": Rights(job_types={"orders.*"}), "staff": "viewer"}
+    roles: GroupRoles = {"sre": "operator", "orders": Rights(job_types={"orders.*"}), "staff": "viewer"}
     proxy = TrustedProxy("X-User", ["10.0.0.5"], groups_header="X-Groups", roles=roles, role=None)
     for groups, shown in (("staff, sre", "Discard …"), ("staff", "read-only"), ("", None), ("SRE", None)):
         page = behind(app, "10.0.0.5", proxy).get("/dead/1", headers={"x-user": "ann", "x-groups": groups})
@@ -89,7 +89,7 @@ def test_groups_of_the_proxy_decide_about_the_role(app: App) -> None:
     limited = behind(app, "10.0.0.5", proxy).get("/dead/1", headers={"x-user": "ann", "x-groups": "orders"})
     assert limited.status_code == 403
     several = [("x-user", "ann"), ("x-groups", "staff"), ("x-groups", "sre")]
-    assert behind(app, "10.0.0.5", proxy).get("/dead/1", headers=several).status_code == 400  # type: ignore[arg-type]
+    assert behind(app, "10.0.0.5", proxy).get("/dead/1", headers=several).status_code == 400
 
 
 @pytest.mark.req("X-4")
