@@ -60,10 +60,14 @@ COMMANDS = {
         "controls.access:sessions", "List and revoke sessions of the console", MAINTAIN
     ),
     "erase": LazyCommand("ledger:erase", "Erase the data of one user", MAINTAIN),
-    "classify": LazyCommand("retries:classify", "Explain whether an error is retried", UNDERSTAND),
-    "layers": LazyCommand("retries:layers", "Show the worst case of nested retries", UNDERSTAND),
+    "classify": LazyCommand(
+        "retries.classify:classify", "Explain whether an error is retried", UNDERSTAND
+    ),
+    "layers": LazyCommand(
+        "retries.layers:layers", "Show the worst case of nested retries", UNDERSTAND
+    ),
     "simulate": LazyCommand(
-        "simulate:simulate_outage", "Simulate the load of retries in an outage", UNDERSTAND
+        "retries.simulate:simulate_outage", "Simulate the load of retries in an outage", UNDERSTAND
     ),
 }
 """Every command with its place in `redrive.cli.commands`, its summary and its help section."""

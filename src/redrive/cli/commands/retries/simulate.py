@@ -9,18 +9,18 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ...core.text import format_duration, pluralise
-from ...ops.retries.simulation import (
+from ....core.text import format_duration, pluralise
+from ....ops.retries.simulation import (
     OutageFigures,
     SimulationReport,
     draw,
     read_scenario,
     simulate,
 )
-from ..errors import BAD_INPUT, exit_on_error, fail
-from ..options import AsJson, flag, option
-from ..render import dim, plain_table, print_json, section, show
-from ..render.progress import time_progress
+from ...errors import BAD_INPUT, exit_on_error, fail
+from ...options import AsJson, flag, option
+from ...render import dim, plain_table, print_json, section, show
+from ...render.progress import time_progress
 
 NOT_RECOVERED = 1
 MAX_CALM_FACTOR, MAX_BUSY_FACTOR = 2.0, 5.0

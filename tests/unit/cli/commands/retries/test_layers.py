@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from redrive.cli.commands import retries
+from redrive.cli.commands.retries import layers
 from tests.unit.cli.command import call, on_terminal, run
 
 FINE = """
@@ -126,7 +126,7 @@ def test_an_internal_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: 
     def broken(source: str) -> None:
         raise RuntimeError("no such luck")
 
-    monkeypatch.setattr(retries, "read_layers", broken)
+    monkeypatch.setattr(layers, "read_layers", broken)
     monkeypatch.setattr(sys, "argv", ["redrive", "layers", "fine.toml"])
     monkeypatch.delenv("REDRIVE_DEBUG", raising=False)
     with pytest.raises(SystemExit) as left:
