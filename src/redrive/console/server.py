@@ -15,6 +15,7 @@ import uvicorn
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from .. import console
 from ..ops.project.settings import ConsoleSettings
 from ..ops.project.target import Operated
 from .application import create_application
@@ -183,9 +184,7 @@ def sign_in_from_settings(settings: ConsoleSettings, /) -> SignIn:
     if settings.oidc_issuer is not None:
         if settings.oidc_client_id is None:
             raise ValueError("console.oidc_client_id: missing; set it beside console.oidc_issuer")
-        from . import OIDC  # noqa: PLC0415  # its library may be missing
-
-        oidc = OIDC(
+        oidc = console.OIDC(  # its library may be missing
             settings.oidc_issuer,
             settings.oidc_client_id,
             _read_secret(settings),

@@ -43,7 +43,7 @@ def draw(report: SimulationReport, /) -> str:
     height = TOP + ROW * len(report.runs) + 14
     highest = _scale(report)
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
-    spoken = escape(_spoken(report))
+    spoken = escape(_screen_reader_text(report))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{spoken}">',
         f"<title>{escape(report.scenario.title)}</title>",
@@ -58,7 +58,7 @@ def draw(report: SimulationReport, /) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _spoken(report: SimulationReport) -> str:
+def _screen_reader_text(report: SimulationReport) -> str:
     """Return the picture in words, for screen readers."""
     has_outage = bool(report.scenario.outages)
     runs = [

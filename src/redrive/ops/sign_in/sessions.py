@@ -141,8 +141,8 @@ class AccessStore:
             id=_digest(cookie),
             name=name,
             role=role,
-            acts=None if rights is None else _sorted(rights.acts),
-            job_types=None if rights is None else _sorted(rights.job_types),
+            acts=None if rights is None else _to_sorted_tuple(rights.acts),
+            job_types=None if rights is None else _to_sorted_tuple(rights.job_types),
             via=via,
             started_at=now,
             expires_at=now + timedelta(seconds=seconds),
@@ -198,7 +198,7 @@ class AccessStore:
                 self._looked_up.popitem(last=False)
 
 
-def _sorted(names: Collection[str] | None) -> tuple[str, ...] | None:
+def _to_sorted_tuple(names: Collection[str] | None) -> tuple[str, ...] | None:
     return None if names is None else tuple(sorted(names))
 
 
