@@ -85,14 +85,14 @@ class Replayer:
             ConnectionError: The broker cannot be reached.
         """
         is_edited = EDITED_HEADER in lease.headers
-        message = TaskMessage.decode(lease.payload, self._accepted, is_edited=is_edited)
+        message = TaskMessage.decode(lease.payload, self._content_types, is_edited=is_edited)
         attempt, job_id = current(), lease.job_id
         # The names have the job, because the next replay takes over steps and signals.
         attempt.step(f"send:{job_id}", partial(self._send, lease.kind, message, job_id))
         try:
             payload = attempt.wait_for(end_signal(job_id), timeout=self._timeout)
         except SignalTimeout:
-            raise self._unreported(message) from None
+            raise self._timeout_error(message) from None
         end = TaskEnd.of_signal(payload)
         mirrors.set_attempts(self._ledger().connections, lease, end.attempts)
         error = end.as_error()
@@ -111,7 +111,7 @@ class Replayer:
             raise ConnectionError(f"the broker of Celery cannot be reached: {error}") from error
         crash_point("celery.sent")
 
-    def _unreported(self, message: TaskMessage) -> EndedElsewhere:
+    def _timeout_error(self, message: TaskMessage) -> EndedElsewhere:
         waited = format_duration(self._timeout.total_seconds())
         text = (
             f"task {message.task_id} was sent to {message.queue_name!r}, and its end was not "
@@ -121,7 +121,7 @@ class Replayer:
         return EndedElsewhere("dead", "deadline", text, "deadline")
 
     @property
-    def _accepted(self) -> set[str]:
+    def _content_types(self) -> set[str]:
         accepted: set[str] = prepare_accept_content(self._celery.conf.accept_content)
         return accepted
 
@@ -131,7 +131,7 @@ class Replayer:
         if not kind.startswith(PREFIX) or task is None or payload.startswith(OPAQUE):
             return None
         try:
-            message = TaskMessage.decode(payload, self._accepted)
+            message = TaskMessage.decode(payload, self._content_types)
             inspect.signature(task.run).bind(*message.args, **message.kwargs)
         except (Undecodable, TypeError) as error:
             return str(error)
