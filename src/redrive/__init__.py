@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
     from . import backoff as backoff
     from . import batch as batch
+    from . import celery as celery
     from . import errors as errors
     from . import grpc as grpc
     from . import http as http
@@ -89,6 +90,7 @@ _MODULES = frozenset(
     (
         "backoff",
         "batch",
+        "celery",
         "errors",
         "grpc",
         "http",

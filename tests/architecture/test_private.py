@@ -12,6 +12,7 @@ ALLOWED = {
     ("redrive.core.lock", "_at_fork_reinit"): "of the standard library, which has no other way",
     ("redrive.storage.s3.client", "_retry_connection"): "of aiohttp, which has no public switch; a test counts requests",
     ("redrive.storage.s3.client", "_call_s3"): "of s3fs, whose async methods all begin so; the plain ones leave threads behind",
+    ("redrive.celery.bridge", "_context"): "of Celery, whose signal of a time limit comes without the request",
     (
         "redrive.http.network",
         "_network_backend",

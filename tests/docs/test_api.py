@@ -19,7 +19,9 @@ PAGES = Path(__file__).parents[2] / "docs" / "reference" / "api"
 ENTRY = re.compile(r"(?m)^::: (?P<path>[\w.]+)\n(?P<options>(?: {4}.*\n)*)")
 SECTION = re.compile(r"(?m)^(?:Args|Attributes):\n(?P<lines>(?: {4}.*\n?|\n)*)")
 ITEM = re.compile(r"(?m)^ {4}(?P<name>\w+)(?: \([^)]*\))?: ")
-NOT_CONSTRUCTED = set("Attempt Claim Command Dataset File Injected Job Ledger Raw Reading Retry Ring Sandbox Sink Worker".split())
+NOT_CONSTRUCTED = set(
+    "Attempt CeleryBridge Claim Command Dataset File Injected Job Ledger Raw Reading Retry Ring Sandbox Sink Worker".split()
+)
 """Redrive creates these. Their constructors are private."""
 FIELDS_OF_REDRIVE = {"serial", "origin"}
 """Fields of `Outcome` that only Redrive reads."""

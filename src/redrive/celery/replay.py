@@ -93,6 +93,7 @@ class Replayer:
             payload = attempt.wait_for(end_signal(job_id), timeout=self._timeout)
         except SignalTimeout:
             raise self._no_report_error(message) from None
+            raise self._timeout_error(message) from None
         end = TaskEnd.of_signal(payload)
         mirrors.set_attempts(self._ledger().connections, lease, end.attempts)
         error = end.as_error()
@@ -112,6 +113,7 @@ class Replayer:
         crash_point("celery.sent")
 
     def _no_report_error(self, message: TaskMessage) -> EndedElsewhere:
+    def _timeout_error(self, message: TaskMessage) -> EndedElsewhere:
         waited = format_duration(self._timeout.total_seconds())
         text = (
             f"task {message.task_id} was sent to {message.queue_name!r}, and its end was not "

@@ -104,11 +104,7 @@ def _reason_of(task: Any, retries: int, error: BaseException) -> DeadReason:
 def is_requeued(task: Any, error: BaseException, /) -> bool:
     """Return whether Celery returns the message to its queue, so that the failure is not final.
 
-    Celery reports a failure also if the message of a task that ran too long stays in the queue.
+    From version 5.7 on, Celery also reports a task that ran too long and goes back.
     """
-    if not isinstance(error, TimeLimitExceeded) or not task.acks_late:
-        return False
-    is_acknowledged = getattr(task, "acks_on_timeout", None)
-    if is_acknowledged is None:  # before Celery 5.7
-        is_acknowledged = task.acks_on_failure_or_timeout
-    return not is_acknowledged
+    is_timeout = isinstance(error, TimeLimitExceeded)
+    return is_timeout and task.acks_late and not getattr(task, "acks_on_timeout", True)

@@ -21,6 +21,7 @@ from redrive.ledger.dead_letter import DeadLetter
 from tests.acceptance.celery.program import Place, build
 from tests.ledgers import sqlite_ledger
 from tests.servers.fixtures import SERVERS
+from tests.servers.process import die_with_parent
 
 SOON = 120.0
 ROOT = Path(__file__).parents[3]
@@ -92,7 +93,14 @@ class Shop:
         environment = {**os.environ, "C_FORCE_ROOT": "1", **self.place.as_environment(), **environment}
         log = Path(self.place.folder) / "log"
         with log.open("ab") as out:
-            child = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment, stdout=out, stderr=out)
+            child = subprocess.Popen(
+                [sys.executable, *command],
+                cwd=ROOT,
+                env=environment,
+                stdout=out,
+                stderr=out,
+                preexec_fn=die_with_parent,  # noqa: PLW1509  # one system call
+            )
             try:
                 yield child
             finally:

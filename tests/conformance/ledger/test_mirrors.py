@@ -8,6 +8,7 @@ import pytest
 
 from redrive.ledger import Ledger, NewJob, mirrors
 from redrive.ledger.mirrors import RUN_HEADER, FailedRun
+from redrive.ledger.stats import failures
 
 KEY = "crm:ann:1:sync:v1"
 
@@ -42,6 +43,40 @@ def test_a_discarded_run_does_not_come_back_and_a_later_one_does(ledger: Ledger)
     assert record(ledger, failed_run()) is None
     assert record(ledger, failed_run("run-2")) is not None
     assert [letter.status for letter in ledger.dead_letters(status=None)] == ["discarded", "pending"]
+
+
+@pytest.mark.req("X-8")
+def test_a_run_that_joins_is_added_to_the_pending_dead_letter(ledger: Ledger) -> None:
+    job_id = record(ledger, failed_run("run-1", attempts=3))
+    second = failed_run("run-2", reason="attempts", attempts=2)._replace(error="Stop: later", signature="Later", joins=True)
+    assert record(ledger, second) == job_id
+    assert record(ledger, second) is None, "a repeated write of the same failure"
+    (letter,) = ledger.dead_letters()
+    assert (letter.reason, letter.error, letter.signature, letter.attempts) == ("attempts", "Stop: later", "Later", 5)
+    assert [(each.number, each.error) for each in ledger.attempts(job_id or 0)] == [(3, "Stop: no"), (5, "Stop: later")]
+    job = ledger.get(job_id or 0)
+    assert job is not None
+    assert (job.state, job.dead_id) == ("dead", None), "it is not a replay"
+    groups = failure_groups(ledger)
+    assert (groups["Stop"], groups["Later"]) == (0, 1), "one dead letter is pending, of the newer cause"
+    assert ledger.imbalance() == []
+
+
+@pytest.mark.req("X-8")
+def test_a_run_that_joins_finds_the_dead_letter_of_a_cancelled_replay(ledger: Ledger) -> None:
+    record(ledger, failed_run())
+    replay = ledger.replay([1], actor="ann", because="fixed").done[1]
+    assert record(ledger, failed_run("run-2")._replace(joins=True)) is None, "its replay decides"
+    ledger.control.cancel([replay], actor="ann", because="wrong")
+    assert record(ledger, failed_run("run-3")._replace(joins=True)) == replay
+    (letter,) = ledger.dead_letters(status=None)
+    assert (letter.status, letter.job_id, letter.attempts) == ("pending", replay, 3)
+    assert ledger.imbalance() == []
+
+
+def failure_groups(ledger: Ledger) -> dict[str, int]:
+    with ledger.reading() as connection:
+        return {group.signature: group.pending for group in failures.pending_groups(connection, None, 10)} | {"Stop": 0}
 
 
 @pytest.mark.req("E-9")
