@@ -17,13 +17,13 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
+from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
 TOKEN = "good"
 META_PREFIX = "x-goog-meta-"
 MIN_PART_BYTES = 5 * 1024 * 1024
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")
-PART = re.compile(r"<PartNumber>(\d+)</PartNumber><ETag>([^<]+)</ETag>")
 
 
 class GcsObject(NamedTuple):
@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(reply.body)
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_request  # noqa: N815  # named by the base
 
     def log_message(self, *_: object) -> None:
         """Stay silent."""
@@ -176,7 +176,8 @@ class Handler(BaseHTTPRequestHandler):
     def start_upload(self, key: str) -> Reply:
         number = secrets.token_hex(8)
         self.gcs.uploads[number] = Upload(key, self.metadata(), {})
-        return Reply(200, f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>".encode())
+        body = f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>"
+        return Reply(200, body.encode())
 
     def put_part(self) -> Reply:
         upload = self.gcs.uploads.get(self.query["uploadId"])
@@ -189,9 +190,10 @@ class Handler(BaseHTTPRequestHandler):
         upload = self.gcs.uploads.pop(self.query["uploadId"], None)
         if upload is None:
             raise Refusal(404, "NoSuchUpload")
-        parts = [upload.parts[int(number)] for number, _ in PART.findall(re.sub(r"\s", "", self.body.decode()))]
-        if any(len(part) < MIN_PART_BYTES for part in parts[:-1]):
-            raise Refusal(400, "EntityTooSmall")
+        numbers = [int(part.text or "") for part in ET.fromstring(self.body).iter("PartNumber")]
+        parts = [upload.parts[number] for number in numbers]
+        if numbers != sorted(upload.parts) or any(len(part) < MIN_PART_BYTES for part in parts[:-1]):
+            raise Refusal(400, "InvalidPart")
         stored = self.store(objects, upload.key, b"".join(parts), upload.metadata)
         body = f"<CompleteMultipartUploadResult><ETag>{escape(stored.headers['ETag'])}</ETag></CompleteMultipartUploadResult>"
         return Reply(200, body.encode(), stored.headers)

@@ -1,7 +1,8 @@
 """ObstoreBackend: objects in a bucket or container, through obstore. Its subclasses are services.
 
-obstore retries by the policy. Redrive retries only deletes and conditional writes, which obstore
-does not resend after a lost connection.
+obstore retries listings, `info`, copies and replacing writes, by the policy. Redrive retries reads,
+which it continues at the byte where they broke, and what obstore does not resend after a lost
+connection: deletes and conditional writes.
 """
 
 from __future__ import annotations
@@ -21,19 +22,27 @@ from ..body import Body
 from ..deadline import DeadlinePassed
 from ..errors import copy_outcome
 from ..path import TEMPORARY_PREFIX, ListingFilter
-from ..reader import open_reader
-from .client import ForkedProcess, ObstoreClient, from_obstore, import_obstore, is_conflict
-from .reader import MAX_RANGE_BYTES, ObjectRanges
+from ..reader import ResumingStream, open_reader
+from .client import (
+    ForkedProcess,
+    ObjectStream,
+    ObstoreClient,
+    from_obstore,
+    import_obstore,
+    is_conflict,
+)
 
 T = TypeVar("T")
 
 PART_BYTES = 8 * 1024 * 1024
 """Bytes of a part, unless the object is so large that there would be too many."""
-PARTS_AT_ONCE = 4
+PARTS_AT_ONCE = 3
 MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024
-"""Bytes sent at a time, if parts are so large that fewer than four fit. One part always fits."""
-CREATE_BYTES = 16 * 1024 * 1024
-"""Largest object that `create` writes in one request. A larger one is uploaded, then copied."""
+"""Bytes sent at a time, if parts are so large that fewer than three fit. One part always fits."""
+CREATE_BYTES = 8 * 1024 * 1024
+"""`create` writes a smaller object in one request. A larger one is uploaded, then copied."""
+MAX_RANGE_BYTES = 8 * 1024 * 1024
+"""Largest request of a caller that seeks."""
 PAGE_OBJECTS = 1000
 """Objects of a listing that are in memory at a time."""
 LAYER_NAME = "obstore"
@@ -70,12 +79,29 @@ class ObstoreBackend:
 
     def read(self, path: str, /) -> BinaryIO:
         with self._storage_errors(path):
-            ranges = ObjectRanges(self._client, path)
-        return open_reader(ranges, partial(self._from_client, path), window=MAX_RANGE_BYTES)
+            first = self._resend("read", self._client.open_stream, path)
+        version = {"if_match": first.meta["e_tag"]}
+
+        def open_at(position: int) -> ObjectStream:
+            return self._client.open_stream(path, range={"offset": position}, **version)
+
+        def open_ranges(position: int) -> _RangeStream:
+            return _RangeStream(partial(self._client.read_range, path, **version), position)
+
+        stream = ResumingStream(
+            first,
+            first.meta["size"],
+            open_at,
+            policy=self._policy,
+            break_rules=(self._is_transient,),
+            operation=f"{self.name}.read",
+            open_after_seek=open_ranges,
+        )
+        return open_reader(stream, partial(self._from_client, path), window=MAX_RANGE_BYTES)
 
     def read_bytes(self, path: str, /) -> bytes:
-        with self._storage_errors(path):
-            return bytes(self._client.read(path)[1])
+        with self.read(path) as file:
+            return file.read()
 
     def write(self, path: str, body: Body, how: How, /) -> None:
         with self._storage_errors(path):
@@ -277,3 +303,19 @@ class ObstoreBackend:
                 message = f"{self.name}: {path!r}: {problem}"
                 raise StorageError(message, path=path, backend=self.name) from error
             raise self._from_client(path, error) from error
+
+
+class _RangeStream:
+    """An object from a byte on, one request for each range, for callers that seek."""
+
+    def __init__(self, read_range: Callable[..., Any], position: int) -> None:
+        self._read_range = read_range
+        self._position = position
+
+    def read(self, size: int, /) -> Any:
+        piece = memoryview(self._read_range(range=(self._position, self._position + size)))
+        self._position += len(piece)
+        return piece
+
+    def close(self) -> None:
+        """Do nothing: no response is open between requests."""

@@ -6,6 +6,8 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from ...core.classification.classify import classify
@@ -28,6 +30,9 @@ ABORT_SECONDS = 5.0
 """Time to abort an upload after an error, for which the caller is waiting."""
 LATE_ABORT_SECONDS = 0.5
 """Time to abort an upload after the deadline has passed."""
+CHUNK_BYTES = 2 * 1024 * 1024
+"""Bytes read at a time."""
+EMPTY = memoryview(b"")
 
 NO_CONTAINER_CODES = frozenset(("NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"))
 EXISTS_CODES = frozenset(("BlobAlreadyExists", "ConditionalRequestConflict", "PreconditionFailed"))
@@ -111,19 +116,17 @@ class ObstoreClient:
         session = self._session()
         store = session.single_attempt_store if once else session.store
         method = getattr(import_obstore(), f"{function}_async")
-        return run_until_deadline(
-            session.loop, lambda: method(store, *arguments, **options)
-        )
+        return run_until_deadline(session.loop, lambda: method(store, *arguments, **options))
 
-    def read(self, path: str, /, **options: Any) -> tuple[Any, Any]:
-        """Return the metadata and the bytes of an object, or of a range of it."""
-        session = self._session()
-        return run_until_deadline(session.loop, lambda: _read(session.store, path, options))
+    def open_stream(self, path: str, /, **options: Any) -> ObjectStream:
+        """Open an object for reading from a byte on. obstore does not retry this."""
+        return ObjectStream(self._session(), path, options)
 
-    def read_ahead(self, path: str, /, **options: Any) -> PendingRead:
-        """Start to read a range of an object."""
+    def read_range(self, path: str, /, **options: Any) -> Any:
+        """Return the bytes of a range of an object. obstore does not retry this."""
         session = self._session()
-        return PendingRead(session.loop, lambda: _read(session.store, path, options))
+        store = session.single_attempt_store
+        return run_until_deadline(session.loop, lambda: _read_range(store, path, options))
 
     def list_pages(self, folder: str, /, size: int) -> Iterator[list[Any]]:
         """Yield the objects below a folder, by pages."""
@@ -161,20 +164,44 @@ class ObstoreClient:
         return _Session(loop, retrying, self._create_store({"retry_config": single}))
 
 
-class PendingRead:
-    """A range that is being read."""
+class ObjectStream:
+    """The body of one response. Do not share it between threads.
 
-    def __init__(self, loop: EventLoopThread, work: Callable[[], Awaitable[Any]]) -> None:
-        self._loop = loop
-        self._future = loop.submit(work)
+    The constructor sends the request and reads the first chunk. From the second chunk on, the next
+    one is requested while the caller uses the current one.
+    """
 
-    def result(self) -> tuple[Any, Any]:
-        """Return the metadata and the bytes."""
-        return run_until_deadline(self._loop, lambda: asyncio.wrap_future(self._future))
+    def __init__(self, session: _Session, path: str, options: Mapping[str, Any]) -> None:
+        self._loop = session.loop
+        self._ahead: Future[bytes | None] | None = None
+        store = session.single_attempt_store
+        opened = run_until_deadline(self._loop, lambda: _open(store, path, options))
+        self.meta, self._chunks, first = opened
+        """Size and etag of the object."""
+        self._buffered = memoryview(first)
 
-    def cancel(self) -> None:
-        """Cancel the request."""
-        self._future.cancel()
+    def read(self, size: int, /) -> Any:
+        """Return up to this number of bytes. Empty at the end."""
+        if not self._buffered:
+            self._buffered = EMPTY
+            ahead = self._ahead or self._loop.submit(self._next_chunk)
+            self._ahead = None
+            chunk = run_until_deadline(self._loop, lambda: asyncio.wrap_future(ahead))
+            if chunk:
+                self._buffered = memoryview(chunk)
+                self._ahead = self._loop.submit(self._next_chunk)
+        piece, self._buffered = self._buffered[:size], self._buffered[size:]
+        return piece
+
+    def close(self) -> None:
+        """Close the response."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+        self._chunks = None
+        self._buffered = EMPTY
+
+    async def _next_chunk(self) -> bytes | None:
+        return await anext(self._chunks, None)
 
 
 class MultipartUpload:
@@ -183,14 +210,16 @@ class MultipartUpload:
     obstore sends several parts at a time, and aborts the upload if a part fails.
     """
 
+    _upload: asyncio.Future[Any]
+
     def __init__(self, session: _Session, path: str, options: Mapping[str, Any]) -> None:
         self._loop = session.loop
-        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue(1)
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._is_aborted = False
-        put = import_obstore().put_async
-        self._upload = self._loop.submit(
-            lambda: put(session.store, path, self._iterate(), use_multipart=True, **options)
+        self._put = partial(
+            import_obstore().put_async, session.store, path, use_multipart=True, **options
         )
+        run_until_deadline(self._loop, self._start)
 
     def send(self, piece: bytes | None, /) -> None:
         """Hand over a piece. None ends the upload. Raises the error of an earlier part."""
@@ -199,7 +228,7 @@ class MultipartUpload:
     def finish(self) -> None:
         """Complete the upload, and wait for it."""
         self.send(None)
-        run_until_deadline(self._loop, lambda: asyncio.wrap_future(self._upload))
+        run_until_deadline(self._loop, self._wait)
 
     def abort(self) -> None:
         """Abort the upload after an error. A rule of the bucket removes parts that remain."""
@@ -209,26 +238,40 @@ class MultipartUpload:
             seconds = min(ABORT_SECONDS, max(remaining, LATE_ABORT_SECONDS))
         self._is_aborted = True
         try:
-            self._loop.run(lambda: self._hand_over(None), seconds)
-            self._upload.result(seconds)
+            self._loop.run(self._abort, seconds)
         except Exception:
             pass  # The first error is raised.
-        finally:
-            self._upload.cancel()
+
+    async def _start(self) -> None:
+        self._upload = asyncio.ensure_future(self._put(self._iterate()))
 
     async def _iterate(self) -> AsyncIterator[bytes]:
         while (piece := await self._pieces.get()) is not None:
+            self._pieces.task_done()
             yield piece
         if self._is_aborted:
             raise InterruptedError("the source of this upload failed")
 
     async def _hand_over(self, piece: bytes | None) -> None:
-        upload = asyncio.wrap_future(self._upload)
-        handed_over = asyncio.ensure_future(self._pieces.put(piece))
-        await asyncio.wait((handed_over, upload), return_when=asyncio.FIRST_COMPLETED)
+        self._pieces.put_nowait(piece)
+        # Wait until obstore has taken it: one piece less in memory.
+        handed_over = asyncio.ensure_future(self._pieces.join())
+        await asyncio.wait((handed_over, self._upload), return_when=asyncio.FIRST_COMPLETED)
         if not handed_over.done():
             handed_over.cancel()
-            upload.result()
+            self._upload.result()
+
+    async def _wait(self) -> None:
+        # Not `await`: a deadline would cancel the upload before it can be aborted.
+        await asyncio.wait((self._upload,))
+        self._upload.result()
+
+    async def _abort(self) -> None:
+        try:
+            await self._hand_over(None)
+            await self._wait()
+        finally:
+            self._upload.cancel()
 
 
 def import_obstore() -> Any:
@@ -250,9 +293,15 @@ def run_until_deadline(loop: EventLoopThread, work: Callable[[], Awaitable[T]], 
         raise DeadlinePassed from None
 
 
-async def _read(store: Any, path: str, options: Mapping[str, Any]) -> tuple[Any, Any]:
+async def _open(store: Any, path: str, options: Mapping[str, Any]) -> tuple[Any, Any, bytes]:
     result = await import_obstore().get_async(store, path, options=options)
-    return result.meta, await result.bytes_async()
+    chunks = result.stream(min_chunk_size=CHUNK_BYTES)
+    return result.meta, chunks, await anext(chunks, b"")
+
+
+async def _read_range(store: Any, path: str, options: Mapping[str, Any]) -> Any:
+    result = await import_obstore().get_async(store, path, options=options)
+    return await result.bytes_async()
 
 
 def is_conflict(error: BaseException, /) -> bool:

@@ -29,7 +29,7 @@ class S3Obstore(ObstoreBackend):
     """Objects in a bucket of S3, through obstore. Threads may share it.
 
     Use `s3` for the guarantees that obstore lacks: forked children, keys that are not valid paths,
-    profiles of AWS, and `create` of more than 16 MiB after a lost response.
+    profiles of AWS, and `create` of 8 MiB and more after a lost response.
 
     Args:
         name: Name in messages.
