@@ -30,7 +30,7 @@ ABORT_SECONDS = 5.0
 """Time to abort an upload after an error, for which the caller is waiting."""
 LATE_ABORT_SECONDS = 0.5
 """Time to abort an upload after the deadline has passed."""
-CHUNK_BYTES = 2 * 1024 * 1024
+CHUNK_BYTES = 4 * 1024 * 1024
 """Bytes read at a time."""
 EMPTY = memoryview(b"")
 
