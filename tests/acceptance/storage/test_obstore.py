@@ -11,9 +11,8 @@ import pytest
 from redrive import RetryPolicy, outcome
 from redrive.errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from redrive.storage import Store
-from redrive.storage.obstore import AzureObstore, Gcs, S3Obstore
+from redrive.storage.obstore import AzureObstore, Gcs, S3Obstore, services
 from redrive.storage.obstore import client as obstore_client
-from redrive.storage.obstore import services
 from redrive.testing import Answer, FaultServer
 from redrive.testing.http_server import Step
 from tests.acceptance.wire.fault import busy
@@ -27,6 +26,7 @@ MIB = 1024 * 1024
 BIG = (bytes(range(251)) * (20 * MIB // 251 + 1))[: 20 * MIB]
 S3_KEYS: dict[str, Any] = {"bucket": "b-1", "region": "us-east-1", "key": "k", "secret": "s"}
 XML = {"Content-Type": "application/xml"}
+HEAD = {"ETag": '"e"', "Last-Modified": "Wed, 01 Jan 2025 00:00:00 GMT"}
 
 
 class Lake(NamedTuple):
@@ -65,7 +65,9 @@ def test_requests_that_redrive_retries_do_not_multiply(act: str, script: tuple[S
 
 
 def test_without_a_policy_obstore_retries_by_its_own_defaults() -> None:
-    with FaultServer(503, "reset", Answer(200, {"ETag": '"e"', "Last-Modified": "Wed, 01 Jan 2025 00:00:00 GMT"}, b"x")) as server:
+    with FaultServer(
+        503, "reset", Answer(200, {"ETag": '"e"', "Last-Modified": "Wed, 01 Jan 2025 00:00:00 GMT"}, b"x")
+    ) as server:
         backend = S3Obstore("it", **S3_KEYS, endpoint_url=server.url)
         assert Store(backend).read_bytes("a") == b"x"
         backend.close()
@@ -251,7 +253,7 @@ class Credential:
     ],
 )
 def test_azure_takes_a_token_a_key_or_a_sas(access: dict[str, Any], header: str, query: str) -> None:
-    with FaultServer(Answer(200, {"ETag": '"e"', "Last-Modified": "Wed, 01 Jan 2025 00:00:00 GMT"})) as server:
+    with FaultServer(Answer(200, HEAD)) as server:
         backend = AzureObstore("it", container="box", account_url=f"{server.url}/{ACCOUNT}", **access, retry=QUICK)
         assert Store(backend).exists("a")
         backend.close()

@@ -274,6 +274,7 @@ _GOOGLE: dict[str, Entry] = {
 # obstore has few classes of errors. The text says what happened, and how often it was retried.
 
 _OBSTORE_STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
+_OBSTORE_CODE = re.compile(r"<Code>(\w+)</Code>")
 _OBSTORE_TRANSPORT = re.compile(r"HttpError \{\s*kind: (\w+)")
 _OBSTORE_BUSY = re.compile(r"Server returned error response: .*(?:SlowDown|InternalError)")
 _OBSTORE_RETRIES = re.compile(r", after [1-9]\d* retries, max_retries: ")
@@ -283,7 +284,9 @@ def _obstore_fault(error: Exception, _inspector: Inspector) -> Fault:
     text = str(error)
     status = _OBSTORE_STATUS.search(text)
     if status is not None:
-        return fault_of_status(int(status[1]))
+        fault, code = fault_of_status(int(status[1])), _OBSTORE_CODE.search(text)
+        is_busy = code is not None and code[1] in (AWS_THROTTLING_CODES | AZURE_BUSY_CODES)
+        return replace(fault, kind="throttled") if is_busy and fault.retryable else fault
     if _OBSTORE_BUSY.search(text):
         return THROTTLED  # Amazon may send such an error with the status 200.
     transport = _OBSTORE_TRANSPORT.search(text)
