@@ -45,6 +45,10 @@ def lake() -> Iterator[Lake]:
         backend.close()
 
 
+def passes(count: int) -> list[Step]:
+    return ["pass"] * count
+
+
 # ---- retries ----
 
 
@@ -84,8 +88,8 @@ def test_create_and_delete_survive_lost_responses(lake: Lake) -> None:
 
 
 def test_a_large_create_survives_a_lost_copy(lake: Lake) -> None:
-    # Is it absent, start, three parts, complete, then the copy.
-    lake.proxy.script(*["pass"] * 6, "lost", "pass")
+    # Is it absent, start, four parts, complete, then the copy.
+    lake.proxy.script(*passes(7), "lost", "pass")
     lake.store.create("big", BIG)
     lake.proxy.script("pass")
     assert lake.store.read_bytes("big") == BIG
@@ -120,8 +124,8 @@ def test_a_large_create_on_s3_reports_a_lost_copy_as_unknown(s3_url: str, s3_buc
     """A copy on S3 drops the metadata, so the writer cannot be identified."""
     with FaultServer(upstream=f"http://127.0.0.1:{options(s3_url)['endpoint_url'].rpartition(':')[2]}") as proxy:
         backend = S3Obstore("it", bucket=s3_bucket, **options(s3_url, proxy.port), retry=QUICK)
-        # Is it absent, start, three parts, complete. Then the copy: start, part, complete.
-        proxy.script(*["pass"] * 8, "lost", "pass")
+        # Is it absent, start, four parts, complete. Then the copy: start, part, complete.
+        proxy.script(*passes(9), "lost", "pass")
         with pytest.raises(Unavailable, match="'big': the outcome is unknown"):
             Store(backend).create("big", BIG)
         proxy.script("pass")

@@ -34,11 +34,11 @@ from .client import (
 
 T = TypeVar("T")
 
-PART_BYTES = 8 * 1024 * 1024
+PART_BYTES = 5 * 1024 * 1024
 """Bytes of a part, unless the object is so large that there would be too many."""
-PARTS_AT_ONCE = 3
+PARTS_AT_ONCE = 4
 MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024
-"""Bytes sent at a time, if parts are so large that fewer than three fit. One part always fits."""
+"""Bytes sent at a time, if parts are so large that fewer than four fit. One part always fits."""
 CREATE_BYTES = 8 * 1024 * 1024
 """`create` writes a smaller object in one request. A larger one is uploaded, then copied."""
 MAX_RANGE_BYTES = 8 * 1024 * 1024
@@ -189,7 +189,7 @@ class ObstoreBackend:
             ensure_absent(self, path)
         token = secrets.token_hex(8)
         first = body.read(CREATE_BYTES)
-        options = {"attributes": {self.write_token: token}}
+        options: dict[str, Any] = {"attributes": {self.write_token: token}}
         if len(first) < CREATE_BYTES:
             write = partial(self._client.call, "put", path, first, mode="create", **options)
             self._write_if_absent(path, token, write)
