@@ -107,7 +107,7 @@ bench-clients: ## Measure the HTTP clients and the send buffer against bare libr
 	@.venv-bench-clients/bin/python benchmarks/clients
 
 bench-storage: ## Measure the storage backends against their clients and remote-store (in .venv-bench-storage)
-	@$(FIND); "$$found" scripts/environment.py .venv-bench-storage --extras s3-pyarrow,azure,sftp --requirements benchmarks/requirements-storage.txt
+	@$(FIND); "$$found" scripts/environment.py .venv-bench-storage --extras s3-pyarrow,azure,obstore,sftp --requirements benchmarks/requirements-storage.txt
 	@.venv-bench-storage/bin/python benchmarks/storage.py
 
 bench-messages: ## Measure messages against raw loops and other libraries (in .venv-bench-messages; arq in .venv-bench-arq)

@@ -35,8 +35,12 @@ def measure(options: argparse.Namespace, only: list[str]) -> Output:
     if in_memory:
         os.environ.setdefault(FOLDER, str(MEMORY))  # so that the disk of the servers does not matter
     cases: dict[report.Case, list[report.Sample]] = {}
+
+    def progress(line: str) -> None:
+        print(f"{time.monotonic() - began:4.0f} s  {line}", flush=True)
+
     for backend in only or ALL:
-        cases |= run(backend, effort, libraries(), lambda line: print(f"{time.monotonic() - began:4.0f} s  {line}", flush=True))
+        cases |= run(backend, effort, libraries(backend), progress)
     results = report.Results(effort.size, effort.count, effort.rounds, in_memory, cases)
     outcomes = report.targets(results)
     return Output(
@@ -48,9 +52,10 @@ def measure(options: argparse.Namespace, only: list[str]) -> Output:
     )
 
 
-def libraries() -> tuple[str, ...]:
-    """Return the roles of the installed libraries."""
-    return ("ours", "native", "peer") if find_spec("remote_store") else ("ours", "native")
+def libraries(backend: str) -> tuple[str, ...]:
+    """Return the roles of the installed libraries. The peer of a backend on obstore is our own backend with another client."""
+    has_peer = backend in report.RIVALS or find_spec("remote_store")
+    return ("ours", "native", "peer") if has_peer else ("ours", "native")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def fill(backend: str, address: str, count: int) -> None:
     match backend:
         case "local" | "sftp":
             _create_files(Path(address if backend == "local" else json.loads(address)["root"]), names)
-        case "azure":
+        case "azure" | "azure-obstore":
             _create_blobs(address, names)
         case _:
             _create_objects(address, names)

@@ -10,8 +10,18 @@ from benchmarks.table import Table
 from benchmarks.target import HOW_TO_READ, Outcome, Target, summary_line, table
 
 MIB = 1024 * 1024
-NATIVE = {"local": "open()", "sftp": "asyncssh", "s3": "s3fs", "s3-pyarrow": "pyarrow", "azure": "azure-storage-blob"}
+NATIVE = {
+    "local": "open()",
+    "sftp": "asyncssh",
+    "s3": "s3fs",
+    "s3-pyarrow": "pyarrow",
+    "s3-obstore": "obstore",
+    "azure": "azure-storage-blob",
+    "azure-obstore": "obstore",
+}
 PEER = "remote-store"
+RIVALS = {"s3-obstore": "type s3", "azure-obstore": "type azure"}
+"""Instead of remote-store, which has no obstore: the backend of Redrive with the other client."""
 MIN_RATIO = {"native": 0.9, "peer": 1.0}
 """Minimum rate relative to the client and to remote-store."""
 MAX_GROWTH = 64
@@ -29,7 +39,8 @@ class Case:
 
     @property
     def name(self) -> str:
-        return {"ours": "Redrive", "peer": PEER}.get(self.role, NATIVE[self.backend])
+        peer = RIVALS.get(self.backend, PEER)
+        return {"ours": "Redrive", "peer": peer}.get(self.role, NATIVE[self.backend])
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from tests.servers.process import short_folder
 from tests.servers.seaweed import s3_server
 from tests.servers.sftp import openssh_server
 
-ALL = ("local", "sftp", "s3", "s3-pyarrow", "azure")
+ALL = ("local", "sftp", "s3", "s3-pyarrow", "s3-obstore", "azure", "azure-obstore")
 OPERATIONS = ("write", "read", "list")
 SLOW_FACTOR = 2.0
 """A library that takes this many times as long as the fastest one is not measured again."""
@@ -119,7 +119,7 @@ def start_server(backend: str) -> Iterator[str]:
         case "sftp":
             with openssh_server() as address:
                 yield address
-        case "azure":
+        case "azure" | "azure-obstore":
             with azure_server() as address:
                 from azure.storage.blob import ContainerClient
 

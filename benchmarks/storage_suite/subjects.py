@@ -2,12 +2,17 @@
 
 import json
 from importlib import import_module
+from typing import Any
 from urllib.parse import urlsplit
 
 from benchmarks.storage_suite.chunks import CHUNK, Source, chunks, read_all
 from benchmarks.storage_suite.folders import Folder, Ssh
 
 HOME = "bench-storage"
+
+
+RIVALS = {"s3-obstore": "s3", "azure-obstore": "azure"}
+"""The backend with another client for the same service, as the peer of a backend that remote-store does not have."""
 
 
 class Ours:
@@ -129,6 +134,46 @@ class PyArrow(S3fs):
         return sum(1 for each in entries if each.type == self.fs.FileType.File)
 
 
+class Obstore:
+    """obstore with typical code."""
+
+    def __init__(self, backend: str, address: str) -> None:
+        import obstore
+        from obstore.store import AzureStore, S3Store
+
+        self.obstore = obstore
+        local: Any = {"allow_http": True}
+        match backend:
+            case "azure-obstore":
+                parts = dict(part.split("=", 1) for part in address.strip(";").split(";"))
+                self.store: Any = AzureStore(
+                    HOME,
+                    account_name=parts["AccountName"],
+                    account_key=parts["AccountKey"],
+                    endpoint=parts["BlobEndpoint"],
+                    client_options=local,
+                )
+            case _:
+                options = _s3(address)
+                self.store = S3Store(
+                    HOME,
+                    endpoint=options["endpoint_url"],
+                    region=options["region"],
+                    access_key_id=options["key"],
+                    secret_access_key=options["secret"],
+                    client_options=local,
+                )
+
+    def write(self, path: str, size: int) -> None:
+        self.obstore.put(self.store, path, chunks(size))
+
+    def read(self, path: str) -> int:
+        return sum(len(chunk) for chunk in self.obstore.get(self.store, path).stream())
+
+    def list(self, folder: str) -> int:
+        return sum(len(page) for page in self.obstore.list(self.store, folder, chunk_size=1000))
+
+
 class AzureBlob:
     """azure-storage-blob with typical code."""
 
@@ -147,18 +192,28 @@ class AzureBlob:
         return sum(1 for _ in self.container.list_blobs(f"{folder}/"))
 
 
-NATIVE = {"s3": S3fs, "s3-pyarrow": PyArrow, "azure": AzureBlob, "local": Folder, "sftp": Ssh}
+NATIVE = {
+    "s3": S3fs,
+    "s3-pyarrow": PyArrow,
+    "s3-obstore": Obstore,
+    "azure": AzureBlob,
+    "azure-obstore": Obstore,
+    "local": Folder,
+    "sftp": Ssh,
+}
 
 
 def create_subject(role: str, backend: str, address: str) -> Ours:
     """Create a client by its role: `ours`, `native` or `peer`."""
+    if role == "peer" and backend in RIVALS:
+        return Ours(RIVALS[backend], address)
     subject_class = {"ours": Ours, "peer": Peer}.get(role) or NATIVE[backend]
     return subject_class(backend, address)  # type: ignore[return-value]
 
 
 def _options(backend: str, address: str) -> dict[str, object]:
     match backend:
-        case "azure":
+        case "azure" | "azure-obstore":
             return {"container": HOME, "connection_string": address}
         case "local":
             return {"root": address}

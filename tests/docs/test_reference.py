@@ -16,10 +16,8 @@ from redrive.core.job_reasons import AttemptReason, DeadReason
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PACKAGES = [
-    "redrive", "redrive.backoff", "redrive.batch", "redrive.console", "redrive.django", "redrive.flask", "redrive.grpc",
-    "redrive.http", "redrive.journal", "redrive.ledger", "redrive.messages",
-    "redrive", "redrive.backoff", "redrive.batch", "redrive.celery", "redrive.console", "redrive.grpc", "redrive.http",
-    "redrive.journal", "redrive.ledger", "redrive.messages",
+    "redrive", "redrive.backoff", "redrive.batch", "redrive.celery", "redrive.console", "redrive.django", "redrive.flask",
+    "redrive.grpc", "redrive.http", "redrive.journal", "redrive.ledger", "redrive.messages",
     "redrive.native", "redrive.ops", "redrive.partitions", "redrive.storage", "redrive.testing",
 ]  # fmt: skip
 

@@ -35,6 +35,7 @@ SWITCHED_OFF = {
     "anthropic": "max_retries=0",
     "azure": "retry_total=0",
     "google": "retry=None",
+    "obstore": 'retry_config={"max_retries": 0}',
     "redis": "Retry(NoBackoff(), 0)",
     "grpc": 'the channel option ("grpc.enable_retries", 0)',
     "stamina": "attempts=1",

@@ -31,6 +31,7 @@ Library: TypeAlias = Literal[
     "anthropic",
     "azure",
     "google",
+    "obstore",
     "redis",
     "grpc",
     "stamina",
@@ -43,7 +44,8 @@ Library: TypeAlias = Literal[
 ]
 """The library of a layer."""
 RECOGNISED_LIBRARIES = frozenset(
-    """tenacity urllib3 botocore openai anthropic azure google redis stripe elasticsearch""".split()
+    """tenacity urllib3 botocore openai anthropic azure google obstore redis stripe
+    elasticsearch""".split()
 )
 """Libraries whose errors show that retries were used up, so that Redrive can read it."""
 Error: TypeAlias = str | type[Exception]

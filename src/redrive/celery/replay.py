@@ -92,7 +92,6 @@ class Replayer:
         try:
             payload = attempt.wait_for(end_signal(job_id), timeout=self._timeout)
         except SignalTimeout:
-            raise self._no_report_error(message) from None
             raise self._timeout_error(message) from None
         end = TaskEnd.of_signal(payload)
         mirrors.set_attempts(self._ledger().connections, lease, end.attempts)
@@ -112,7 +111,6 @@ class Replayer:
             raise ConnectionError(f"the broker of Celery cannot be reached: {error}") from error
         crash_point("celery.sent")
 
-    def _no_report_error(self, message: TaskMessage) -> EndedElsewhere:
     def _timeout_error(self, message: TaskMessage) -> EndedElsewhere:
         waited = format_duration(self._timeout.total_seconds())
         text = (

@@ -30,6 +30,7 @@ EXTRAS = {
     "rich": "cli",
     "pyarrow": "s3-pyarrow",
     "s3fs": "s3",
+    "obstore": "obstore",
     "asyncssh": "sftp",
     "temporalio": "temporal",
     "numpy": "simulate",

@@ -12,6 +12,7 @@ from .google_api import GOOGLE, google
 from .grpc import GRPC, grpc_options
 from .http_clients import HTTPX, URLLIB3, httpx, urllib3
 from .mapping import ClientMapping, Mapped
+from .object_store import OBSTORE, obstore
 from .tenacity_retry import TENACITY, tenacity
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "google",
     "grpc_options",
     "httpx",
+    "obstore",
     "pyarrow_s3",
     "tenacity",
     "urllib3",
@@ -29,6 +31,17 @@ __all__ = [
 
 CLIENTS: dict[str, ClientMapping] = {
     client.name: client
-    for client in (TENACITY, BOTOCORE, AZURE, PYARROW, GRPC, URLLIB3, HTTPX, GOOGLE, CELERY)
+    for client in (
+        TENACITY,
+        BOTOCORE,
+        AZURE,
+        PYARROW,
+        OBSTORE,
+        GRPC,
+        URLLIB3,
+        HTTPX,
+        GOOGLE,
+        CELERY,
+    )
 }
 """All clients by name."""

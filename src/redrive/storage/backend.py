@@ -191,10 +191,13 @@ class Backend(Protocol):
 
 BACKEND_TYPES = {
     "azure": "redrive.storage.azure:Azure",
+    "azure-obstore": "redrive.storage.obstore:AzureObstore",
+    "gcs": "redrive.storage.obstore:Gcs",
     "graph": "redrive.storage.graph:Graph",
     "local": "redrive.storage.local:Local",
     "memory": "redrive.storage.memory:Memory",
     "s3": "redrive.storage.s3:S3",
+    "s3-obstore": "redrive.storage.obstore:S3Obstore",
     "s3-pyarrow": "redrive.storage.s3:S3Arrow",
     "sftp": "redrive.storage.sftp:Sftp",
 }

@@ -30,8 +30,8 @@ class BackendConfig:
     Immutable: threads may share one.
 
     Args:
-        type: `local`, `memory`, `s3`, `s3-pyarrow`, `azure`, `sftp`, `graph`, or your own class as
-            `package.module:Class`.
+        type: `local`, `memory`, `s3`, `s3-obstore`, `s3-pyarrow`, `azure`, `azure-obstore`, `gcs`,
+            `sftp`, `graph`, or your own class as `package.module:Class`.
         options: Options of the type. `{"env": "NAME"}` refers to an environment variable, which is
             read when the backend is first used.
         retry: Policy. None: the default of the backend.

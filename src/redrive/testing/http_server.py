@@ -41,10 +41,10 @@ Passing: TypeAlias = Literal["pass", "lost"]
 BODYLESS_STATUSES = frozenset((204, 304))
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER on, for 0 seconds: closing the socket sends a RST."""
-CONNECTION_HEADERS = frozenset(
-    ("connection", "content-length", "date", "keep-alive", "transfer-encoding")
-)
+CONNECTION_HEADERS = frozenset(("connection", "content-length", "keep-alive", "transfer-encoding"))
 """Headers that this server writes itself. Not Host, because signatures of requests cover it."""
+RESPONSE_HEADERS = CONNECTION_HEADERS | {"date"}
+"""The same for responses. Signatures of requests may cover the Date."""
 UPSTREAM_SECONDS = 60
 
 
@@ -385,13 +385,11 @@ class _Handler(BaseHTTPRequestHandler):
         base = urlsplit(self.server.upstream or "")
         connection = HTTPConnection(base.hostname or "", base.port or 80, timeout=UPSTREAM_SECONDS)
         try:
-            path, headers = (
-                base.path + request.path,
-                _without_connection_headers(request.headers.items()),
-            )
+            path = base.path + request.path
+            headers = _without(CONNECTION_HEADERS, request.headers.items())
             connection.request(request.method, path, request.body or None, headers)
             response = connection.getresponse()
-            headers, body = _without_connection_headers(response.getheaders()), response.read()
+            headers, body = _without(RESPONSE_HEADERS, response.getheaders()), response.read()
             length = len(body)
             if request.method == "HEAD":  # The response has a length and no body.
                 length = int(response.getheader("Content-Length") or length)
@@ -451,5 +449,5 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing: `FaultServer.requests` has all requests."""
 
 
-def _without_connection_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    return {name: value for name, value in headers if name.lower() not in CONNECTION_HEADERS}
+def _without(dropped: frozenset[str], headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {name: value for name, value in headers if name.lower() not in dropped}

@@ -1,11 +1,16 @@
-"""botocore, s3fs, pyarrow, azure-core and google-api-core against a server that returns their errors."""
+"""botocore, s3fs, pyarrow, azure-core, google-api-core and obstore against a server that returns their errors."""
 
 from __future__ import annotations
 
 import importlib
+import ssl
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import boto3
+import obstore
 import pytest
 import requests
 from azure.core import PipelineClient
@@ -13,10 +18,12 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.core.rest import HttpRequest
 from azure.storage.blob import BlobClient
 from botocore.config import Config
+from obstore.store import S3Store
 
 from redrive.core.fault import Fault
 from redrive.testing.http_server import Answer, FaultServer, Step, refused, unreachable
 from tests.acceptance.classify.clients import Limit, catch_fault, google_api, hasty
+from tests.servers.certificate import self_signed
 
 pytestmark = pytest.mark.req("C-3")
 KEYS = {"aws_access_key_id": "a", "aws_secret_access_key": "b", "region_name": "us-east-1"}
@@ -214,3 +221,59 @@ def test_retry_info_in_google_details_sets_the_wait() -> None:
         raise exceptions.ResourceExhausted("slow down", details=[info])
 
     assert catch_fault(call)[1] == Fault("throttled", 2.5, status=429)
+
+
+def obstore_get(url: str, retries: int = 0) -> object:
+    limits: Any = {"allow_http": True, "read_timeout": timedelta(seconds=Limit.seconds)}
+    access: Any = {"endpoint": url, "region": "us-east-1", "access_key_id": "k", "secret_access_key": "s"}
+    backoff: Any = {"init_backoff": timedelta(seconds=0.01), "max_backoff": timedelta(seconds=0.02), "base": 2}
+    store = S3Store("b", client_options=limits, retry_config={"max_retries": retries, "backoff": backoff}, **access)
+    return obstore.get(store, "k").bytes()
+
+
+HEAD = {"ETag": '"e"', "Last-Modified": "Wed, 01 Jan 2025 00:00:00 GMT"}
+
+
+@pytest.mark.req("C-7", "X-6")
+@pytest.mark.parametrize("retries", [0, 1])
+@pytest.mark.parametrize(
+    ("step", "fault"),
+    [
+        (503, Fault("transient", status=503)),
+        (s3_failure(503, "SlowDown"), Fault("throttled", status=503)),
+        (429, Fault("throttled", status=429)),
+        ("reset", Fault("transient")),
+        ("hang", Fault("timeout")),
+    ],
+)
+def test_obstore_errors_are_classified_and_its_retries_detected(step: Step, fault: Fault, retries: int) -> None:
+    with FaultServer(step) as server, hasty(step == "hang"):
+        assert catch_fault(lambda: obstore_get(server.url, retries))[1] == replace(fault, spent="obstore" if retries else None)
+        assert server.count == 1 + retries
+
+
+@pytest.mark.parametrize("step", [400, 401, 403, 404])
+def test_obstore_errors_of_the_caller_are_permanent(step: int) -> None:
+    with FaultServer(step) as server:
+        assert catch_fault(lambda: obstore_get(server.url, 1))[1].kind == "permanent"
+        assert server.count == 1
+
+
+def test_obstore_connection_errors_mean_that_nothing_was_sent() -> None:
+    with refused() as url:
+        assert catch_fault(lambda: obstore_get(url))[1] == Fault("transient", sent=False)
+    assert catch_fault(lambda: obstore_get("http://no-such-host.invalid"))[1] == Fault("transient", sent=False)
+    store = S3Store("b", endpoint="http://127.0.0.1:1", region="us-east-1", access_key_id="k", secret_access_key="s")
+    assert catch_fault(lambda: obstore.get(store, "k"))[1] == Fault("permanent", sent=False)
+
+
+def test_an_untrusted_certificate_of_obstore_is_permanent(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(self_signed(tmp_path))
+    with FaultServer(200, tls=context) as server:
+        assert catch_fault(lambda: obstore_get(server.url.replace("http:", "https:")))[1] == Fault("permanent", sent=False)
+
+
+def test_a_body_of_obstore_that_breaks_is_transient() -> None:
+    with FaultServer(Answer(200, HEAD, b"x" * 100, trouble="cut")) as server:
+        assert catch_fault(lambda: obstore_get(server.url))[1].kind == "transient"

@@ -16,6 +16,7 @@ from redrive.errors import Unavailable
 from redrive.storage import Store
 from redrive.storage.azure import Azure
 from redrive.storage.graph import Graph
+from redrive.storage.obstore import AzureObstore, Gcs, S3Obstore
 from redrive.storage.s3 import S3, S3Arrow
 from redrive.storage.sftp import Sftp
 
@@ -55,6 +56,12 @@ def _backend(kind: str, port: int) -> Any:
         return S3("x", **access, retry=policy)
     if kind == "s3-pyarrow":
         return S3Arrow("x", **access, retry=policy, arrow_kwargs={"request_timeout": 3, "connect_timeout": 3})
+    if kind == "s3-obstore":
+        return S3Obstore("x", **access, retry=policy)
+    if kind == "gcs":
+        return Gcs("x", bucket="b", token="t", endpoint_url=url, retry=policy)
+    if kind == "azure-obstore":
+        return AzureObstore("x", container="c", account_url=f"{url}/a", credential=KEY, retry=policy)
     if kind == "azure":
         connection = f"DefaultEndpointsProtocol=http;AccountName=a;AccountKey={KEY};BlobEndpoint={url}/a;"
         return Azure("x", container="c", connection_string=connection, retry=policy, client_kwargs={"read_timeout": 5})
@@ -81,7 +88,7 @@ ACTS: dict[str, Callable[[Store], object]] = {
 
 
 @pytest.mark.req("S-12")
-@pytest.mark.parametrize("kind", ["s3", "s3-pyarrow", "azure", "graph", "sftp"])
+@pytest.mark.parametrize("kind", ["s3", "s3-pyarrow", "azure", "graph", "sftp", "s3-obstore", "azure-obstore", "gcs"])
 def test_every_call_ends_near_the_deadline(kind: str, silent: int) -> None:
     """Without deadlines these calls take 9 s and more: the client's timeouts, and its retries."""
     backend = _backend(kind, silent)

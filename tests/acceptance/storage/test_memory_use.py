@@ -72,7 +72,7 @@ def test_memory_of_graph() -> None:
 
 @pytest.mark.req("S-12")
 @pytest.mark.skipif("REDRIVE_FULL" not in os.environ, reason="make bench-storage measures it: REDRIVE_FULL=1 runs it here")
-@pytest.mark.parametrize("kind", ["s3", "s3-pyarrow"])
+@pytest.mark.parametrize("kind", ["s3", "s3-pyarrow", "s3-obstore"])
 def test_memory_of_s3(s3_url: str, s3_bucket: str, kind: str) -> None:
     assert memory_growth(kind, {"bucket": s3_bucket, **options(s3_url)}) < 56 * 1024 * 1024
 

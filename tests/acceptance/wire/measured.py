@@ -15,6 +15,7 @@ from redrive.testing.http_server import Step
 from tests.acceptance.wire.fault import Fault
 from tests.acceptance.wire.subject import HOME, Client
 from tests.servers.azurite import ACCOUNT
+from tests.servers.gcs import gcs_server
 from tests.servers.graph import graph_server
 
 DATA = bytes(range(256)) * 1000
@@ -75,7 +76,11 @@ def _attempt(client: Client, fault: Fault, new: bytes) -> tuple[BaseException | 
 
 @contextmanager
 def open_proxy(server: str, address: str = "") -> Iterator[FaultServer]:
-    """Start a FaultServer in front of the real server. For Graph it is our own server."""
+    """Start a FaultServer in front of the real server. For Graph and GCS it is our own server."""
+    if server == "GCS":
+        with gcs_server(HOME) as gcs, FaultServer(upstream=gcs.url) as proxy:
+            yield proxy
+        return
     if server == "Graph":
         with graph_server() as graph, FaultServer(upstream=graph.service) as proxy:
             graph.other = proxy.url

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -12,9 +13,11 @@ from redrive import RetryPolicy
 from redrive.storage import Store
 from redrive.storage.azure import Azure
 from redrive.storage.graph import Graph
+from redrive.storage.obstore import AzureObstore, Gcs, S3Obstore
 from redrive.storage.s3 import S3, S3Arrow
 from tests.servers.azurite import ACCOUNT, KEY, connection_string
 from tests.servers.buckets import options
+from tests.servers.gcs import TOKEN
 
 POLICY = RetryPolicy(max_attempts=3, backoff_base=0.1, backoff_max=0.15, jitter=0.05)
 HOME = f"wire-tests{os.environ.get('PYTEST_XDIST_WORKER', '')}"  # Parallel tests share the servers.
@@ -33,7 +36,7 @@ class Subject(NamedTuple):
 
     name: str
     server: str
-    """Server of `tests.servers.fixtures`. Graph is our own server."""
+    """Server of `tests.servers.fixtures`. Graph and GCS are our own servers."""
     client: str
     """Name of the client library."""
     ours: Callable[[str, int, float], Any]
@@ -149,9 +152,69 @@ def _httpx2(_address: str, port: int, patience: float) -> Iterator[Client]:
         yield Client(read, write)
 
 
+def _s3_obstore(url: str, port: int, patience: float) -> Any:
+    return _store(S3Obstore("s3-obstore", bucket=HOME, **options(url, port), timeout=patience, retry=POLICY))
+
+
+def _azure_obstore(_address: str, port: int, patience: float) -> Any:
+    return _store(
+        AzureObstore("azure-obstore", container=HOME, connection_string=connection_string(port), timeout=patience, retry=POLICY)
+    )
+
+
+def _gcs(_address: str, port: int, patience: float) -> Any:
+    address = f"http://127.0.0.1:{port}"
+    return _store(Gcs("gcs", bucket=HOME, token=TOKEN, endpoint_url=address, timeout=patience, retry=POLICY))
+
+
+@contextmanager
+def _obstore(store: Any) -> Iterator[Client]:
+    import obstore
+
+    yield Client(lambda path: bytes(obstore.get(store, path).bytes()), lambda path, data: obstore.put(store, path, data))
+
+
+def _limits(patience: float) -> dict[str, Any]:
+    return {"allow_http": True, "read_timeout": timedelta(seconds=patience)}
+
+
+def _obstore_s3(url: str, port: int, patience: float) -> Any:
+    from obstore.store import S3Store
+
+    arguments = options(url, port)
+    return _obstore(
+        S3Store(
+            HOME,
+            endpoint=arguments["endpoint_url"],
+            region=arguments["region"],
+            access_key_id=arguments["key"],
+            secret_access_key=arguments["secret"],
+            client_options=_limits(patience),  # type: ignore[arg-type]
+        )
+    )
+
+
+def _obstore_azure(_address: str, port: int, patience: float) -> Any:
+    from obstore.store import AzureStore
+
+    endpoint = f"http://127.0.0.1:{port}/{ACCOUNT}"
+    limits: Any = _limits(patience)
+    return _obstore(AzureStore(HOME, account_name=ACCOUNT, account_key=KEY, endpoint=endpoint, client_options=limits))
+
+
+def _obstore_gcs(_address: str, port: int, patience: float) -> Any:
+    from obstore.store import GCSStore
+
+    limits: Any = _limits(patience)
+    return _obstore(GCSStore(HOME, bearer_token=TOKEN, base_url=f"http://127.0.0.1:{port}", client_options=limits))
+
+
 SUBJECTS = (
     Subject("s3", "S3", "s3fs", _s3, _s3fs, asks_first=(0, 1)),
     Subject("s3-pyarrow", "S3", "pyarrow", _arrow, _pyarrow, asks_first=(1, 1), hidden=frozenset(("connection reset",))),
     Subject("azure", "Azure", "azure-storage-blob", _azure, _azure_blob),
+    Subject("s3-obstore", "S3", "obstore", _s3_obstore, _obstore_s3),
+    Subject("azure-obstore", "Azure", "obstore", _azure_obstore, _obstore_azure),
+    Subject("gcs", "GCS", "obstore", _gcs, _obstore_gcs),
     Subject("graph", "Graph", "httpx2", _graph, _httpx2),
 )

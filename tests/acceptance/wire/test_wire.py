@@ -17,7 +17,14 @@ from tests.acceptance.wire.measured import measure, open_proxy
 from tests.acceptance.wire.subject import POLICY, SUBJECTS, Subject
 from tests.servers.fixtures import SERVERS
 
-MAPPING_BY_BACKEND = {"s3": "botocore", "s3-pyarrow": "pyarrow", "azure": "azure"}
+MAPPING_BY_BACKEND = {
+    "s3": "botocore",
+    "s3-pyarrow": "pyarrow",
+    "azure": "azure",
+    "s3-obstore": "obstore",
+    "azure-obstore": "obstore",
+    "gcs": "obstore",
+}
 """Mappings of the clients that retry, with their own waits."""
 RESPECT_RETRY_AFTER = {"azure", "graph"}
 """Backends that respect Retry-After."""
@@ -29,7 +36,7 @@ def proxies(request: pytest.FixtureRequest) -> Iterator[Callable[[str], tuple[st
 
     def proxy(server: str) -> tuple[str, FaultServer]:
         if server not in started:
-            address = "" if server == "Graph" else request.config.stash[SERVERS].address(server)
+            address = "" if server in ("Graph", "GCS") else request.config.stash[SERVERS].address(server)
             started[server] = address, stack.enter_context(open_proxy(server, address))
         return started[server]
 
@@ -44,7 +51,7 @@ def waits(backend: str, attempt: int) -> tuple[float, float]:
     return POLICY.wait(attempt, 0.0), POLICY.wait(attempt, 1.0)
 
 
-@pytest.mark.req("S-4", "S-5", "S-6", "S-8", "S-11")
+@pytest.mark.req("S-4", "S-5", "S-6", "S-8", "S-11", "X-6")
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.name}, {fault.act}".replace(" ", "_"))
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda subject: subject.name)
 def test_three_attempts_are_three_requests(

@@ -1,4 +1,4 @@
-"""Cloud SDKs: AWS (botocore, boto3, and pyarrow's S3), Azure and Google."""
+"""Cloud SDKs: AWS (botocore, boto3, and pyarrow's S3), Azure, Google and obstore."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .grpc import fault_of_call, fault_of_code
 from .http_responses import fault_of_response, fault_of_status, retry_after
 from .inspect import (
     NEVER_SENT,
+    NEVER_SENT_PERMANENT,
     NO_CONNECTION,
     THROTTLED,
     TIMEOUT,
@@ -269,4 +270,45 @@ _GOOGLE: dict[str, Entry] = {
     "google.TimeoutError": TIMEOUT,
     "google.GoogleAuthError": _google_auth_error,
 }
-FAMILIES: dict[str, dict[str, Entry]] = {"aws": _AWS, "azure": _AZURE, "google": _GOOGLE}
+
+# obstore has few classes of errors. The text says what happened, and how often it was retried.
+
+_OBSTORE_STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})")
+_OBSTORE_CODE = re.compile(r"<Code>(\w+)</Code>")
+_OBSTORE_TRANSPORT = re.compile(r"HttpError \{\s*kind: (\w+)")
+_OBSTORE_BUSY = re.compile(r"Server returned error response: .*(?:SlowDown|InternalError)")
+_OBSTORE_RETRIES = re.compile(r", after [1-9]\d* retries, max_retries: ")
+
+
+def _obstore_fault(error: Exception, _inspector: Inspector) -> Fault:
+    text = str(error)
+    status = _OBSTORE_STATUS.search(text)
+    if status is not None:
+        fault, code = fault_of_status(int(status[1])), _OBSTORE_CODE.search(text)
+        is_busy = code is not None and code[1] in (AWS_THROTTLING_CODES | AZURE_BUSY_CODES)
+        return replace(fault, kind="throttled") if is_busy and fault.retryable else fault
+    if _OBSTORE_BUSY.search(text):
+        return THROTTLED  # Amazon may send such an error with the status 200.
+    transport = _OBSTORE_TRANSPORT.search(text)
+    if transport is None:
+        return UNKNOWN
+    if "builder error" in text:
+        return NEVER_SENT_PERMANENT  # Such as an address with http:// that is not allowed.
+    if transport[1] == "Connect":
+        is_rejected = "InvalidCertificate" in text
+        return NEVER_SENT_PERMANENT if is_rejected else NEVER_SENT
+    return TIMEOUT if transport[1] == "Timeout" else TRANSIENT
+
+
+_OBSTORE: dict[str, Entry] = {
+    "obstore.GenericError": spent_if(
+        lambda error: _OBSTORE_RETRIES.search(str(error)) is not None, _obstore_fault, "obstore"
+    ),
+    "obstore.BaseError": PERMANENT,
+}
+FAMILIES: dict[str, dict[str, Entry]] = {
+    "aws": _AWS,
+    "azure": _AZURE,
+    "google": _GOOGLE,
+    "obstore": _OBSTORE,
+}
