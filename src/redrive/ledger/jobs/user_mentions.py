@@ -175,7 +175,7 @@ TEXTS: tuple[tuple[Table, Mapping[str, Rule]], ...] = (
     (job_tables.pause, {"actor": in_actor, "because": in_text}),
     (job_tables.limit, {"actor": in_actor, "because": in_text}),
     (access_tables.access_token, {"created_by": in_actor}),
-    (access_tables.session, {"name": in_actor}),
+    (access_tables.session, {"name": in_actor, "via": in_text}),
     (tables.attempt, {"reason": in_reason, "error": in_text}),
     (tables.dead, {"reason": in_reason, "error": in_text, "signature": in_signature}),
     (
