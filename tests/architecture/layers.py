@@ -15,9 +15,10 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(("http", "grpc", "storage", "idempotency", "batch", "commands", "messages")),
     frozenset(("partitions", "temporal")),
     frozenset(("app",)),
-    frozenset(("django", "flask", "ops")),
+    frozenset(("flask", "ops")),
     frozenset(("console", "demo")),
     frozenset(("cli",)),
+    frozenset(("django",)),
     frozenset(("__main__",)),
 )
 PLACE = {part: height for height, layer in enumerate(LAYERS) for part in layer}
@@ -72,10 +73,10 @@ FOREIGN: dict[str, frozenset[str]] = {
     "partitions.raw.parquet": frozenset(("pyarrow",)),
     "app": frozenset(("sqlalchemy",)),
     "ops": frozenset(("sqlalchemy",)),
-    "django": frozenset(("asgiref", "django")),
     "flask": frozenset(("flask", "flask_login")),
     "cli": frozenset(("typer", "rich")),
     "console": frozenset(("fastapi", "jinja2", "markupsafe", "pydantic", "starlette", "uvicorn")),
+    "django": frozenset(("asgiref", "django")),
     "demo": frozenset(("rich",)),
     "demo.scenarios.grpc_incident": frozenset(("grpc",)),
     "testing": frozenset(("pytest",)),
