@@ -248,9 +248,10 @@ TURN = Picture(
 )
 
 LAYER_ROWS = (
+    ("django", "requests of Django", "wait"),
     ("cli", "", "wait"),
     ("console · demo", "", "wait"),
-    ("ops · flask · django", "everything an operator can do; Redrive in these frameworks", "wait"),
+    ("ops · flask", "everything an operator can do; requests of Flask", "wait"),
     ("app", "App: the ledger and the registered functions", "active"),
     ("partitions · temporal", "data by customer and day; commands on Temporal", "active"),
     ("commands · messages · batch · idempotency · http · grpc · storage", "", "active"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
@@ -17,6 +16,7 @@ from django.http.request import RawPostDataException
 from django.utils.module_loading import import_string
 
 from ..app import App
+from ..app.idempotency import DAY, MAX_BODY_BYTES, METHODS
 from ..core.context import ActiveScope
 from ..idempotency import middleware
 from ..idempotency.asgi import log_error
@@ -175,8 +175,7 @@ class IdempotencyMiddleware:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not task.done():
-                _ = self._run_in_background(_finish(task))
+            _ = self._run_in_background(_finish(task))
             raise
 
     async def _run(self, request: HttpRequest, lease: KeyLease) -> Any:
@@ -389,12 +388,12 @@ def read_settings() -> tuple[App, MiddlewareOptions, MiddlewareRules]:
     try:
         options = MiddlewareOptions(
             required=chosen.get("REQUIRED", False),
-            methods=chosen.get("METHODS", ("POST", "PATCH")),
+            methods=chosen.get("METHODS", METHODS),
             paths=chosen.get("PATHS", "*"),
             domain=chosen.get("DOMAIN", "http"),
             user=_user_of if user == REQUEST_USER else _function("USER", user),
-            keep=chosen.get("KEEP", timedelta(days=1)),
-            max_body=chosen.get("MAX_BODY", 1024 * 1024),
+            keep=chosen.get("KEEP", DAY),
+            max_body=chosen.get("MAX_BODY", MAX_BODY_BYTES),
             request=_function("REQUEST", chosen.get("REQUEST")),
             free_on=chosen.get("FREE_ON"),
             compares_host=True,
@@ -441,20 +440,17 @@ def _check_order() -> None:
     """Raise if the middleware is not after Django's authentication, where the user is known."""
     for path in settings.MIDDLEWARE:
         entry = import_string(path)
-        if entry is IdempotencyMiddleware:
+        bases = entry.__mro__ if isinstance(entry, type) else ()
+        if IdempotencyMiddleware in bases:
             break
         # Not imported: a project without users need not install `django.contrib.auth`.
-        if any(f"{kind.__module__}.{kind.__name__}" == AUTHENTICATION for kind in _bases(entry)):
+        if any(f"{base.__module__}.{base.__name__}" == AUTHENTICATION for base in bases):
             return
     raise ImproperlyConfigured(
         "redrive.django.IdempotencyMiddleware needs the user of the request; put "
         f"{AUTHENTICATION!r} before it in MIDDLEWARE, or set {SETTING}['USER'] to a function of "
         "the request, or to None if the API has no users"
     )
-
-
-def _bases(entry: Any) -> tuple[type, ...]:
-    return entry.__mro__ if isinstance(entry, type) else ()
 
 
 def _user_of(request: HttpRequest) -> Any:

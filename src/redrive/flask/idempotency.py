@@ -9,7 +9,6 @@ functions have run.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from datetime import timedelta
 from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import flask
 
 from ..app import App
+from ..app.idempotency import DAY, MAX_BODY_BYTES, METHODS
 from ..core.lazy import Deferred
 from ..core.seconds import Seconds
 from ..idempotency.middleware import ANONYMOUS, MiddlewareOptions, MiddlewareRules
@@ -56,11 +56,11 @@ class Idempotency:
         *,
         user: Callable[[], str | int] | Literal["current_user"] | None = "current_user",
         required: bool = False,
-        methods: Collection[str] = ("POST", "PATCH"),
+        methods: Collection[str] = METHODS,
         paths: str = "*",
         domain: str = "http",
-        keep: Seconds = timedelta(days=1),
-        max_body: int = 1024 * 1024,
+        keep: Seconds = DAY,
+        max_body: int = MAX_BODY_BYTES,
         request: Callable[[], object] | None = None,
         free_on: Collection[int] | None = None,
     ) -> None:

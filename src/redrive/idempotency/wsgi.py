@@ -254,28 +254,35 @@ def path_of(environ: WSGIEnvironment, /) -> str:
 
 
 def _raw_path(environ: WSGIEnvironment) -> bytes:
-    path: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-    return path.encode("latin-1")
+    return _raw(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", ""))
+
+
+def _raw(text: str) -> bytes:
+    """Return the bytes that the client sent. Not all servers decode them as PEP 3333 says."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogateescape")
 
 
 def request_of(environ: WSGIEnvironment, /) -> RequestHead:
     """Return the head of a request."""
     headers = [
-        (name[5:].replace("_", "-").lower().encode("latin-1"), value.encode("latin-1"))
+        (_raw(name[5:].replace("_", "-").lower()), _raw(value))
         for name, value in environ.items()
         if name.startswith("HTTP_")
     ]
     content_type = environ.get("CONTENT_TYPE") or ""
     if content_type:
-        headers.append((b"content-type", content_type.encode("latin-1")))
+        headers.append((b"content-type", _raw(content_type)))
     return RequestHead(
         method=environ["REQUEST_METHOD"],
         path=path_of(environ),
         raw_path=_raw_path(environ),
-        query=environ.get("QUERY_STRING", "").encode("latin-1"),
+        query=_raw(environ.get("QUERY_STRING", "")),
         headers=headers,
         identities=tuple(
-            f"{name}={environ[name]}".encode() for name in _IDENTITIES if environ.get(name)
+            _raw(f"{name}={environ[name]}") for name in _IDENTITIES if environ.get(name)
         ),
     )
 

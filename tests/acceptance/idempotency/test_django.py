@@ -17,7 +17,7 @@ from django.urls import path
 
 import tests.django_project  # noqa: F401  # configures Django
 from redrive import App
-from redrive.django.idempotency import check_version
+from redrive.django.idempotency import IdempotencyMiddleware, check_version
 from tests.ledgers import sqlite_ledger
 
 pytestmark = pytest.mark.req("X-3")
@@ -197,7 +197,14 @@ def test_invalid_settings_are_rejected_at_the_start(chosen: Any, error: str) -> 
         WSGIHandler()
 
 
-@pytest.mark.parametrize("order", [[NAME], [NAME, SESSION, AUTH], [SESSION, NAME, AUTH]])
+class OwnMiddleware(IdempotencyMiddleware):
+    """A subclass, as a project may have it."""
+
+
+OWN = f"{__name__}.OwnMiddleware"
+
+
+@pytest.mark.parametrize("order", [[NAME], [NAME, SESSION, AUTH], [SESSION, NAME, AUTH], [SESSION, OWN, AUTH]])
 def test_a_place_without_a_user_is_rejected_at_the_start(app: App, order: list[str]) -> None:
     with (
         override_settings(MIDDLEWARE=order, REDRIVE_IDEMPOTENCY={"APP": app}),

@@ -319,7 +319,7 @@ def test_servers_send_no_files_by_themselves(app: App) -> None:
         start_response("200 OK", [])
         return environ["wsgi.file_wrapper"](io.BytesIO(b"a file"), 2)
 
-    environ = environ_of(**{"wsgi.file_wrapper": OfServer})
+    environ = environ_of() | {"wsgi.file_wrapper": OfServer}
     result = app.wsgi_idempotency(wsgi)(environ, Server().start)
     assert not isinstance(result, environ["wsgi.file_wrapper"])
     assert b"".join(result) == b"a file"
@@ -362,6 +362,13 @@ def test_the_whole_path_decides(app: App) -> None:
     path = "/école".encode().decode("latin-1")
     assert Server().serve(wsgi, SCRIPT_NAME="/shop", PATH_INFO=path, **missing).status == "400 Bad Request"
     assert Server().serve(wsgi, PATH_INFO=path, **missing).status == "200 OK"
+
+
+def test_texts_that_are_not_latin_1_are_compared(app: App) -> None:
+    """PEP 3333 does not allow them, and some servers have them."""
+    wsgi = app.wsgi_idempotency(streaming([b"a"]))
+    servers = [Server().serve(wsgi, QUERY_STRING=query, REMOTE_USER="žofie") for query in ("š=1", "š=1", "ž=1")]
+    assert [(server.status or "")[:3] for server in servers] == ["200", "200", "422"]
 
 
 @pytest.mark.parametrize(
