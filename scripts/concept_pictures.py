@@ -248,6 +248,7 @@ TURN = Picture(
 )
 
 LAYER_ROWS = (
+    ("django", "tasks, migrations, a worker command, the console as a view", "wait"),
     ("cli", "", "wait"),
     ("console · demo", "", "wait"),
     ("ops", "everything an operator can do", "wait"),

@@ -18,6 +18,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(("ops",)),
     frozenset(("console", "demo")),
     frozenset(("cli",)),
+    frozenset(("django",)),
     frozenset(("__main__",)),
 )
 PLACE = {part: height for height, layer in enumerate(LAYERS) for part in layer}
@@ -74,6 +75,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "ops": frozenset(("sqlalchemy",)),
     "cli": frozenset(("typer", "rich")),
     "console": frozenset(("fastapi", "jinja2", "markupsafe", "pydantic", "starlette", "uvicorn")),
+    "django": frozenset(("asgiref", "django")),
     "demo": frozenset(("rich",)),
     "demo.scenarios.grpc_incident": frozenset(("grpc",)),
     "testing": frozenset(("pytest",)),

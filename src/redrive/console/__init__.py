@@ -17,8 +17,6 @@ else:
 __all__ = ["Rights", "User", "asgi"]
 CONSOLE_PACKAGES = frozenset(("fastapi", "jinja2", "pydantic", "starlette", "uvicorn"))
 """The packages of the extra."""
-POLLING = "redrive.polling"
-"""Extension of the ASGI scope: the server can hold no streams, so that pages poll."""
 
 
 def asgi(
