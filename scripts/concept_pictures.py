@@ -248,12 +248,12 @@ TURN = Picture(
 )
 
 LAYER_ROWS = (
-    ("django", "requests of Django", "wait"),
+    ("django", "tasks, requests, migrations, a worker command, the console as a view", "wait"),
     ("cli", "", "wait"),
     ("console · demo", "", "wait"),
     ("ops · flask", "everything an operator can do; requests of Flask", "wait"),
     ("app", "App: the ledger and the registered functions", "active"),
-    ("partitions · temporal", "data by customer and day; commands on Temporal", "active"),
+    ("partitions · temporal · celery", "data by customer and day; commands on Temporal; failed tasks of Celery", "active"),
     ("commands · messages · batch · idempotency · http · grpc · storage", "", "active"),
     ("worker", "claims jobs and runs them", "good"),
     ("ledger · native", "durable state; policies as other clients' options", "good"),

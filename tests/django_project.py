@@ -52,6 +52,8 @@ def django_databases(**entries: dict[str, Any]) -> Iterator[None]:
         for alias in entries:
             if hasattr(connections._connections, alias):
                 connections[alias].close()
+                if connections[alias].connection is not None:
+                    connections[alias].connection.close()  # Django keeps a database in memory open
                 del connections[alias]
 
     forget()

@@ -27,8 +27,6 @@ else:
 __all__ = ["OIDC", "Rights", "TrustedProxy", "User", "asgi"]
 CONSOLE_PACKAGES = frozenset(("fastapi", "jinja2", "pydantic", "starlette", "uvicorn"))
 """The packages of the extra."""
-POLLING = "redrive.polling"
-"""Extension of the ASGI scope: the server can hold no streams, so that pages poll."""
 
 
 def asgi(

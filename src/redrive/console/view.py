@@ -18,11 +18,11 @@ from ..core.clock import SYSTEM
 from ..ops.operator import Operator
 from ..ops.plans.plan import is_confirmed
 from ..ops.project.target import Operated
-from . import POLLING
 from .queries import ListQueryT
 from .render.templates import TEMPLATES
 from .security.credentials import AccessControl, Identity
 from .security.middleware import console_path
+from .security.user import POLLING
 
 
 class MenuEntry(NamedTuple):

@@ -19,8 +19,9 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.views.decorators.csrf import csrf_exempt
 
 from ..app import App
-from ..console import POLLING, User, asgi
+from ..console import asgi
 from ..console.security.credentials import name_of
+from ..console.security.user import POLLING, User
 from .project import find_project
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -55,7 +56,7 @@ async def show_console(request: HttpRequest, path: str = "") -> HttpResponseBase
     if path == STREAM and not can_stream:
         return HttpResponse(status=204)  # a browser does not ask again
     scope = _scope_of(request, path, user, can_stream)
-    return await AsgiExchange(request.body).run(_application(find_project(None).app), scope)
+    return await ConsoleExchange(request.body).run(_application(find_project(None).app), scope)
 
 
 async def _user_of(request: HttpRequest) -> User | None:
@@ -112,7 +113,7 @@ def _scope_of(request: HttpRequest, path: str, user: User, can_stream: bool) -> 
     }
 
 
-class AsgiExchange:
+class ConsoleExchange:
     """One request to an ASGI application, and its response. Belongs to one task."""
 
     def __init__(self, body: bytes) -> None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from ..engine.retry import RetryLike
 
 PARAMETERS = ("BACKEND", "QUEUES", "OPTIONS")
-APP_OPTIONS = ("destinations", "journal", "keep", "parking", "secrets", "sources", "stores")
+APP_OPTIONS = (
+    *("destinations", "include", "journal", "keep", "parking", "secrets", "sources", "stores"),
+)
 """Options that `redrive.App` takes under the same name."""
 OPTIONS = ("database", "ledger", "retry", "tasks", *APP_OPTIONS)
 TASK_OPTIONS = ("concurrency", "rate", "retry")

@@ -190,8 +190,11 @@ def read_result(
     task = find_task(task_path(row.kind))
     if task is None or row.state == "pruned":
         return None
-    stored = json.loads(row.payload)
-    call = TaskCall.of(stored["args"], stored["kwargs"], stored["task"])
+    try:
+        stored = json.loads(row.payload)
+        call = TaskCall.of(stored["args"], stored["kwargs"], stored["task"])
+    except (KeyError, TypeError, ValueError):  # an operator has erased or changed it
+        return None
     return make_result(call, call.apply_to(task), str(result_id), row, reader.attempts)
 
 

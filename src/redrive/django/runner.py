@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
@@ -21,11 +21,22 @@ from ..journal.record import Record
 from ..worker.job_type import Unstorable
 from .results import TaskCall, task_path
 
-if TYPE_CHECKING:
-    from .project import Project
-
 FINAL_RECORDS = frozenset(("giveup", "blocked", "cancelled"))
 """Log records of a job that has ended without success."""
+
+
+class TaskOwner(Protocol):
+    """The part of a project that its running tasks use. Threads may share it."""
+
+    alias: str
+    backend_class: type
+    tasks: dict[str, Task]
+
+    def result(self, result_id: str, /) -> TaskResult:
+        """Return the result of a task."""
+
+    def original_id(self, result_id: str, /) -> str:
+        """Return the id that a task got when it was enqueued."""
 
 
 class RunningAttempt(NamedTuple):
@@ -48,7 +59,7 @@ class RunningAttempt(NamedTuple):
         return cls(result_id, attempt.number, worker or "", is_replay)
 
 
-def task_function(project: Project, task: Task, /) -> Callable[..., Any]:
+def task_function(project: TaskOwner, task: Task, /) -> Callable[..., Any]:
     """Return the function that a worker calls with the payload of a task's job."""
     function, path = task.func, task.module_path
 
@@ -96,7 +107,7 @@ def task_function(project: Project, task: Task, /) -> Callable[..., Any]:
 
 
 def _running_result(
-    project: Project, task: Task, call: TaskCall, attempt: RunningAttempt
+    project: TaskOwner, task: Task, call: TaskCall, attempt: RunningAttempt
 ) -> TaskResult:
     """Return the result of the task while it runs. A retry has the errors of earlier attempts."""
     now = timezone.now()
@@ -120,7 +131,7 @@ class FinishedTasks:
     It runs in a thread of its own, after the ledger has the end of the job.
     """
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: TaskOwner) -> None:
         self._project = project
 
     def __call__(self, record: Record, /) -> None:

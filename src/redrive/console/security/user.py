@@ -8,6 +8,9 @@ from typing import get_args
 from ...ops.sign_in.rights import Rights
 from .credentials import MAX_NAME_CHARS, Role, name_of
 
+POLLING = "redrive.polling"
+"""Extension of the ASGI scope: the host application can hold no streams, so that pages poll."""
+
 
 @dataclass(frozen=True, slots=True)
 class User:
