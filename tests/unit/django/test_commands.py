@@ -1,12 +1,14 @@
-"""`manage.py redrive_worker`: options that it rejects. tests/acceptance/django runs it."""
+"""`manage.py redrive`, and the options that `manage.py redrive_worker` rejects. tests/acceptance/django runs a worker."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.tasks.exceptions import InvalidTaskBackend
+from django.test import override_settings
 
 from redrive.django.project import find_project
 from tests.django_project import django_databases, django_settings
@@ -33,6 +35,23 @@ def test_a_wrong_option_is_rejected_with_the_fix(tmp_path: Path, arguments: list
         with pytest.raises(CommandError) as raised:
             call_command("redrive_worker", *arguments)
     assert str(raised.value).startswith(message)
+
+
+def test_the_command_line_of_redrive_uses_the_ledger_of_the_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with django_databases(default=django_settings(f"sqlite:///{tmp_path / 'shop.sqlite3'}")), use_backend():
+        call_command("migrate", verbosity=0, run_syncdb=True)
+        result = add.enqueue(1)
+        with pytest.raises(SystemExit) as ended:
+            call_command("redrive", "jobs", "list", "--json", skip_checks=True)
+        assert ended.value.code == 0
+        (job,) = json.loads(capsys.readouterr().out)
+        assert (str(job["id"]), job["kind"]) == (result.id.partition("-")[0], add.module_path)
+        with pytest.raises(SystemExit) as ended:
+            call_command("redrive", "dead", "shwo", skip_checks=True)
+        assert ended.value.code == 2
+    dummy = {"BACKEND": "django.tasks.backends.dummy.DummyBackend"}
+    with override_settings(TASKS={"default": dummy}), pytest.raises(CommandError, match="set it to 'redrive.django.Backend'"):
+        call_command("redrive", "dead", "list", skip_checks=True)
 
 
 def test_queues_without_names_cannot_be_chosen() -> None:
