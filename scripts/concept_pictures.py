@@ -252,7 +252,7 @@ LAYER_ROWS = (
     ("console · demo", "", "wait"),
     ("ops", "everything an operator can do", "wait"),
     ("app", "App: the ledger and the registered functions", "active"),
-    ("partitions · temporal", "data by customer and day; commands on Temporal", "active"),
+    ("partitions · temporal · celery", "data by customer and day; commands on Temporal; failed tasks of Celery", "active"),
     ("commands · messages · batch · idempotency · http · grpc · storage", "", "active"),
     ("worker", "claims jobs and runs them", "good"),
     ("ledger · native", "durable state; policies as other clients' options", "good"),
