@@ -45,6 +45,8 @@ SETTINGS = RetrySettings().using(
     RetryPolicy(25, 1, 600, 0.1), {"attempt_timeout": 60, "backoff": steps(1, 5, 30, 120, 600)}
 )
 """For sending. An outage of the broker does not count as an attempt."""
+RECONNECT_ONCE = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
+"""Celery replaces a broken connection, and leaves other retries to Redrive."""
 
 
 def is_recorded(task: str, /) -> bool:
@@ -101,12 +103,9 @@ class Replayer:
 
     def _send(self, kind: str, message: TaskMessage, job_id: int) -> None:
         name = kind.removeprefix(PREFIX)
-        options = message.send_options(job_id)
+        options = {**message.send_options(job_id), "retry": True, "retry_policy": RECONNECT_ONCE}
         try:
-            # Redrive repeats it. Repetitions of Celery would hold this thread.
-            self._celery.send_task(
-                name, args=message.args, kwargs=message.kwargs, retry=False, **options
-            )
+            self._celery.send_task(name, args=message.args, kwargs=message.kwargs, **options)
         except OperationalError as error:
             raise ConnectionError(f"the broker of Celery cannot be reached: {error}") from error
         crash_point("celery.sent")

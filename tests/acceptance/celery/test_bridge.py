@@ -28,6 +28,9 @@ def test_a_task_whose_retries_are_used_up_is_a_dead_letter_and_a_replay_runs_it(
 
     status, shown = call("dead", "show", str(letter.id), "--ledger", shop.place.ledger)
     assert (status, "hunter" in shown, '"order": "o-1"' in shown) == (0, False, True), shown
+    for word in (task_id, f"correlation:{task_id}", f"queue:{shop.place.name}-main"):
+        status, printed = call("find", word, "--ledger", shop.place.ledger)
+        assert (status, "celery:shop.charge" in printed) == (0, True), printed
     asked = ("dead", "replay", str(letter.id), "--because", "the bank is back", "--yes", "--ledger", shop.place.ledger)
     status, printed = call(*asked)
     assert status == 0, printed
