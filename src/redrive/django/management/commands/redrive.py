@@ -15,7 +15,7 @@ from redrive.cli import main
 from redrive.django.project import find_project
 
 
-class CliCommand(BaseCommand):
+class RedriveCommand(BaseCommand):
     """Run a command of `redrive`, such as `manage.py redrive dead list`."""
 
     help = "Run a command of redrive on the ledger of this project: manage.py redrive dead list"
@@ -46,5 +46,5 @@ class CliCommand(BaseCommand):
             del os.environ[VARIABLE]
 
 
-Command = CliCommand
+Command = RedriveCommand
 """The name that Django expects."""
