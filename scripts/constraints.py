@@ -24,7 +24,7 @@ HEADER = """\
 """
 RESOLVE = "pip compile --universal --python-version 3.11 --no-annotate --no-header --quiet"
 EVERYTHING = "--all-extras --group dev"
-IMAGE = ("cli", "console", "postgres", "redis", "otel", "prometheus")
+IMAGE = ("cli", "console", "postgres", "redis", "otel", "prometheus", "http")
 """The extras of the image in deploy/docker."""
 HASHED = """\
 # The versions of constraints.txt with the hashes of their files. Made by `make constraints`.
