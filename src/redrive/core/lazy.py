@@ -25,6 +25,10 @@ EXTRAS = {
     "pyarrow": "s3-pyarrow",
     "s3fs": "s3",
     "obstore": "obstore",
+    "fsspec": "fsspec",
+    "polars": "polars",
+    "pandas": "pandas",
+    "duckdb": "duckdb",
     "asyncssh": "sftp",
     "temporalio": "temporal",
 }
