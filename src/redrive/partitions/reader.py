@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from ..core.context import clock_around
 from ..core.text import pluralise
@@ -16,7 +16,14 @@ from ..storage.store import Store
 from .key import Day, Partition, check_name, days_between, parse_range
 from .model import PartitionView
 from .queries import PartitionQueries
+from .raw.arrow import import_library, read_batches, read_table
 from .raw.files import File, Raw, load_raw
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
 
 MAX_READERS = 8
 """Manifests that are read at the same time."""
@@ -127,6 +134,80 @@ class Reading:
         """
         for file in self.files:
             yield from file.read()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all files as Arrow record batches, in bounded memory.
+
+        Each batch has the columns and types of its own rows.
+
+        Yields:
+            The batches, ordered by day.
+
+        Raises:
+            ImportError: pyarrow is not installed. The message says how to install it.
+        """
+        return read_batches(self.files, "batches")
+
+    def to_arrow(self) -> pa.Table:
+        """Return the rows of all files as one Arrow table, in memory.
+
+        Values are those of `rows`: text in JSON stays text. A column that a file lacks is null.
+
+        Returns:
+            The table.
+
+        Raises:
+            ImportError: pyarrow is not installed. The message says how to install it.
+            TypeError: A column has values that do not fit one type.
+        """
+        return read_table(self.files, "to_arrow")
+
+    def to_polars(self) -> pl.DataFrame:
+        """Return the rows of all files as a Polars frame.
+
+        Returns:
+            The frame.
+
+        Raises:
+            ImportError: polars or pyarrow is not installed.
+        """
+        polars = import_library("polars", "to_polars")
+        frame: pl.DataFrame = polars.from_arrow(read_table(self.files, "to_polars"))
+        return frame
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the rows of all files as a pandas frame.
+
+        Returns:
+            The frame.
+
+        Raises:
+            ImportError: pandas or pyarrow is not installed.
+        """
+        import_library("pandas", "to_pandas")
+        return read_table(self.files, "to_pandas").to_pandas()
+
+    def to_duckdb(
+        self, connection: duckdb.DuckDBPyConnection | None = None, /
+    ) -> duckdb.DuckDBPyRelation:
+        """Return the rows of all files as a DuckDB relation, for SQL.
+
+        Args:
+            connection: The connection. Default: the default connection of duckdb.
+
+        Returns:
+            The relation.
+
+        Raises:
+            ImportError: duckdb or pyarrow is not installed.
+            ValueError: No file has a column, so that there is nothing to query.
+        """
+        library = import_library("duckdb", "to_duckdb")
+        table = read_table(self.files, "to_duckdb")
+        if not table.num_columns:
+            raise ValueError("to_duckdb(): the reading has no rows; check reading.missing")
+        relation: duckdb.DuckDBPyRelation = (connection or library).from_arrow(table)
+        return relation
 
     def complete(self) -> Self:
         """Return this reading if no day is missing.

@@ -37,13 +37,14 @@ class File:
         sha256: Digest of the bytes.
         rows: Number of rows, if it is known.
         run_id: Id of the run that wrote it.
+        path: Path in the store of the dataset, for tools that read the store directly.
     """
 
-    __slots__ = ("_path", "_store", "name", "rows", "run_id", "sha256", "size")
+    __slots__ = ("_store", "name", "path", "rows", "run_id", "sha256", "size")
 
     def __init__(self, store: Store, manifest: Manifest, entry: FileEntry) -> None:
         self._store = store
-        self._path = manifest.path(entry)
+        self.path = manifest.path(entry)
         self.run_id = manifest.run_id
         self.name = entry.name
         self.size = entry.size
@@ -63,7 +64,7 @@ class File:
             Damaged: The file is gone, or its bytes have changed.
         """
         try:
-            inner = self._store.read(self._path)
+            inner = self._store.read(self.path)
         except NotFound as missing:
             raise self.damaged("is missing in the store; it was deleted") from missing
         return cast(BinaryIO, io.BufferedReader(VerifiedReader(inner, self), CHUNK_BYTES))
@@ -75,7 +76,7 @@ class File:
             Damaged: It does not.
         """
         try:
-            size = self._store.info(self._path).size
+            size = self._store.info(self.path).size
         except NotFound as missing:
             raise self.damaged("is missing in the store; it was deleted") from missing
         if size != self.size:
@@ -95,8 +96,8 @@ class File:
         Returns:
             The error.
         """
-        message = f"{self._store.name}: {self._path} of run {self.run_id} {problem}"
-        return Damaged(message, path=self._path, backend=self._store.backend.name)
+        message = f"{self._store.name}: {self.path} of run {self.run_id} {problem}"
+        return Damaged(message, path=self.path, backend=self._store.backend.name)
 
     def read(self) -> Iterator[dict[str, Any]]:
         """Yield the rows of the file: JSON Lines, or Parquet with pyarrow.
