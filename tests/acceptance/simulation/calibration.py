@@ -32,7 +32,7 @@ SCENARIO = Path(__file__).with_name("calibration.toml")
 TOLERANCE = 0.15
 RUNS = 3
 SEEDS = range(1, 8)
-MAX_LAG_SECONDS = 0.5
+MAX_LAG_SECONDS = 1.0
 """Delay of the event loop from which the machine is too busy, and a run says nothing."""
 MAX_BUSY_RUNS = 5
 BIN_SECONDS = 5
