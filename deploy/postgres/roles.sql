@@ -16,6 +16,13 @@ BEGIN
         SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename LIKE 'redrive\_%'
     LOOP
         EXECUTE format('REVOKE ALL ON public.%I FROM PUBLIC, redrive_worker, redrive_console, redrive_submitter', found);
+        -- Only the owner creates tokens of the console. Workers have no access to tokens and sessions.
+        IF found IN ('redrive_access_token', 'redrive_session') THEN
+            EXECUTE format('GRANT SELECT ON public.%I TO redrive_console', found);
+            CONTINUE WHEN found = 'redrive_access_token';
+            EXECUTE format('GRANT INSERT, UPDATE, DELETE ON public.%I TO redrive_console', found);
+            CONTINUE;
+        END IF;
         EXECUTE format('GRANT SELECT ON public.%I TO redrive_worker, redrive_console', found);
         CONTINUE WHEN found IN ('redrive_version', 'redrive_audit');
         EXECUTE format('GRANT INSERT, UPDATE, DELETE ON public.%I TO redrive_worker', found);

@@ -20,6 +20,7 @@ RedriveError
 ├── LeaseLost                            another worker has this job now
 ├── NotAllowed                           an operator action was rejected
 │   └── Drift                            the ledger changed after the plan was made
+├── MissingRight                         the operator has no right for this act or job type
 ├── LedgerError                          the database is not in a valid state
 │   ├── LedgerUnavailable                it cannot be reached, is busy or rejects writes; transient
 │   │   └── LedgerRemoved                its SQLite file was removed or replaced while in use
@@ -257,6 +258,10 @@ class NotAllowed(RedriveError):
 
 class Drift(NotAllowed):
     """The ledger changed after the plan was made. Nothing was changed."""
+
+
+class MissingRight(RedriveError):
+    """The operator has no right for this act, or for this job type. Nothing was changed."""
 
 
 class LedgerError(RedriveError):

@@ -22,6 +22,7 @@ SECRET = frozenset(
         "console.viewer_password",
         "console.viewer_token",
         "console.secret",
+        "console.oidc_secret",
     )
 )
 """Values that are never shown."""
@@ -82,6 +83,26 @@ class ConsoleSettings:
     read_only: bool = _key("Reject every change.", False)
     proxies: tuple[str, ...] = _key(
         "Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto headers are trusted.", ()
+    )
+    audit_reads: bool = _key("Record in the audit log who opened which payload.", False)
+    proxy_header: str | None = _key(
+        "Header with the name of the user, from a proxy that authenticates users."
+    )
+    proxy_addresses: tuple[str, ...] = _key("Addresses or networks of this proxy.", ())
+    proxy_groups: str | None = _key("Header of this proxy with the groups of the user.")
+    oidc_issuer: str | None = _key("Address of the provider of OpenID Connect.")
+    oidc_client_id: str | None = _key("Id of the console at the provider.")
+    oidc_secret: str | None = _key("Secret of the console at the provider.")
+    oidc_secret_file: str | None = _key("File with this secret.")
+    oidc_claim: str = _key("Claim with the groups of the user.", "groups")
+    oidc_redirect_url: str | None = _key(
+        "URL of /login/oidc/callback, as registered at the provider. Default: from the request."
+    )
+    roles: tuple[str, ...] = _key(
+        "Roles of groups of the proxy or the provider, such as sre=operator. The first counts.", ()
+    )
+    role: str | None = _key(
+        "Role of users without such a group: viewer or operator. Without it, no access."
     )
 
 

@@ -75,6 +75,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "ops": frozenset(("sqlalchemy",)),
     "cli": frozenset(("typer", "rich")),
     "console": frozenset(("fastapi", "jinja2", "markupsafe", "pydantic", "starlette", "uvicorn")),
+    "console.security.oidc": frozenset(("authlib", "httpx2", "joserfc")),
     "django": frozenset(("asgiref", "django")),
     "demo": frozenset(("rich",)),
     "demo.scenarios.grpc_incident": frozenset(("grpc",)),

@@ -82,6 +82,8 @@ EVERYTHING = "import redrive\nfor name in getattr(redrive, '__all__', ()): getat
             'redrive.testing.GrpcFaultServer needs grpc: pip install "redrive[grpc]"',
         ),
         ("from redrive.grpc import Interceptor", 'redrive.grpc.Interceptor needs grpc: pip install "redrive[grpc]"'),
+        ("from redrive.console import OIDC", 'redrive.console.OIDC needs authlib: pip install "redrive[oidc]"'),
+        ("from redrive.console import asgi; asgi(None)", 'console.asgi needs fastapi: pip install "redrive[console]"'),
         (
             "from redrive.messages import RedisStream; RedisStream('redis://localhost', 'orders', group='shop').connect()",
             'RedisStream needs redis-py: pip install "redrive[redis]"',

@@ -135,6 +135,12 @@ def temporal_address(request: pytest.FixtureRequest) -> str:
     return request.config.stash[SERVERS].address("Temporal")
 
 
+@pytest.fixture(scope="session")
+def oidc_issuer(pytestconfig: pytest.Config) -> str:
+    """The address of the run's OpenID Connect provider. Any name signs in (see tests/servers/oidc.py)."""
+    return pytestconfig.stash[SERVERS].address("OIDC")
+
+
 @pytest.fixture
 def rabbitmq(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The run's RabbitMQ: `url`, and `name` and `epmd` for `tests.servers.rabbitmq.evaluate`. Use unique queues."""

@@ -9,6 +9,7 @@ from tests.servers.azurite import azure_server
 from tests.servers.chromium import chromium
 from tests.servers.kafka import kafka_server
 from tests.servers.nats import nats_server
+from tests.servers.oidc import oidc_provider
 from tests.servers.postgres import postgres_server
 from tests.servers.rabbitmq import rabbitmq_server
 from tests.servers.redis import redis_server
@@ -30,5 +31,6 @@ STARTERS: dict[str, Callable[[], AbstractContextManager[str]]] = {
     "Azure": azure_server,
     "Chromium": chromium,
     "Temporal": temporal_server,
+    "OIDC": oidc_provider,
 }
 """Each yields its URL, or raises ServerMissing if the machine has no such server."""

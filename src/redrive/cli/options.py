@@ -134,7 +134,9 @@ def open_operator(
         exit_on_error(changes=changes),
         open_target(options.target, app_first=app_first, create=create) as app,
     ):
-        yield Operator(app, actor=user() if actor is None else actor)
+        account = user()
+        name = account if actor is None else actor
+        yield Operator(app, actor=name, via=f"account {account}")
 
 
 def choose_target(app: str | None, target: str | None) -> str | None:

@@ -52,6 +52,12 @@ COMMANDS = {
     "storage": LazyCommand("storage:app", "List, read, write and copy stored files", DATA),
     "ledger": LazyCommand("ledger:app", "Migrate and inspect the ledger", MAINTAIN),
     "audit": LazyCommand("audit:app", "List and verify the audit log", MAINTAIN),
+    "tokens": LazyCommand(
+        "controls.access:tokens", "Create and revoke tokens of the console", MAINTAIN
+    ),
+    "sessions": LazyCommand(
+        "controls.access:sessions", "List and revoke sessions of the console", MAINTAIN
+    ),
     "erase": LazyCommand("ledger:erase", "Erase the data of one user", MAINTAIN),
     "classify": LazyCommand("retries:classify", "Explain whether an error is retried", UNDERSTAND),
     "layers": LazyCommand("retries:layers", "Show the worst case of nested retries", UNDERSTAND),

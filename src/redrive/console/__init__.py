@@ -8,13 +8,23 @@ from ..core.lazy import lazily
 
 if TYPE_CHECKING:
     from ..ops.project.target import Operated
-    from ..ops.rights import Rights as Rights
+    from ..ops.sign_in.rights import Rights as Rights
     from .security.host import Who
+    from .security.oidc import OIDC as OIDC
+    from .security.proxy import TrustedProxy as TrustedProxy
     from .security.user import User as User
 else:
-    __getattr__ = lazily(__name__, {"Rights": ".ops.rights", "User": "security.user"})
+    __getattr__ = lazily(
+        __name__,
+        {
+            "OIDC": "security.oidc",
+            "Rights": ".ops.sign_in.rights",
+            "TrustedProxy": "security.proxy",
+            "User": "security.user",
+        },
+    )
 
-__all__ = ["Rights", "User", "asgi"]
+__all__ = ["OIDC", "Rights", "TrustedProxy", "User", "asgi"]
 CONSOLE_PACKAGES = frozenset(("fastapi", "jinja2", "pydantic", "starlette", "uvicorn"))
 """The packages of the extra."""
 
@@ -31,12 +41,15 @@ def asgi(
     read_only: bool = False,
     who: Who | None = None,
     login_url: str | None = None,
+    proxy: TrustedProxy | None = None,
+    oidc: OIDC | None = None,
+    audit_reads: bool = False,
 ) -> Any:
     """Return the web console as an ASGI application.
 
-    Mount it in your service, or serve it with any ASGI server. Without a password, a token and
-    `who=` it only accepts requests from this machine. Each password and token may be hashed, as
-    `redrive serve --hash` prints it. Extra: `console`.
+    Mount it in your service, or serve it with any ASGI server. Without a password, a token, `who=`,
+    `proxy=` and `oidc=` it only accepts requests from this machine. Each password and token may be
+    hashed, as `redrive serve --hash` prints it. Extra: `console`.
 
     Args:
         app: The app or the open ledger to show.
@@ -51,6 +64,9 @@ def asgi(
             If it raises, the request is rejected with 500.
         login_url: Page of your application where users sign in, for `who=`. The requested page
             replaces `{next}`, or is added as `next=`.
+        proxy: Proxy that authenticates users, and names them in a header.
+        oidc: Provider of OpenID Connect that authenticates people. Extra: `oidc`.
+        audit_reads: If True, the audit log records who opened which payload, once in five minutes.
 
     Returns:
         The ASGI application. Creating it opens nothing.
@@ -63,15 +79,13 @@ def asgi(
     try:
         from .application import create_application  # noqa: PLC0415  # the extra may be missing
         from .security.credentials import AccessControl  # noqa: PLC0415  # the same
-        from .security.host import HostUsers  # noqa: PLC0415  # the same
+        from .security.sign_in import make_sign_in  # noqa: PLC0415  # the same
     except ModuleNotFoundError as error:
         if error.name not in CONSOLE_PACKAGES:
             raise
         message = f'console.asgi needs {error.name}: pip install "redrive[console]"'
         raise ImportError(message, name=error.name) from error
-    if who is None and login_url is not None:
-        raise ValueError("login_url=: it needs who=; pass the function that names the user")
-    host = None if who is None else HostUsers(who, login_url)
+    sign_in = make_sign_in(who=who, login_url=login_url, proxy=proxy, oidc=oidc)
     access = AccessControl(
         password=password,
         token=token,
@@ -79,6 +93,6 @@ def asgi(
         viewer_token=viewer_token,
         secret=secret,
         read_only=read_only,
-        has_users=host is not None,
+        has_users=sign_in.has_users,
     )
-    return create_application(app, access, host)
+    return create_application(app, access, sign_in, audit_reads=audit_reads)

@@ -16,15 +16,16 @@ from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
 from ..ops.project.target import Operated, check_operated
-from ..ops.sign_in.sessions import RevokedSessions
+from ..ops.sign_in.read_audit import ReadAudit
+from ..ops.sign_in.sessions import AccessStore
 from .api import ROUTERS as API_ROUTERS
 from .pages import ROUTERS as PAGE_ROUTERS
 from .pages.login import LoginThrottle
 from .render.errors import add_error_handlers, problem
 from .render.templates import CONSOLE_FOLDER
 from .security.credentials import AccessControl
-from .security.host import HostUsers
 from .security.middleware import Scope, SecurityMiddleware
+from .security.sign_in import SignIn
 from .view import CurrentView
 
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 1.0, 8.0
@@ -96,16 +97,31 @@ class LiveUpdates:
 
 
 def create_application(
-    target: Operated, access: AccessControl, /, host: HostUsers | None = None
+    target: Operated,
+    access: AccessControl,
+    /,
+    sign_in: SignIn | None = None,
+    *,
+    audit_reads: bool = False,
 ) -> SecurityMiddleware:
-    """Return the console of an app or a ledger."""
+    """Return the console of an app or a ledger.
+
+    Args:
+        target: The app or the ledger to show.
+        access: The passwords, tokens and roles.
+        sign_in: The programs that authenticate users.
+        audit_reads: Whether the audit log records who opened which payload.
+    """
     check_operated(target)
+    sign_in = sign_in or SignIn()
     application = FastAPI(
         title="Redrive", openapi_url="/api/openapi.json", docs_url=None, redoc_url=None
     )
     application.state.target, application.state.access = target, access
     application.state.login_throttle = LoginThrottle()
-    application.state.revoked = revoked = RevokedSessions(target)
+    application.state.access_store = store = AccessStore(target)
+    application.state.oidc = sign_in.oidc
+    application.state.reads = ReadAudit() if audit_reads else None
     live = LiveUpdates(Operator(target, actor="console").overview.change_token)
     add_error_handlers(application)
     for router in PAGE_ROUTERS:
@@ -124,4 +140,4 @@ def create_application(
     def render(scope: Scope, status: int, detail: str) -> Response:
         return problem(Request({**scope, "app": application}), status, detail)
 
-    return SecurityMiddleware(application, access, revoked, render, host)
+    return SecurityMiddleware(application, access, store, render, sign_in)

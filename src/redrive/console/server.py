@@ -8,14 +8,21 @@ import ipaddress
 import signal
 import socket
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, cast, get_args
 
 import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from ..ops.project.settings import ConsoleSettings
 from ..ops.project.target import Operated
 from .application import create_application
-from .security.credentials import AccessControl
+from .security.credentials import AccessControl, Role
+from .security.group_roles import parse_roles
+from .security.middleware import ASGI, Receive, Scope, Send
+from .security.proxy import PEER, TrustedProxy
+from .security.sign_in import SignIn, make_sign_in
 
 SHUTDOWN_SECONDS = 2
 """Time for running requests to end at a shutdown. Event streams never end on their own."""
@@ -86,6 +93,16 @@ class HeadTimeout(H11Protocol):
             self._timer = None
 
 
+def _with_peer(app: Any) -> ASGI:
+    """Store the address of the connection, before X-Forwarded-For replaces it."""
+
+    async def call(scope: Scope, receive: Receive, send: Send) -> None:
+        scope[PEER] = scope.get("client")
+        await app(scope, receive, send)
+
+    return call
+
+
 def serve(
     target: Operated,
     access: AccessControl,
@@ -94,6 +111,8 @@ def serve(
     *,
     on_start: Callable[[], Any],
     proxies: str = "",
+    sign_in: SignIn | None = None,
+    audit_reads: bool = False,
 ) -> None:
     """Serve the console until SIGINT or SIGTERM. Call it in the main thread.
 
@@ -104,16 +123,20 @@ def serve(
         on_start: Called before the first request is accepted.
         proxies: Addresses of trusted proxies, separated by commas. The console uses their
             X-Forwarded-For and X-Forwarded-Proto headers.
+        sign_in: The programs that authenticate users.
+        audit_reads: Whether the audit log records who opened which payload.
     """
+    application: ASGI = create_application(target, access, sign_in, audit_reads=audit_reads)
+    if proxies:
+        application = _with_peer(ProxyHeadersMiddleware(application, proxies))  # type: ignore[arg-type]
     config = uvicorn.Config(
-        create_application(target, access),
+        application,
         http=HeadTimeout,
         log_level="warning",
         access_log=False,
         server_header=False,
         lifespan="off",
-        proxy_headers=bool(proxies),
-        forwarded_allow_ips=proxies or None,
+        proxy_headers=False,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     # Imported modules stay forever. Without a freeze, full garbage collections scan them and delay
@@ -131,3 +154,59 @@ def serve(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def sign_in_from_settings(settings: ConsoleSettings, /) -> SignIn:
+    """Return the proxy and the provider of the settings.
+
+    Raises:
+        ValueError: A setting is not valid, or one is missing.
+        ImportError: The extra `oidc` is not installed.
+    """
+    roles = parse_roles("console.roles", settings.roles)
+    if settings.role not in (None, *get_args(Role)):
+        raise ValueError(f"console.role: invalid role {settings.role!r}; use viewer or operator")
+    role = cast("Role | None", settings.role)
+    proxy = oidc = None
+    if settings.proxy_header is not None:
+        groups_header = settings.proxy_groups
+        own_roles = roles if groups_header is not None else {}
+        proxy = TrustedProxy(
+            settings.proxy_header,
+            settings.proxy_addresses,
+            groups_header=groups_header,
+            roles=own_roles,
+            role=role or (None if own_roles else "viewer"),
+        )
+    elif settings.proxy_addresses or settings.proxy_groups:
+        raise ValueError("console.proxy_header: missing; name the header with the user")
+    if settings.oidc_issuer is not None:
+        if settings.oidc_client_id is None:
+            raise ValueError("console.oidc_client_id: missing; set it beside console.oidc_issuer")
+        from . import OIDC  # noqa: PLC0415  # its library may be missing
+
+        oidc = OIDC(
+            settings.oidc_issuer,
+            settings.oidc_client_id,
+            _read_secret(settings),
+            roles=roles,
+            role=role,
+            claim=settings.oidc_claim,
+            redirect_url=settings.oidc_redirect_url,
+        )
+    elif settings.oidc_client_id or settings.oidc_secret or settings.oidc_secret_file:
+        raise ValueError("console.oidc_issuer: missing; set the address of the provider")
+    return make_sign_in(proxy=proxy, oidc=oidc)
+
+
+def _read_secret(settings: ConsoleSettings) -> str | None:
+    file = settings.oidc_secret_file
+    if file is None:
+        return settings.oidc_secret
+    if settings.oidc_secret is not None:
+        raise ValueError("console.oidc_secret: set it or the file, not both")
+    try:
+        return Path(file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = getattr(error, "strerror", None) or "it is not text"
+        raise ValueError(f"console.oidc_secret_file: {file}: {problem}") from None

@@ -104,12 +104,23 @@ class View:
     def operator(self) -> Operator:
         """The operator that acts in the name of this identity."""
         assert self.identity is not None  # the middleware refuses other requests
-        return Operator(self.target, actor=self.identity.name)
+        identity = self.identity
+        return Operator(
+            self.target,
+            actor=identity.name,
+            via=identity.via,
+            rights=identity.rights,
+            reads=self.request.app.state.reads,
+        )
 
-    @property
-    def may_act(self) -> bool:
-        """Whether buttons are shown. The middleware refuses actions of others."""
-        return self.identity is not None and self.identity.may_act
+    def may(self, act: str, /, *names: str | None) -> bool:
+        """Whether the button of an act is shown. The operator refuses acts without a right.
+
+        Args:
+            act: The act, see `redrive.ops.sign_in.rights`.
+            names: The job types. None: it belongs to no job type.
+        """
+        return self.identity is not None and self.identity.may(act, *names)
 
     # ---- the request ----
 
@@ -188,7 +199,7 @@ class View:
             "navigation": NAVIGATION,
             "csrf_token": self.access.csrf_token(identity.session) if identity else "",
             "identity": identity,
-            "may_act": self.may_act,
+            "may": self.may,
             "theme": self.request.cookies.get(THEME_COOKIE),
         }
         return HTMLResponse(TEMPLATES.get_template(template).render(common | context), status)

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 
 EXTRAS = {
+    "authlib": "oidc",
+    "joserfc": "oidc",
+    "fastapi": "console",
+    "starlette": "console",
     "sqlalchemy": "ledger",
     "alembic": "ledger",
     "psycopg": "postgres",

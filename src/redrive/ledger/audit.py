@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Connection, func, insert, select
 
@@ -26,6 +26,29 @@ REDRIVE_ACTOR = "redrive"
 MAX_SEARCHED = 20_000
 """Newest entries that are searched for decisions of people."""
 PAGE_SIZE = 1000
+VIA = "via"
+"""Detail of an entry: how its actor was authenticated."""
+
+
+class Actor(str):
+    """The name of an operator, with how it was authenticated and what it may do. Immutable.
+
+    It is passed wherever a name is, so that every entry of the audit log has both.
+    """
+
+    __slots__ = ("check", "via")
+    via: str | None
+    """Such as `oidc`. None: not known."""
+    check: Callable[[str], None] | None
+    """Raises an error if the actor has no right for an action of the audit log."""
+
+    def __new__(
+        cls, name: str, /, *, via: str | None = None, check: Callable[[str], None] | None = None
+    ) -> Self:
+        """Make an actor."""
+        actor = super().__new__(cls, name)
+        actor.via, actor.check = via, check
+        return actor
 
 
 def write(
@@ -33,6 +56,11 @@ def write(
 ) -> Entry:
     """Add an entry in the open transaction."""
     check_actor(actor, because)
+    if isinstance(actor, Actor):
+        if actor.check is not None:
+            actor.check(action)
+        if actor.via is not None:
+            what = {**what, VIA: actor.via}
     session.lock(LOCK)
     number, previous = head(session.core)
     entry = Entry(

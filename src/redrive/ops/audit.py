@@ -30,6 +30,8 @@ class Decision:
     because: str
     what: Mapping[str, Any]
     hash: str
+    via: str | None = None
+    """How the actor was authenticated, such as `oidc`. None: not known, or a worker did it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class AuditOperations:
                 because=entry.because,
                 what=_redact_details(entry.what),
                 hash=entry.hash,
+                via=_read_via(entry.what),
             )
             for entry in entries
         ]
@@ -142,11 +145,17 @@ def read_anchors(file: str, /) -> list[str]:
     return [first for first, *_ in filter(None, words) if ANCHOR.fullmatch(first)]
 
 
+def _read_via(details: Mapping[str, Any]) -> str | None:
+    via = details.get(audit.VIA)
+    return None if via is None else redact_text(str(via))
+
+
 def _redact_details(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the details without secrets.
+    """Return the details without secrets, and without how the actor was authenticated.
 
     `signature` is the signature of an error, not a credential.
     """
+    details = {name: value for name, value in details.items() if name != audit.VIA}
     shown: dict[str, Any] = redact(details)
     if "signature" in details:
         shown = shown | {"signature": redact_text(str(details["signature"]))}

@@ -190,6 +190,7 @@ class BatchOperations:
             An iterator of the steps.
         """
         check_reason(because)
+        self._context.require("reopen", None)
         ledger, actor = self._context.ledger, self._context.actor
         if store is None:
             return _reopen(ledger, plan, actor=actor, because=because)

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .project.target import ledger_of
+from .sign_in.rights import Rights
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
+    from .plans.plan import Plan
     from .project.target import Operated
+    from .sign_in.read_audit import ReadAudit
 
 PROGRAM = "redrive"
 """The actor of decisions that policies make. It is reserved, so that these can be told apart."""
@@ -33,6 +36,44 @@ class OperatorContext:
 
     app: Operated
     actor: str
+    rights: Rights | None = None
+    """Acts and job types. None: all."""
+    reads: ReadAudit | None = None
+    """Records reads of payloads. None: they are not recorded."""
+
+    def require(self, act: str, /, *names: str | None) -> None:
+        """Raise MissingRight if an act is not allowed to these job types.
+
+        Args:
+            act: The act, see `ACTS`.
+            names: The job types. None: it belongs to no job type.
+        """
+        if self.rights is not None:
+            self.rights.check(act, *names)
+
+    def require_plan(self, plan: Plan, /) -> Plan:
+        """Return the plan. Raise MissingRight if its act is not allowed to all of its items."""
+        act = plan.act if plan.partitions is None else "partition"
+        names = [*plan.kinds] if plan.as_kind is None else [*plan.kinds, plan.as_kind]
+        self.require(act, *names)
+        return plan
+
+    def open_payload(self, noun: str, id_: int | str, /, *names: str) -> None:
+        """Check the right to read a payload, and record the read if that is wanted.
+
+        Args:
+            noun: What is read: `job`, `dead`, `event` or `key`.
+            id_: Its id.
+            names: Its job types. One of them is enough. None: it belongs to no job type.
+
+        Raises:
+            MissingRight: The rights cover none of the job types.
+        """
+        if self.rights is not None:
+            subject = {"dead": "dead letter", "key": "idempotency record"}.get(noun, noun)
+            self.rights.check_read(f"{subject} {id_}", *names)
+        if self.reads is not None:
+            self.reads.record(self.actor, noun, id_, self.record)
 
     @property
     def ledger(self) -> Ledger:

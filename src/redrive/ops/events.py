@@ -113,6 +113,8 @@ class EventOperations:
         row = _find_one(ledger, event_id, source)
         if row is None:
             return None
+        handlers = tuple(_handler_jobs(ledger, row))
+        self._context.open_payload("event", event_id, *(job.handler for job in handlers))
         own_ids = zip(OWN_IDS, (row.event_id, row.type, row.source), strict=True)
         return EventReport(
             event=_event_line(row),
@@ -120,7 +122,7 @@ class EventOperations:
             payload_bytes=len(row.payload),
             headers=redact(_mapping(row.headers)),
             ids=redact({**dict(own_ids), **_mapping(row.ids)}),
-            handlers=tuple(_handler_jobs(ledger, row)),
+            handlers=handlers,
             now=ledger.now(),
         )
 
@@ -149,6 +151,7 @@ class EventOperations:
             NotAllowed: There is no such event, or there are several.
         """
         check_reason(because)
+        self._context.require("replay")
         ledger = self._context.ledger
         row = _find_one(ledger, event_id, source)
         if row is None:
@@ -158,6 +161,7 @@ class EventOperations:
             if name not in jobs:
                 _check_handler(self._context.app, row, name, [*jobs])
         names = dict.fromkeys(handlers) or jobs
+        self._context.require("replay", *names)
         return {name: self._replay_to(name, row, jobs.get(name), because) for name in names}
 
     def _replay_to(

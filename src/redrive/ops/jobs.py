@@ -242,7 +242,7 @@ class JobOperations:
         Raises:
             NotAllowed: The filter selects all jobs.
         """
-        return plan_change(self._context.ledger, JobChange("cancel"), wanted, limit=limit)
+        return self._plan(JobChange("cancel"), wanted, limit)
 
     def run_now(self, wanted: JobFilter, /, *, limit: int | None = None) -> Plan:
         """Plan to make queued jobs due now. `Operator.apply` does it.
@@ -257,7 +257,7 @@ class JobOperations:
         Raises:
             NotAllowed: The filter selects all jobs.
         """
-        return plan_change(self._context.ledger, JobChange("run_now"), wanted, limit=limit)
+        return self._plan(JobChange("run_now"), wanted, limit)
 
     def reschedule(self, wanted: JobFilter, due: datetime, /, *, limit: int | None = None) -> Plan:
         """Plan to change when queued jobs are due. `Operator.apply` does it.
@@ -282,7 +282,7 @@ class JobOperations:
                 "nothing was changed"
             )
         change = JobChange("reschedule", due=due)
-        return plan_change(self._context.ledger, change, wanted, limit=limit)
+        return self._plan(change, wanted, limit)
 
     def prioritise(self, wanted: JobFilter, priority: int, /, *, limit: int | None = None) -> Plan:
         """Plan to change the priority of queued jobs. `Operator.apply` does it.
@@ -301,7 +301,13 @@ class JobOperations:
         """
         check_priority(priority)
         change = JobChange("prioritise", priority=priority)
-        return plan_change(self._context.ledger, change, wanted, limit=limit)
+        return self._plan(change, wanted, limit)
+
+    def _plan(self, change: JobChange, wanted: JobFilter, limit: int | None) -> Plan:
+        self._context.require(change.act)
+        return self._context.require_plan(
+            plan_change(self._context.ledger, change, wanted, limit=limit)
+        )
 
     def get(self, job_id: int, /) -> JobReport | None:
         """Return everything that is known about a job.
@@ -316,6 +322,7 @@ class JobOperations:
         job = ledger.get(job_id)
         if job is None:
             return None
+        self._context.open_payload("job", job_id, job.kind)
         letters = ledger.dead_letters(job_id=job.id, limit=1) if job.state == "dead" else []
         letter = letters[0] if letters else None
         line = _line(job, None if letter is None else letter.id)
@@ -392,6 +399,9 @@ class JobOperations:
             TypeError: The payload cannot be stored.
         """
         stored = signal_payload(name, payload)
+        self._context.require("signal")
+        if self._context.rights is not None and (job := self._context.ledger.get(job_id)):
+            self._context.require("signal", job.kind)
         return send_signal(self._context, job_id, name, stored, because)
 
     def reveal(self, job_id: int, /, *, because: str) -> Revealed:
@@ -408,9 +418,11 @@ class JobOperations:
             NotAllowed: There is no such job.
         """
         check_reason(because)
+        self._context.require("reveal")
         job = self._context.ledger.get(job_id)
         if job is None:
             raise NotAllowed(f"job {job_id} not found")
+        self._context.require("reveal", job.kind)
         details = {"job": job_id, "bytes": len(job.payload)}
         self._context.record("payload.reveal", because, details)
         return reveal(job.payload)

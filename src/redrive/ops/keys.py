@@ -93,6 +93,7 @@ class KeyOperations:
             record = keys.find(Key.parse(key))
             if record is None:
                 return None
+            self._context.open_payload("key", key)
             return KeyReport(
                 key=_key_line(record),
                 response=None if record.response is None else readable(record.response),
@@ -116,6 +117,7 @@ class KeyOperations:
         Raises:
             NotAllowed: There is no such record, or a caller holds it now.
         """
+        self._context.require("release", None)
         parsed, actor = Key.parse(key), self._context.actor
         with closing(Keys(self._context.ledger)) as keys:
             return _key_line(keys.release(parsed, actor=actor, because=because, force=force))

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..core.lazy import deferred
 from ..errors import Drift
+from ..ledger.audit import Actor
 from .context import MAX_REPLAYS, OperatorContext, check_actor, check_reason
 from .deprecated import add_deprecated_call, deprecated_method
+from .sign_in.rights import Rights
 from .sweeps import PARTITIONED, Applied, SweepOptions
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ if TYPE_CHECKING:
     from .plans.plan import Plan
     from .retries import retry_stacks
     from .retries.retry_stacks import Stack
+    from .sign_in.read_audit import ReadAudit
+    from .sign_in.sessions import SessionOperations
+    from .sign_in.tokens import TokenOperations
     from .sweeps import SweepOperations
     from .user_data import UserDataOperations
     from .workers import WorkerOperations
@@ -103,20 +108,37 @@ class Operator:
     """Set and reset limits of job types at run time."""
     schedules: ScheduleOperations = _part(".controls.schedules", "ScheduleOperations")
     """Fire schedules now."""
+    tokens: TokenOperations = _part(".sign_in.tokens", "TokenOperations")
+    """Create and revoke named tokens of the console."""
+    sessions: SessionOperations = _part(".sign_in.sessions", "SessionOperations")
+    """Show and revoke sessions of the console."""
     overview: OverviewOperations = _part(".overview.operations", "OverviewOperations")
     """Show problems, failures, schedules and log records."""
     health: HealthOperations = _part(".health.doctor", "HealthOperations")
     """Check and repair the ledger."""
 
-    def __init__(self, app: App | Ledger, /, *, actor: str) -> None:
+    def __init__(
+        self,
+        app: App | Ledger,
+        /,
+        *,
+        actor: str,
+        via: str | None = None,
+        rights: Rights | None = None,
+        reads: ReadAudit | None = None,
+    ) -> None:
         """Act on a ledger under a name.
 
         Args:
             app: The app, or an open ledger.
             actor: Who acts, for the audit log.
+            via: How the actor was authenticated, for the audit log.
+            rights: Acts and job types that are allowed. None: all.
+            reads: Records reads of payloads in the audit log. None: they are not recorded.
         """
-        self.actor = check_actor(actor)
-        self._context = OperatorContext(app, self.actor)
+        check = None if rights is None else rights.check_action
+        self.actor: str = Actor(check_actor(actor), via=via, check=check)
+        self._context = OperatorContext(app, self.actor, rights, reads)
 
     # --- The ledger
 
@@ -262,6 +284,7 @@ class Operator:
         if seen is not None and seen != plan.digest:
             changed = f"the plan has changed and now covers {plan.count:,}"
             raise Drift(f"{changed}; check the new plan; nothing was changed")
+        self._context.require_plan(plan)
         part = self.sweeps if plan.partitions is None else self.backfills
         return part.begin(plan, because=because, options=options)
 

@@ -9,15 +9,20 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, cast
 
 from ..core.context import clock_around
+from ..core.lazy import deferred
 from ..core.seconds import positive
 from ..ledger.model import DEAD, DONE, DROPPED, PRUNED, display_state
 from ..ledger.sweep import Act, Canary, DeadLetterChange, Sweep, SweepItem
+from ..partitions.key import dataset_label
 from .audit import AuditOperations, Decision
 from .context import MAX_REPLAYS, MOST_COUNTED, OperatorContext, check_reason
 from .plans.plan import Plan
 
 if TYPE_CHECKING:
     from ..ledger.ledger import Ledger
+    from ..partitions import queries as partition_queries
+else:  # few commands need them
+    (partition_queries,) = deferred("redrive", "partitions.queries")
 
 PAGE = 1000
 """Items of a sweep that are read at once."""
@@ -307,8 +312,23 @@ class SweepOperations:
 
     def _move(self, sweep_id: int, verb: str, because: str, **options: bool) -> Sweep:
         check_reason(because)
+        require_sweep(self._context, sweep_id)
         ledger, actor = self._context.ledger, self._context.actor
         return ledger.sweeps.move(sweep_id, verb, actor=actor, because=because, **options)
+
+
+def require_sweep(context: OperatorContext, sweep_id: int, /) -> None:
+    """Raise MissingRight if a sweep has items of job types that the rights do not cover."""
+    context.require("sweep")
+    if context.rights is None or context.rights.job_types is None:
+        return
+    sweep = context.ledger.sweeps.get(sweep_id)
+    if sweep is not None and sweep.act in PARTITIONED:
+        progress = partition_queries.PartitionQueries(context.ledger).progress(sweep_id)
+        names = [] if progress is None else [dataset_label(*each) for each in progress.datasets]
+    else:
+        names = [*context.ledger.sweeps.kinds(sweep_id)]
+    context.require("sweep", *names)
 
 
 def count_sweeps(ledger: Ledger, acts: Collection[str] = (), /) -> int:

@@ -83,6 +83,7 @@ class UserDataOperations:
         """
         if not user.strip():
             raise ValueError("whose data? --user is empty")
+        self._context.require("erase", None)
         ledger = self._context.ledger
         with (
             ledger.connections.read.use() as session,
@@ -112,6 +113,7 @@ class UserDataOperations:
         Returns:
             Places where data of the user may remain.
         """
+        self._context.require("erase", None)
         with self._context.ledger.connections.write.use() as session:
             actor = self._context.actor
             erase.erase(session, plan.found, plan.user, actor=actor, because=because)

@@ -14,7 +14,7 @@ from sqlalchemy import Table, insert, select
 
 from redrive import App, Event, Stop, correlate, retry
 from redrive.ledger import Ledger
-from redrive.ledger.db import job_tables
+from redrive.ledger.db import access_tables, job_tables
 from redrive.ledger.db import partition_tables as parts
 from redrive.ledger.db.tables import METADATA, audit, hidden_name, job, kind, worker
 from redrive.ops import Operator
@@ -108,6 +108,10 @@ def fill(ledger: Ledger) -> None:
             connection.execute(insert(table).values(**values))
 
         add(hidden_name, name="42")
+        token = {"name": "42", "digest": "42", "role": "viewer", "created_by": "redrive", "created_at": NOW}
+        add(access_tables.access_token, **token, job_types='["42"]')
+        session = {"name": "the operator", "role": "viewer", "via": "password", "started_at": NOW, "expires_at": NOW}
+        add(access_tables.session, id="42", **session)
         bob = connection.execute(select(job.c.id).where(job.c.key == "shop:bob:bad:mail:v1")).scalar_one()
         add(job_tables.step, job_id=bob, act="step", name="42", error="42 is away", attempts=1, started_at=NOW)
         add(job_tables.signal, job_id=bob, name="42", payload=b"42", created_at=NOW)

@@ -97,6 +97,7 @@ def _columns(now: datetime) -> list[Column[Decision]]:
         Column("when", lambda entry: ago(entry.at, now)),
         Column("UTC", lambda entry: utc(entry.at), drop_order=1),
         Column("by", lambda entry: entry.actor, min_width=8),
+        Column("via", lambda entry: entry.via, drop_order=2),
         Column("action", _action, min_width=16),
         Column("because", lambda entry: entry.because, min_width=20),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -33,6 +34,14 @@ def serve(
         ),
     ] = None,
     read_only: Annotated[bool, flag("--read-only", "Read access only, for all users")] = False,
+    proxy_header: Annotated[
+        str | None,
+        option("--proxy-header", "NAME", "Header in which a trusted proxy names the user"),
+    ] = None,
+    proxy_addresses: Annotated[
+        list[str] | None,
+        option("--proxy-address", "ADDRESS", "Address or network of this proxy. Repeatable"),
+    ] = None,
     secret: Annotated[
         Literal["password", "token"] | None,
         typer.Option(
@@ -53,6 +62,10 @@ def serve(
     REDRIVE_CONSOLE_TOKEN are for operators. REDRIVE_CONSOLE_VIEWER_PASSWORD and
     REDRIVE_CONSOLE_VIEWER_TOKEN allow read access only. redrive.toml takes hashes, which --hash
     prints. No option takes a secret, because other accounts can read the process list.
+
+    A proxy that authenticates users names them in --proxy-header. The header is ignored in requests
+    from any address but --proxy-address. REDRIVE_CONSOLE_OIDC_ISSUER and the settings beside it
+    configure a provider of OpenID Connect.
 
     Examples:
         redrive serve shop:app
@@ -80,6 +93,13 @@ def serve(
         console = settings.console
         for name, warning in warnings(settings).items():
             complain(f"{name} {warning}")
+        if proxy_header is not None or proxy_addresses:
+            console = replace(
+                console,
+                proxy_header=proxy_header or console.proxy_header,
+                proxy_addresses=tuple(proxy_addresses or console.proxy_addresses),
+            )
+        sign_in = server.sign_in_from_settings(console)
         access = AccessControl(
             password=console.password,
             token=console.token,
@@ -87,6 +107,7 @@ def serve(
             viewer_token=console.viewer_token,
             secret=console.secret,
             read_only=read_only or console.read_only,
+            has_users=sign_in.has_users,
         )
         address = host or console.host
         server.check_exposure(address, access)
@@ -110,6 +131,8 @@ def serve(
                 listening,
                 on_start=lambda: _show_start(facts, as_json),
                 proxies=proxies,
+                sign_in=sign_in,
+                audit_reads=console.audit_reads,
             )
     except server.Exposed as error:
         fail(BAD_INPUT, str(error), "set REDRIVE_CONSOLE_PASSWORD or REDRIVE_CONSOLE_TOKEN")
@@ -118,7 +141,7 @@ def serve(
     except OSError as error:
         problem = f"console: cannot listen there ({error.strerror or error})"
         fail(BAD_INPUT, f"{problem}; --port 0 takes any free port")
-    except (Unreadable, ValueError) as error:
+    except (Unreadable, ValueError, TypeError, ImportError) as error:
         fail(BAD_INPUT, str(error))
 
 

@@ -6,18 +6,29 @@ The throttle limits wrong passwords by address, or by known browser.
 from __future__ import annotations
 
 import ipaddress
+import secrets
 import threading
 from collections import OrderedDict
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from ...core.clock import SYSTEM, Clock
-from ...ops.sign_in.sessions import RevokedSessions
+from ...ops.sign_in.sessions import AccessStore
 from ..security.credentials import DEVICE_SECONDS, SESSION_SECONDS, TooManyLogins, name_of
-from ..security.middleware import DEVICE_COOKIE, SESSION_COOKIE
-from ..view import CurrentView
+from ..security.middleware import DEVICE_COOKIE, PROVIDER_PREFIX, SESSION_COOKIE
+from ..security.user import SignInRefused
+from ..view import CurrentView, View
 
+if TYPE_CHECKING:  # its library may be missing
+    from ..security.oidc import OIDC
+
+PENDING_COOKIE = "redrive_oidc"
+PENDING_SECONDS = 600
+"""Time for a person to sign in at the provider."""
 MAX_WRONG = 5
 """Wrong passwords within WINDOW_SECONDS."""
 WINDOW_SECONDS = 60.0
@@ -111,33 +122,123 @@ def log_in(view: CurrentView) -> Response:
         error = "Wrong password." if name else "Enter your name. The name redrive is reserved."
         return _render_form(view, name, error, 403)
     throttle.forgive(address)
-    target = view.form.get("next", "")
-    is_ours = target.startswith("/") and not target.startswith(("//", "/\\"))
-    response = RedirectResponse(view.root + (target if is_ours else "/"), 303)
+    response = RedirectResponse(view.root + _own_page(view.form.get("next", "")), 303)
+    session = view.access.create_session(name, role)
+    store: AccessStore = view.request.app.state.access_store
+    store.start(session, name=name, role=role, via="password", seconds=SESSION_SECONDS)
     cookies = (
-        (SESSION_COOKIE, view.access.create_session(name, role), SESSION_SECONDS),
+        (SESSION_COOKIE, session, SESSION_SECONDS),
         (DEVICE_COOKIE, view.access.create_device_cookie(), DEVICE_SECONDS),
     )
     for cookie, value, seconds in cookies:
-        response.set_cookie(
-            cookie,
-            value,
-            max_age=int(seconds),
-            path=view.root or "/",
-            httponly=True,
-            samesite="strict",
-            secure=view.request.url.scheme == "https",
-        )
+        _set_cookie(view, response, cookie, value, seconds)
     return response
+
+
+@router.get("/login/oidc")
+async def start_provider_sign_in(view: CurrentView) -> Response:
+    """Send a person to the identity provider."""
+    oidc = _provider_of(view)
+    target = _own_page(view.query.get("next", ""))
+    try:
+        url, pending = await oidc.start(_callback_url(view, oidc), target)
+    except SignInRefused as error:
+        return _render_refusal(view, error)
+    response = RedirectResponse(url, 303)
+    response.set_cookie(
+        PENDING_COOKIE,
+        pending.to_cookie(),
+        max_age=PENDING_SECONDS,
+        path=f"{view.root}/login",
+        httponly=True,
+        samesite="lax",  # the provider's redirect comes from another site
+        secure=view.request.url.scheme == "https",
+    )
+    return response
+
+
+@router.get("/login/oidc/callback")
+async def finish_provider_sign_in(view: CurrentView) -> Response:
+    """Sign in a person whom the identity provider has authenticated.
+
+    The page, not a redirect, opens the requested page: a browser does not send a strict cookie with
+    a redirect that began at another site.
+    """
+    oidc = _provider_of(view)
+    pending = oidc.read_pending(view.request.cookies.get(PENDING_COOKIE, ""))
+    try:
+        user, subject = await oidc.finish(pending, view.query, _callback_url(view, oidc))
+    except SignInRefused as error:
+        response = _render_refusal(view, error)
+    else:
+        cookie = PROVIDER_PREFIX + secrets.token_urlsafe(32)
+        store: AccessStore = view.request.app.state.access_store
+
+        def start() -> None:
+            store.start(
+                cookie,
+                name=user.name,
+                role=user.role,
+                via=f"oidc {subject}",
+                seconds=SESSION_SECONDS,
+                rights=user.rights,
+            )
+
+        await run_in_threadpool(start)
+        target = view.root + (pending.target if pending else "/")
+        response = view.render("signed_in.html", target=target)
+        _set_cookie(view, response, SESSION_COOKIE, cookie, SESSION_SECONDS)
+    response.delete_cookie(PENDING_COOKIE, path=f"{view.root}/login", httponly=True, samesite="lax")
+    return response
+
+
+def _provider_of(view: View) -> OIDC:
+    oidc: OIDC | None = view.request.app.state.oidc
+    if oidc is None:
+        raise HTTPException(404, "this console has no identity provider")
+    return oidc
+
+
+def _callback_url(view: View, oidc: OIDC) -> str:
+    if oidc.redirect_url is not None:
+        return oidc.redirect_url
+    url = view.request.url
+    return f"{url.scheme}://{url.netloc}{view.root}/login/oidc/callback"
+
+
+def _own_page(target: str) -> str:
+    """Return a page of this console. Another site cannot be the target of a sign-in."""
+    is_ours = target.startswith("/") and not target.startswith(("//", "/\\"))
+    return target if is_ours else "/"
+
+
+def _set_cookie(view: View, response: Response, name: str, value: str, seconds: float) -> None:
+    response.set_cookie(
+        name,
+        value,
+        max_age=int(seconds),
+        path=view.root or "/",
+        httponly=True,
+        samesite="strict",
+        secure=view.request.url.scheme == "https",
+    )
+
+
+def _render_refusal(view: View, error: SignInRefused) -> Response:
+    title = "Identity provider unavailable" if error.status == 503 else "Sign-in failed"
+    return view.render("sign_in_failed.html", status=error.status, title=title, detail=str(error))
 
 
 @router.post("/logout")
 def log_out(view: CurrentView) -> Response:
-    """End the session, in this browser and wherever its cookie was copied to."""
-    if view.identity is not None and view.identity.by == "password":
-        revoked: RevokedSessions = view.request.app.state.revoked
-        revoked.revoke(view.identity.session, keep=SESSION_SECONDS)
-    response = view.redirect("/login")
+    """End the session, in this browser and wherever its cookie was copied to.
+
+    With the field `everywhere`, all sessions of this person end.
+    """
+    if view.identity is not None and view.identity.by in ("password", "oidc"):
+        store: AccessStore = view.request.app.state.access_store
+        store.end(view.identity.session, everywhere=view.field("everywhere") == "1")
+    response = view.redirect("/login", signed_out="1")
     response.delete_cookie(SESSION_COOKIE, path=view.root or "/", httponly=True, samesite="strict")
     return response
 
@@ -150,7 +251,18 @@ def _render_form(
     retry_after: float | None = None,
 ) -> Response:
     target = view.fields.get("next", "")
-    response = view.render("login.html", status=status, target=target, name=name, error=error)
+    oidc: OIDC | None = view.request.app.state.oidc
+    response = view.render(
+        "login.html",
+        status=status,
+        target=target,
+        name=name,
+        error=error,
+        has_passwords=view.access.has_passwords,
+        has_provider=oidc is not None,
+        provider_logout=None if oidc is None else oidc.logout_url(),
+        is_signed_out=view.text("signed_out") is not None,
+    )
     if retry_after is not None:
         response.headers["retry-after"] = f"{retry_after:.0f}"
     return response

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from ...errors import LedgerError, NotAllowed
+from ...errors import LedgerError, MissingRight, NotAllowed
 from ...ops.project.target import DATABASES
 from ..security.middleware import console_path, is_api
 from ..view import view_of
@@ -27,7 +27,12 @@ TITLES = {
     429: "Too many requests",
     503: "Ledger unavailable",
 }
-STATUS_BY_ERROR: dict[type, int] = {NotAllowed: 409, ValueError: 422, LedgerError: 503}
+STATUS_BY_ERROR: dict[type, int] = {
+    MissingRight: 403,
+    NotAllowed: 409,
+    ValueError: 422,
+    LedgerError: 503,
+}
 """Status of errors whose message is shown as it is."""
 
 T = TypeVar("T")

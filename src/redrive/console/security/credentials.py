@@ -13,11 +13,10 @@ import secrets
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from ...core.clock import SYSTEM, Clock
 from ...ops.context import PROGRAM
-from ...ops.rights import Rights
 from ...ops.sign_in.hashes import (
     QUICK,
     SHORTEST_PASSWORD,
@@ -28,9 +27,11 @@ from ...ops.sign_in.hashes import (
     is_hashed,
     keep_secret,
 )
+from ...ops.sign_in.rights import Rights
+from ...ops.sign_in.sessions import StoredSession, StoredToken
 
 Role: TypeAlias = Literal["operator", "viewer"]
-Way: TypeAlias = Literal["password", "token", "loopback", "host"]
+Way: TypeAlias = Literal["password", "token", "loopback", "host", "proxy", "oidc"]
 """How an identity was authenticated."""
 SESSION_SECONDS = 12 * 3600.0
 DEVICE_SECONDS = 90 * 86400.0
@@ -62,11 +63,38 @@ class Identity:
     """A secret of the session. Its CSRF token is derived from it."""
     rights: Rights | None = None
     """Acts and job types of an operator. None: all."""
+    detail: str = ""
+    """What else the audit log says about the way in: the name of the token."""
+
+    @property
+    def via(self) -> str:
+        """How it was authenticated, for the audit log."""
+        return f"{self.by} {self.detail}".strip()
 
     @property
     def may_act(self) -> bool:
         """Whether this identity may change anything."""
         return self.role == "operator"
+
+    def may(self, act: str, /, *names: str | None) -> bool:
+        """Whether this identity may do an act to these job types. None: it belongs to none."""
+        return self.may_act and (self.rights is None or self.rights.permits(act, *names))
+
+
+class Authenticated(Protocol):
+    """A user whom another program has authenticated. See `User`."""
+
+    @property
+    def name(self) -> str:
+        """The name in the audit log."""
+
+    @property
+    def role(self) -> Role:
+        """The role."""
+
+    @property
+    def rights(self) -> Rights | None:
+        """Acts and job types of an operator. None: all."""
 
 
 class AccessControl:
@@ -166,26 +194,36 @@ class AccessControl:
         )
         return None if role is None else Identity(name_of(actor) or "token", role, "token", "")
 
+    def named_token_identity(self, token: StoredToken, /) -> Identity:
+        """Return the identity of a named token, which acts under its own name."""
+        rights = Rights(token.acts, token.job_types)
+        role: Role = "operator" if token.role == "operator" and not self.read_only else "viewer"
+        return Identity(token.name, role, "token", "", rights, detail=token.name)
+
     def local_identity(
         self, name: str, /, *, by: Literal["loopback", "token"] = "loopback"
     ) -> Identity:
         """Return the identity of the account that started a console without a password."""
         return Identity(name, "viewer" if self.read_only else "operator", by, self._local_session)
 
-    def user_identity(
-        self, name: str, role: Role, rights: Rights | None, /, *, by: Way, browser: str
-    ) -> Identity:
+    def user_identity(self, user: Authenticated, /, *, by: Way, browser: str) -> Identity:
         """Return the identity of a user whom another program has authenticated.
 
         Args:
-            name: The name.
-            role: The role.
-            rights: Acts and job types.
+            user: The user.
             by: How the user was authenticated.
             browser: The random cookie of the browser. Forms are bound to it and to the user.
         """
-        session = f"{browser}:{by}:{name}"
-        return Identity(name, "viewer" if self.read_only else role, by, session, rights)
+        session = f"{browser}:{by}:{user.name}"
+        role: Role = "viewer" if self.read_only else user.role
+        return Identity(user.name, role, by, session, user.rights)
+
+    def stored_identity(self, stored: StoredSession, cookie: str, /) -> Identity:
+        """Return the identity of a session that a provider has authenticated."""
+        role: Role = "operator" if stored.role == "operator" and not self.read_only else "viewer"
+        rights = Rights(stored.acts, stored.job_types)
+        detail = stored.via.partition(" ")[2]
+        return Identity(stored.name, role, "oidc", cookie, rights, detail)
 
     def is_local_token(self, text: str, /) -> bool:
         """Whether this is the token of the printed URL."""

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
 
-from ...journal.redaction import redact_text
+from ...ops.sign_in.hashes import redact_text
 from .user import User
 
 Who: TypeAlias = Callable[[Any], User | Awaitable[User | None] | None]

@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from starlette.concurrency import run_in_threadpool
@@ -18,9 +18,13 @@ from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from ...ops.context import user
-from ...ops.sign_in.sessions import RevokedSessions
+from ...ops.sign_in.hashes import redact_text
+from ...ops.sign_in.sessions import AccessStore
+from ...ops.sign_in.tokens import PREFIX
 from .credentials import AccessControl, Identity, name_of
-from .host import HostUsers, WhoFailed
+from .host import WhoFailed
+from .proxy import ProxyHeaderInvalid
+from .sign_in import SignIn
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -29,11 +33,14 @@ ASGI: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 ProblemPage: TypeAlias = Callable[[Scope, int, str], Response]
 """Makes the page of an error from the scope, the status and the explanation."""
 
+T = TypeVar("T")
 LOG = logging.getLogger("redrive.console")
 SESSION_COOKIE = "redrive_session"
 DEVICE_COOKIE = "redrive_device"
 BROWSER_COOKIE = "redrive_browser"
 """Random, for users whom another program has authenticated. Their CSRF token is derived from it."""
+PROVIDER_PREFIX = "oidc."
+"""Of the cookie of a session that a provider has authenticated. The rest is random."""
 BROWSER_COOKIE_TEXT = re.compile(r"[A-Za-z0-9_-]{43}")
 LOCAL_COOKIE = "redrive_local"
 """Followed by the port, because a browser shares cookies between all ports of a machine."""
@@ -56,7 +63,7 @@ NOT_LOCAL = (
     "This console has no password or token. "
     "It only accepts requests from its own machine, to 127.0.0.1 or localhost."
 )
-NOT_SIGNED_IN = "You are not signed in. Sign in to the application that this console belongs to."
+STORE_UNAVAILABLE = "The ledger cannot be reached, so your sign-in cannot be checked."
 WHO_FAILED = "Sign-in failed with an unexpected error. See the log of the console."
 UNKNOWN_LOCAL_USER = (
     "This console has no password, so its URL needs a token. "
@@ -84,6 +91,10 @@ SECURITY_HEADERS = {
 }
 
 
+class StoreUnavailable(Exception):
+    """A session or a token cannot be checked."""
+
+
 class RequestRefused(Exception):
     """A check failed. The response says why."""
 
@@ -99,24 +110,24 @@ class SecurityMiddleware:
         self,
         app: ASGI,
         access: AccessControl,
-        revoked: RevokedSessions,
+        store: AccessStore,
         render: ProblemPage,
-        host: HostUsers | None = None,
+        sign_in: SignIn,
     ) -> None:
         """Put the checks in front of an application.
 
         Args:
             app: The application.
             access: The passwords, tokens and roles.
-            revoked: The sessions that were signed out.
+            store: The sessions and named tokens in the ledger.
             render: Makes the page that explains why a request was rejected.
-            host: How the host application names the user of a request.
+            sign_in: The programs that authenticate users.
         """
         self.app = app
         self.access = access
-        self._revoked = revoked
+        self._store = store
         self._render = render
-        self._host = host
+        self._sign_in = sign_in
         self._logged_url = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -168,9 +179,15 @@ class SecurityMiddleware:
             if is_safe and (redirect := self._exchange_token(scope, headers, path)):
                 return redirect, receive
         try:
-            state["identity"] = identity = await self._identify(scope, headers, path)
+            is_probe = path.startswith(PROBE_PATHS)
+            identity = None if is_probe else await self._identify(scope, headers, path)
+            state["identity"] = identity
+        except ProxyHeaderInvalid as error:
+            raise RequestRefused(path, 400, f"Sign-in failed: {error}.") from None
         except WhoFailed:
             return self._show_problem(scope, path, 500, WHO_FAILED), receive
+        except StoreUnavailable:
+            return self._show_problem(scope, path, 503, STORE_UNAVAILABLE), receive
         if identity is None and not path.startswith(PUBLIC_PATHS):
             return self._ask_for_login(scope, path), receive
         if is_safe:
@@ -190,24 +207,46 @@ class SecurityMiddleware:
         if not self.access.is_protected:
             if token and self.access.is_local_token(token):
                 return self.access.local_identity(name_of(actor) or user(), by="token")
+            if token:
+                return await self._find_token(token)
             has_cookie = self.access.is_local_cookie(cookies.get(_local_cookie_name(headers), ""))
             return self.access.local_identity(user()) if has_cookie else None
-        if token and (identity := self.access.check_token(token, actor)) is not None:
-            return identity
-        if self._host is not None and not path.startswith(PROBE_PATHS):
-            guest = await self._host.identify(scope)
-            if guest is not None:
-                browser = _browser_of(scope, cookies, path)
-                return self.access.user_identity(
-                    guest.name, guest.role, guest.rights, by="host", browser=browser
-                )
         if token:
+            identity = self.access.check_token(token, actor) or await self._find_token(token)
+            if identity is not None:
+                return identity
+        guest, way = await self._sign_in.identify(scope)
+        if guest is not None:
+            browser = _browser_of(scope, cookies, path)
+            return self.access.user_identity(guest, by=way, browser=browser)
+        return None if token else await self._read_session(cookies.get(SESSION_COOKIE, ""))
+
+    async def _read_session(self, cookie: str) -> Identity | None:
+        """Return the identity of a session that the ledger has, signed by us or by a provider."""
+        by_provider = self._sign_in.oidc is not None and cookie.startswith(PROVIDER_PREFIX)
+        identity = None if by_provider else self.access.read_session(cookie)
+        if identity is None and not by_provider:
             return None
-        identity = self.access.read_session(cookies.get(SESSION_COOKIE, ""))
-        if identity is None:
+        stored = await self._look_up(self._store.find_session, cookie)
+        if stored is None:
             return None
-        is_revoked = await run_in_threadpool(self._revoked.is_revoked, identity.session)
-        return None if is_revoked else identity
+        return self.access.stored_identity(stored, cookie) if by_provider else identity
+
+    async def _find_token(self, text: str) -> Identity | None:
+        """Return the identity of a named token."""
+        if not text.startswith(PREFIX):
+            return None
+        stored = await self._look_up(self._store.find_token, text)
+        return None if stored is None else self.access.named_token_identity(stored)
+
+    async def _look_up(self, find: Callable[[str], T], text: str) -> T:
+        """Ask the ledger. StoreUnavailable: it cannot be reached, so no request is let in."""
+        try:
+            return await run_in_threadpool(find, text)
+        except Exception as error:
+            problem = redact_text(f"{type(error).__name__}: {error}").partition("\n")[0]
+            LOG.error("console: sessions and tokens cannot be checked (%s)", problem)
+            raise StoreUnavailable from error
 
     def _exchange_token(self, scope: Scope, headers: Headers, path: str) -> Response | None:
         """Replace the token of the printed URL by a cookie, and remove it from the URL."""
@@ -236,17 +275,12 @@ class SecurityMiddleware:
         is_page = is_page_request(scope, path)
         query = scope["query_string"].decode("latin-1")
         page = f"{path}?{query}" if query else path
-        if is_page and self._host is not None:
-            url = self._host.login_url_of(root + page)
-            if url is not None:
-                return RedirectResponse(url, 303)
-        if is_page and self.access.has_passwords:
-            target = quote(page, safe="")
-            return RedirectResponse(
-                f"{root}/login" + ("" if path == "/" else f"?next={target}"), 303
-            )
-        if is_page and self._host is not None:
-            return self._show_problem(scope, path, 401, NOT_SIGNED_IN)
+        if is_page:
+            login = self._sign_in.login_url_of(root, page, has_form=self.access.has_passwords)
+            if login is not None:
+                return RedirectResponse(login, 303)
+            if self._sign_in.has_users:
+                return self._show_problem(scope, path, 401, self._sign_in.explanation)
         ending = " or sign in." if self.access.has_passwords else "."
         detail = "Authentication required. Send a token as `Authorization: Bearer …`"
         return _unauthorized_response(path, f"{detail}{ending}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
-from ...ops.rights import Rights
+from ...ops.sign_in.rights import Rights
 from .credentials import MAX_NAME_CHARS, Role, name_of
 
 POLLING = "redrive.polling"
@@ -47,3 +47,11 @@ class User:
             raise TypeError(
                 f"User: rights must be redrive.console.Rights, not {type(self.rights).__name__}"
             )
+
+
+class SignInRefused(Exception):
+    """A sign-in at a provider failed. The message is for the person."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status

@@ -23,6 +23,7 @@ _KNOWN_TOKENS = re.compile(
     {B}eyJ[\w-]{5,}\.[\w-]*(?:\.[\w-]*)?                                       # a JSON Web Token
     | {B}(?:sk|pk|rk)[-_][\w-]{16,}                                            # payment and LLM services
     | (?:gh[pousr]|glpat|github_pat|glsa|xox[a-z])[-_][\w-]{10,} # code hosts, chat
+    | {B}redrive_[\w-]{43}                                                       # tokens of the console
     | {B}xapp-[\w-]{10,} | hooks\.slack\.com/services/[\w/]{20,}
     | (?:AKIA|ASIA|AROA|AIDA|ABIA|ACCA)[A-Z0-9]{16}                           # AWS
     | AIza[\w-]{30,} | {B}ya29\.[\w-]{10,} | {B}GOCSPX-[\w-]{10,}               # Google
@@ -38,7 +39,7 @@ _KNOWN_TOKENS = re.compile(
 )
 """Tokens with a known format."""
 _TOKEN_MARKS = tuple(
-    """eyJ sk- sk_ pk- pk_ rk- rk_ ghp_ gho_ ghu_ ghs_ ghr_ glpat glsa github_pat xox xapp-
+    """eyJ sk- sk_ pk- pk_ rk- rk_ ghp_ gho_ ghu_ ghs_ ghr_ glpat glsa github_pat xox xapp- redrive_
     hooks.slack AKIA ASIA AROA AIDA ABIA ACCA AIza ya29 GOCSPX whsec_ sq0 shp npm_ pypi- dckr_
     rubygems SG. key- SK _v1_ hf_ gsk_ xai- r8_ dapi hvs. hvb. hvr. sntry lin_api AGE- :AA
     -----B""".split()

@@ -34,7 +34,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 from .clock import UtcTimestamp
 
-HEAD = "0015"
+HEAD = "0016"
 """The revision that this code is written for."""
 VERSION_TABLE = "redrive_version"
 CHANNEL = "redrive_job"

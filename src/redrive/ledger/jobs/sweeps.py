@@ -22,6 +22,7 @@ from sqlalchemy import (
     insert,
     or_,
     select,
+    union,
     update,
 )
 
@@ -33,7 +34,7 @@ from ..db.compiled import sql_int
 from ..db.connections import Connections
 from ..db.partition_tables import range_
 from ..db.session import Session
-from ..db.tables import attempt, job, sweep, sweep_item
+from ..db.tables import attempt, dead, job, sweep, sweep_item
 from ..model import CANCELLED, DEAD, DONE, DROPPED, FAILED, LEASED, PRUNED, READY
 from ..sweep import (
     DEAD_LETTER_ACTS,
@@ -273,6 +274,17 @@ class Sweeps:
         query = select(job.c.state, func.count()).select_from(_ITEMS_WITH_JOBS).where(*is_created)
         with self._read.use() as session:
             return {row[0]: row[1] for row in session.core.execute(query.group_by(job.c.state))}
+
+    def kinds(self, sweep_id: int, /) -> Sequence[str]:
+        """Return the job types of the dead letters or jobs of a sweep. Reads all items."""
+        letters = sweep_item.join(dead, dead.c.id == sweep_item.c.dead_id)
+        jobs = sweep_item.join(job, job.c.id == sweep_item.c.job_id)
+        queries = [
+            select(kind).select_from(items).where(sweep_item.c.sweep_id == sweep_id)
+            for kind, items in ((dead.c.kind, letters), (job.c.kind, jobs))
+        ]
+        with self._read.use() as session:
+            return sorted(session.core.execute(union(*queries)).scalars())
 
     def canary(self, current: Sweep, /) -> Canary:
         """Return the progress of the first jobs of a sweep."""

@@ -23,7 +23,7 @@ from urllib.parse import quote
 from sqlalchemy import ColumnElement, Connection, Table, Text, and_, exists, or_, select, update
 
 from ..audit import ERASED, REDRIVE_ACTOR, content_digest
-from ..db import job_tables, partition_tables, tables
+from ..db import access_tables, job_tables, partition_tables, tables
 from ..stats.failure_groups import ALL_SIGNATURES
 
 IDENTITIES = frozenset(
@@ -174,6 +174,8 @@ TEXTS: tuple[tuple[Table, Mapping[str, Rule]], ...] = (
     (job_tables.progress, {"note": in_text}),
     (job_tables.pause, {"actor": in_actor, "because": in_text}),
     (job_tables.limit, {"actor": in_actor, "because": in_text}),
+    (access_tables.access_token, {"created_by": in_actor}),
+    (access_tables.session, {"name": in_actor, "via": in_text}),
     (tables.attempt, {"reason": in_reason, "error": in_text}),
     (tables.dead, {"reason": in_reason, "error": in_text, "signature": in_signature}),
     (

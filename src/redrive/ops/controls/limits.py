@@ -99,6 +99,7 @@ class LimitOperations:
             ValueError: A value is not valid. Nothing was changed.
         """
         check_reason(because)
+        self._context.require("limit", kind)
         stored.check_limit(concurrency, rate)
         ledger = self._context.ledger
         if not force:
@@ -130,6 +131,7 @@ class LimitOperations:
             NotAllowed: No limit is set at run time. Nothing was changed.
         """
         check_reason(because)
+        self._context.require("limit", kind)
         actor = self._context.actor
         with self._context.ledger.connections.write.use() as session:
             was_set = stored.reset_limit(session, kind, actor=actor, because=because)

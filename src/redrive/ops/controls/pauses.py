@@ -76,6 +76,7 @@ class PauseOperations:
         """
         check_reason(because)
         stored.check_scope(scope, name)
+        self._require(scope, name)
         if not force:
             self.check_known(scope, name)
         ledger, actor = self._context.ledger, self._context.actor
@@ -102,6 +103,7 @@ class PauseOperations:
         """
         check_reason(because)
         stored.check_scope(scope, name)
+        self._require(scope, name)
         ledger, actor = self._context.ledger, self._context.actor
         with ledger.connections.write.use() as session:
             was_paused = stored.resume(session, scope, name, actor=actor, because=because)
@@ -126,12 +128,14 @@ class PauseOperations:
         """
         check_reason(because)
         stored.check_scope("job type", name)
+        self._require("job type", name)
         ledger, actor = self._context.ledger, self._context.actor
         resumed: list[Scope] = []
         with ledger.connections.write.use() as session:
             if parking.unpark(session, name, because=because, actor=actor):
                 resumed.append("job type")
-        if self._unpause_datasets(name, because, is_outage=True):
+        may_resume_sources = self._context.rights is None or self._context.rights.covers(None)
+        if may_resume_sources and self._unpause_datasets(name, because, is_outage=True):
             resumed.append("source")
         if not resumed:
             known = {*self.known("job type"), *self.known("source")}
@@ -179,6 +183,10 @@ class PauseOperations:
                     "with --ledger module:app; --force uses it all the same"
                 )
             check_known_name(scope, name, self.known(scope), forced=forced)
+
+    def _require(self, scope: Scope, name: str) -> None:
+        """Check the right. Sources and the app belong to no job type."""
+        self._context.require("pause", name if scope in ("job type", "schedule") else None)
 
     def _is_declared(self, scope: Scope) -> bool:
         """Return whether the app declares any source or schedule."""

@@ -65,6 +65,7 @@ class ScheduleOperations:
             NotAllowed: The schedule is unknown, or only its app can start it. Nothing was changed.
         """
         check_reason(because)
+        self._context.require("fire", name)
         known = {schedule.kind: schedule for schedule in self.find()}
         specs = {spec.name: spec for spec in scheduled_commands(self._context.app)}
         names = sorted({*known, *specs})

@@ -48,6 +48,8 @@ MOST_BEYOND = 1_000_000
 """Dead letters beyond the limit of a plan that are counted."""
 EXPORTED = (*Letter.__slots__,)
 ALL = DeadLetterFilter()
+MASKED = "secrets masked"
+"""The reason of an export without secrets, which needs none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,7 @@ class DeadLetterOperations:
         letter = _store_edit(ledger, letter_id)
         if letter is None:
             return None
+        self._context.open_payload("dead", letter_id, letter.kind)
         return LetterReport(
             letter=Letter(**{name: getattr(letter, name) for name in Letter.__slots__}),
             payload=readable(letter.payload),
@@ -178,6 +181,7 @@ class DeadLetterOperations:
             ValueError: The filter selects everything, or the app has no command or handler
                 `as_kind`.
         """
+        self._context.require("replay")
         if as_kind is None:
             return self._plan("replay", which)
         _check_target(self._context.app, as_kind)
@@ -188,7 +192,8 @@ class DeadLetterOperations:
             letters = self._context.ledger.dead_letters(ids=ids, limit=len(ids))
             misfits |= _find_misfits(self._context.app, as_kind, letters)
         ids = tuple(each for each in plan.ids if each not in misfits)
-        return replace(plan, ids=ids, skipped={**plan.skipped, **misfits}, as_kind=as_kind)
+        plan = replace(plan, ids=ids, skipped={**plan.skipped, **misfits}, as_kind=as_kind)
+        return self._context.require_plan(plan)
 
     def discard(self, which: DeadLetterFilter, /) -> Plan:
         """Plan to discard dead letters for good.
@@ -236,6 +241,8 @@ class DeadLetterOperations:
         letter = _store_edit(ledger, letter_id)
         if letter is None:
             raise NotAllowed(f"dead letter {letter_id} not found")
+        self._context.require("replay", letter.kind)
+        self._context.require("edit", letter.kind)
         validation.check_payload("payload", payload, ledger.max_payload)
         _check_edit(letter.payload, payload)
         problem = payload_problem(self._context.app, letter.kind, payload)
@@ -269,15 +276,18 @@ class DeadLetterOperations:
         Args:
             which: Which dead letters.
             status: `"pending"`, `"replaying"`, `"replayed"` or `"discarded"`. None: all.
-            because: Include secrets, for this reason. It is recorded in the audit log.
+            because: Include secrets, for this reason. The audit log records every export.
 
         Returns:
             An iterator of dictionaries.
         """
+        self._context.require("export", which.kind)
+        details = {"selection": document(which.as_dict()), "status": status}
         if because is not None:
             check_reason(because)
-            details = {"selection": document(which.as_dict()), "status": status}
             self._context.record("dead.export", because, details)
+        else:
+            self._context.record("dead.export", MASKED, {**details, "masked": True})
         export = _mask if because is None else _raw
         return map(export, _read_whole(self._context.ledger, which, status))
 
@@ -295,15 +305,18 @@ class DeadLetterOperations:
             NotAllowed: There is no such dead letter.
         """
         check_reason(because)
+        self._context.require("reveal")
         letter = _store_edit(self._context.ledger, letter_id)
         if letter is None:
             raise NotAllowed(f"dead letter {letter_id} not found")
+        self._context.require("reveal", letter.kind)
         details = {"dead": letter_id, "bytes": len(letter.payload)}
         self._context.record("payload.reveal", because, details)
         return reveal(letter.payload)
 
     def _plan(self, act: Act, which: DeadLetterFilter) -> Plan:
         which.require_narrow()
+        self._context.require(act)
         ledger = self._context.ledger
         ids: list[int] = []
         kinds: Counter[str] = Counter()
@@ -316,7 +329,7 @@ class DeadLetterOperations:
             reasons[letter.reason] += 1
             errors[letter.signature or letter.reason] += 1
         beyond = _count_beyond(ledger, which, ids[-1]) if which.limit == len(ids) > 0 else 0
-        return Plan(
+        plan = Plan(
             act=act,
             ids=tuple(ids),
             kinds=dict(kinds.most_common()),
@@ -327,6 +340,7 @@ class DeadLetterOperations:
             errors=dict(errors.most_common()),
             beyond=beyond,
         )
+        return self._context.require_plan(plan)
 
 
 def _read_page(

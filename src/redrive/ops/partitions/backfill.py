@@ -20,7 +20,7 @@ from ..context import OperatorContext
 from ..plans.plan import Plan, PlanOptions
 from ..project.target import Operated, ledger_of
 from ..project.user_code import suggest
-from ..sweeps import PARTITIONED, Applied, SweepOptions, count_sweeps
+from ..sweeps import PARTITIONED, Applied, SweepOptions, count_sweeps, require_sweep
 from . import datasets
 from . import plan as plans
 from .datasets import Named, find_extraction, label, terms_of
@@ -97,13 +97,15 @@ class BackfillOperations:
             ValueError: A customer is unknown to the app, or the last day has not begun in the time
                 zone of the dataset's schedule (without a schedule: in UTC+14).
         """
+        self._context.require("partition")
         app = self._context.app
         source, query = datasets.resolve_dataset(app, dataset)
+        self._context.require("partition", label(source, query))
         named = _customers(app, source, query) if customers is None else customers
         grid = Grid.of(source, query, named, since, until, newest=newest)
         unknown = {} if customers is None else _unknown_customers(app, grid)
         options = PlanOptions(share=share, again=again, clear_terminal=clear_terminal)
-        return plans.plan_backfill(app, grid, options, unknown)
+        return self._context.require_plan(plans.plan_backfill(app, grid, options, unknown))
 
     def begin(self, plan: Plan, /, *, because: str, options: SweepOptions) -> Sweep:
         """Store a plan for partitions as a sweep. `Operator.begin` calls this.
@@ -213,6 +215,7 @@ class BackfillOperations:
         Returns:
             The sweep.
         """
+        require_sweep(self._context, sweep_id)
         share, actor = check_share("share", share), self._context.actor
         self._control().set_share(sweep_id, share, actor=actor, because=because)
         return self._load(sweep_id)

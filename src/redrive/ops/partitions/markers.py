@@ -17,7 +17,7 @@ from ...partitions.queries import PartitionQueries
 from ...partitions.raw.files import load_raw
 from ...partitions.store.queries import count_marked, leaves_out_marked
 from ..project.target import Operated, ledger_of
-from .datasets import check_selection, find_extraction
+from .datasets import check_selection, find_extraction, label
 from .raw_data import NO_RAW_DATA, missing_raw
 from .selection import acted_on
 
@@ -36,6 +36,8 @@ class MarkerPlan:
     ids: tuple[int, ...]
     first: tuple[str, ...]
     """The first ten partitions, as text."""
+    datasets: tuple[str, ...] = ()
+    """Their datasets, such as `crm/orders`."""
     changes: int = 0
     """Number of partitions that the operation would change."""
     kept: int = 0
@@ -88,6 +90,7 @@ def plan_markers(
         act=act,
         ids=tuple(facts.id for facts in partitions),
         first=tuple(str(facts.partition) for facts in partitions[:10]),
+        datasets=tuple(sorted({_dataset_of(facts.partition) for facts in partitions})),
         changes=sum(_is_changed(act, facts) for facts in partitions),
         kept=sum(_keeps_run(facts) for facts in partitions) if act == "mark_terminal" else 0,
         left=left,
@@ -137,6 +140,10 @@ def roll_back(
     _verify_bytes(extraction, partition, run)
     authority = VerdictWriter(ledger, [extraction.limits])
     return authority.rollback(partition, run.run_id, actor=actor, because=because)
+
+
+def _dataset_of(partition: Partition) -> str:
+    return label(partition.source, partition.query_name)
 
 
 def _is_changed(act: Steer, facts: PartitionView) -> bool:

@@ -391,6 +391,7 @@ class PartitionOperations:
         Returns:
             The plan.
         """
+        self._context.require("partition")
         return markers.plan_markers(
             self._context.app,
             act,
@@ -411,6 +412,7 @@ class PartitionOperations:
         Returns:
             What was changed.
         """
+        self._context.require("partition", *plan.datasets)
         actor = self._context.actor
         return markers.apply_markers(
             self._control(), plan, actor=actor, because=because, grant=grant
@@ -432,8 +434,10 @@ class PartitionOperations:
         Raises:
             NotAllowed: There is no such run, or its raw data cannot be verified.
         """
-        app, actor = self._context.app, self._context.actor
-        return markers.roll_back(app, self._key(partition), run_id, actor=actor, because=because)
+        self._context.require("partition")
+        app, actor, key = self._context.app, self._context.actor, self._key(partition)
+        self._context.require("partition", datasets.label(key.source, key.query_name))
+        return markers.roll_back(app, key, run_id, actor=actor, because=because)
 
     def _plan(
         self,
@@ -443,12 +447,13 @@ class PartitionOperations:
         customers: Collection[str] | None,
         options: PlanOptions,
     ) -> Plan:
+        self._context.require("partition")
         app, (since, until) = self._context.app, days
         if isinstance(dataset, PartitionFilter):
             if since is not None or customers is not None:
                 problem = "a PartitionFilter already has days and customers"
                 raise TypeError(f"{problem}; pass them only there")
-            return plans.plan_selection(app, act, dataset, options)
+            return self._context.require_plan(plans.plan_selection(app, act, dataset, options))
         if since is None:
             raise TypeError(
                 f"{act}: no first day; pass since= (both ends are included, and without until= "
@@ -463,7 +468,7 @@ class PartitionOperations:
         which = select_partitions(
             source=source, query=query, customers=customers or (), since=since, until=last
         )
-        return plans.plan_selection(app, act, which, options)
+        return self._context.require_plan(plans.plan_selection(app, act, which, options))
 
     def _check_selection(self, selection: PartitionFilter | None) -> PartitionFilter:
         """Return the selection. Raise ValueError if it names an unknown source or query."""
@@ -513,6 +518,7 @@ class SourceOperations:
         Returns:
             The source.
         """
+        self._context.require("pause", None)
         control, actor = self._control(source), self._context.actor
         return control.pause_source(source, until=until, actor=actor, because=because)
 
@@ -528,6 +534,7 @@ class SourceOperations:
         Returns:
             The source.
         """
+        self._context.require("pause", None)
         control, actor = self._control(source), self._context.actor
         with self._context.ledger.connections.write.use() as session:
             pauses.resume(session, "source", source, actor=actor, because=because)

@@ -9,6 +9,7 @@ from ...app.ledger_opener import DEFAULT
 from ...journal.redaction import redact_text
 from ...journal.redaction.secrets import redact_address
 from ...settings import KEYS, SECRET, Configuration, settings
+from ...settings import ConsoleSettings as ConsoleSettings  # noqa: PLC0414  # the console has it from here
 from ..sign_in.hashes import is_hashed
 from .user_code import Unreadable
 
@@ -70,7 +71,7 @@ def warnings(settings: Configuration, /) -> dict[str, str]:
 
 
 def _fix(name: str) -> str:
-    if name == "console.secret":
+    if name in ("console.secret", "console.oidc_secret"):
         return ""
     if name.endswith("password"):
         return "hash it with `redrive serve --hash password`, or "

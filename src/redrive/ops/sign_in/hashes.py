@@ -14,6 +14,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
+from ...journal.redaction import redact_text as redact_text  # noqa: PLC0414  # the console has it from here
 from ...journal.redaction.secrets import keep_secret as keep_secret  # noqa: PLC0414  # the console has it from here
 from ...journal.redaction.secrets import redact_values
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -115,3 +116,51 @@ def test_a_request_whose_head_does_not_arrive_is_closed(url: str, monkeypatch: p
         thread.join()
     assert heard[0].startswith(b"HTTP/1.1 200 OK")
     assert heard[1:] == [b""]
+
+
+@pytest.mark.req("X-4")
+@pytest.mark.parametrize(
+    ("options", "variables", "message"),
+    [
+        (["--proxy-header", "X-User"], {}, "TrustedProxy: addresses= is empty; name the addresses of the proxy"),
+        (["--proxy-address", "10.0.0.5"], {}, "console.proxy_header: missing; name the header with the user"),
+        (["--proxy-header", "X-User", "--proxy-address", "ten"], {}, "TrustedProxy: invalid address 'ten'"),
+        ([], {"OIDC_ISSUER": "https://login.example"}, "console.oidc_client_id: missing"),
+        ([], {"OIDC_CLIENT_ID": "console"}, "console.oidc_issuer: missing"),
+        ([], {"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": "console"}, "OIDC: no user would have access"),
+        ([], {"OIDC_ISSUER": "http://login.example", "OIDC_CLIENT_ID": "c", "ROLE": "viewer"}, "OIDC: invalid issuer"),
+        (
+            [],
+            {"OIDC_ISSUER": "https://login.example", "OIDC_CLIENT_ID": "c", "OIDC_SECRET_FILE": "/nowhere"},
+            "console.oidc_secret_file: /nowhere: No such file or directory",
+        ),
+        ([], {"ROLES": "sre:operator"}, "console.roles: invalid entry 'sre:operator'; use sre=operator"),
+        ([], {"ROLE": "admin"}, "console.role: invalid role 'admin'; use viewer or operator"),
+        ([], {"OIDC_ISUER": "https://login.example"}, "did you mean 'REDRIVE_CONSOLE_OIDC_ISSUER'?"),
+    ],
+)
+def test_an_invalid_way_in_is_reported_before_serving(
+    url: str, options: list[str], variables: dict[str, str], message: str
+) -> None:
+    environment = {f"REDRIVE_CONSOLE_{name}": value for name, value in variables.items()}
+    status, printed = call("serve", url, "--port", "0", *options, width=200, **environment)
+    assert (status, message in printed) == (2, True), printed
+
+
+@pytest.mark.req("X-4")
+def test_a_trusted_proxy_lets_users_in(url: str) -> None:
+    """The connection is from 127.0.0.1, also if the proxy forwards another address."""
+    proxy = ["--proxy-header", "X-User", "--proxy-address", "127.0.0.1"]
+    command = [sys.executable, "-c", PROGRAM, "serve", "--ledger", url, "--port", "0", "--json", *proxy]
+    environment = os.environ | {"REDRIVE_CONSOLE_PROXIES": "127.0.0.1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
+        assert child.stdout is not None
+        said = json.loads(child.stdout.readline())
+        assert said["guarded"]
+        headers = {"X-User": "ann", "X-Forwarded-For": "203.0.113.9"}
+        with urllib.request.urlopen(urllib.request.Request(f"{said['url']}jobs", headers=headers)) as answer:
+            assert ">ann<" in answer.read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(f"{said['url']}jobs")
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(30) == 0

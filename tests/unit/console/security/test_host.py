@@ -18,6 +18,7 @@ from redrive.console.security.middleware import BROWSER_COOKIE
 from ..browser import HERE, TOKEN, csrf
 
 BEN = User("ben", role="operator")
+UNCHECKED: Any = User
 
 
 def host(app: App, who: Any, base_url: str = "http://ops.example", **options: Any) -> TestClient:
@@ -170,7 +171,7 @@ def test_programs_use_a_token_beside_the_users_of_the_host(app: App) -> None:
 @pytest.mark.req("X-4")
 def test_a_viewer_of_the_host_cannot_act(app: App) -> None:
     for options in ({"who": lambda scope: User("ann")}, {"who": lambda scope: BEN, "read_only": True}):
-        browser = host(app, **options)  # type: ignore[arg-type]
+        browser = host(app, **options)
         page = browser.get("/redrive/dead/1")
         assert ("read-only" in page.text, "/dead/plan" in page.text) == (True, False)
         headers = {"x-csrf-token": csrf(page.text)}
@@ -205,12 +206,12 @@ def test_a_target_that_is_no_app_is_reported_at_the_start() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (lambda: User(7), TypeError, "User: name must be text, not int"),
+        (lambda: UNCHECKED(7), TypeError, "User: name must be text, not int"),
         (lambda: User("x" * 101), ValueError, "use 1 to 100 printable characters"),
         (lambda: User("ann\n"), ValueError, "invalid name"),
         (lambda: User(" ann"), ValueError, "without surrounding space"),
-        (lambda: User("ann", role="admin"), ValueError, "User: invalid role 'admin'; use viewer or operator"),
-        (lambda: User("ann", rights={"replay"}), TypeError, "User: rights must be redrive.console.Rights, not set"),
+        (lambda: UNCHECKED("ann", role="admin"), ValueError, "User: invalid role 'admin'; use viewer or operator"),
+        (lambda: UNCHECKED("ann", rights={"replay"}), TypeError, "User: rights must be redrive.console.Rights, not set"),
         (lambda: Rights(acts={"repaly"}), ValueError, "acts=: unknown act 'repaly'; did you mean 'replay'?"),
         (lambda: Rights(acts="replay"), TypeError, "acts= must be a collection of texts"),
         (lambda: Rights(job_types={""}), TypeError, "job_types= must have texts"),
