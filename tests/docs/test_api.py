@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from redrive import errors
+from tests.django_project import HAS_TASKS
 from tests.docs.test_reference import PACKAGES
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference" / "api"
@@ -36,7 +37,7 @@ def entries() -> Iterator[tuple[str, list[str] | None]]:
             yield entry["path"], [] if members is False else members
 
 
-ENTRIES = dict(entries())
+ENTRIES = {path: members for path, members in entries() if HAS_TASKS or not path.startswith("redrive.django.")}
 
 
 def import_path(path: str) -> Any:

@@ -13,12 +13,14 @@ import pytest
 import redrive
 from redrive import errors
 from redrive.core.job_reasons import AttemptReason, DeadReason
+from tests.django_project import HAS_TASKS
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PACKAGES = [
     "redrive", "redrive.backoff", "redrive.batch", "redrive.celery", "redrive.console", "redrive.django", "redrive.flask",
     "redrive.grpc", "redrive.http", "redrive.journal", "redrive.ledger", "redrive.messages",
     "redrive.native", "redrive.ops", "redrive.partitions", "redrive.storage", "redrive.testing",
+    *(["redrive.django"] if HAS_TASKS else []),
 ]  # fmt: skip
 
 
