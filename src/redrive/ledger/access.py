@@ -96,8 +96,8 @@ def create_token(session: Session, token: StoredToken, /, *, actor: str, because
         existing = _read_tokens(session.core, access_token.c.name == token.name)
         if existing and existing[0].is_valid(now):
             raise NotAllowed(
-                f"token {token.name!r}: exists; choose another name, or revoke it first with "
-                f"`redrive tokens revoke`; nothing was changed"
+                f"token {token.name!r}: exists; choose another name, or revoke it first; "
+                "nothing was changed"
             )
         stored = token._replace(created_at=now, created_by=storable_text(actor) or "")
         values = _to_row(stored)

@@ -16,7 +16,7 @@ from ...errors import refuse_option
 from ...options import ReadOptions, WriteOptions, argument, open_operator, option
 from ...render import Column, print_json, print_rows, show
 
-tokens = CommandGroup(help="Create, list and revoke tokens of the console.")
+tokens = CommandGroup(help="Create and revoke tokens of the console.")
 sessions = CommandGroup(help="List and revoke sessions of the console.")
 NEVER = "never"
 
@@ -131,7 +131,7 @@ def list_sessions(
     user: Annotated[str | None, option("--user", "NAME", "Only sessions of this person")] = None,
     options: ReadOptions,
 ) -> None:
-    """List sessions of the console that have not ended.
+    """List open sessions of the console.
 
     Examples:
         redrive sessions list
