@@ -7,7 +7,9 @@ import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Select, inspect, literal_column, select, table
@@ -177,9 +179,6 @@ def _migration_scripts() -> Iterator[Path]:
     if MIGRATIONS.is_dir():
         yield MIGRATIONS
         return
-    from importlib.resources import files  # noqa: PLC0415  # 10 ms that only a zip needs
-    from tempfile import TemporaryDirectory  # noqa: PLC0415
-
     with TemporaryDirectory(prefix="redrive-") as folder:
         _unpack(files(__package__) / MIGRATIONS.name, Path(folder))
         yield Path(folder)

@@ -64,9 +64,9 @@ class _Allowance:
     def of(self, tenants: Sequence[str], most: int) -> dict[str, int]:
         """Return how many jobs each of these tenants may start, up to a number."""
         self._load_tokens(tenants)
-        return {name: min(most, self._left(name)) for name in tenants}
+        return {name: min(most, self._free_slots(name)) for name in tenants}
 
-    def _left(self, name: str) -> int:
+    def _free_slots(self, name: str) -> int:
         concurrency, rate = self._limit
         left = MAX_ADOPTED**2
         if concurrency is not None:
