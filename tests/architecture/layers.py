@@ -16,14 +16,19 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(("partitions", "temporal", "celery")),
     frozenset(("app",)),
     frozenset(("ops",)),
-    frozenset(("console", "demo")),
+    frozenset(("console", "demo", "mcp")),
     frozenset(("cli",)),
     frozenset(("__main__",)),
 )
 PLACE = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 
-# CLI and console only show results of `ops`. `redrive serve` starts the console.
-SKINS = {"cli": CORE | {"ops", "console"}, "console": CORE | {"ops"}, "__main__": frozenset(("cli",))}
+# CLI, console and MCP server only show results of `ops`. `redrive serve` and `redrive mcp` start the other two.
+SKINS = {
+    "cli": CORE | {"ops", "console", "mcp"},
+    "console": CORE | {"ops"},
+    "mcp": CORE | {"ops"},
+    "__main__": frozenset(("cli",)),
+}
 
 # `testing` is for users and may import everything below `ops`. No other part imports it.
 TESTING = frozenset(part for part, height in PLACE.items() if height < PLACE["ops"])
@@ -75,6 +80,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "ops": frozenset(("sqlalchemy",)),
     "cli": frozenset(("typer", "rich")),
     "console": frozenset(("fastapi", "jinja2", "markupsafe", "pydantic", "starlette", "uvicorn")),
+    "mcp": frozenset(("anyio", "mcp", "mcp_types", "pydantic")),
     "demo": frozenset(("rich",)),
     "demo.scenarios.grpc_incident": frozenset(("grpc",)),
     "testing": frozenset(("pytest",)),

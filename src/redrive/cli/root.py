@@ -26,6 +26,7 @@ COMMANDS = {
     "config": LazyCommand("setup:config", "Show the effective configuration", START),
     "work": LazyCommand("work:work", "Run the jobs of an app", RUN),
     "serve": LazyCommand("serve:serve", "Serve the web console and the REST API", RUN),
+    "mcp": LazyCommand("mcp:mcp", "Serve operator tools to an agent (MCP)", RUN),
     "overview": LazyCommand("health:overview", "Show problems, workers and queues", OBSERVE),
     "doctor": LazyCommand("health:doctor", "Check a ledger for problems", OBSERVE),
     "activity": LazyCommand(
