@@ -16,15 +16,20 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset(("partitions", "temporal", "celery")),
     frozenset(("app",)),
     frozenset(("flask", "ops")),
-    frozenset(("console", "demo")),
+    frozenset(("console", "demo", "mcp")),
     frozenset(("cli",)),
     frozenset(("django",)),
     frozenset(("__main__",)),
 )
 PLACE = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 
-# CLI and console only show results of `ops`. `redrive serve` starts the console.
-SKINS = {"cli": CORE | {"ops", "console"}, "console": CORE | {"ops"}, "__main__": frozenset(("cli",))}
+# CLI, console and MCP server only show results of `ops`. `redrive serve` and `redrive mcp` start the other two.
+SKINS = {
+    "cli": CORE | {"ops", "console", "mcp"},
+    "console": CORE | {"ops"},
+    "mcp": CORE | {"ops"},
+    "__main__": frozenset(("cli",)),
+}
 
 # `testing` is for users and may import everything below `ops`. No other part imports it.
 TESTING = frozenset(part for part, height in PLACE.items() if height < PLACE["ops"])
@@ -80,6 +85,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "console": frozenset(("fastapi", "jinja2", "markupsafe", "pydantic", "starlette", "uvicorn")),
     "console.security.oidc": frozenset(("authlib", "httpx2", "joserfc")),
     "django": frozenset(("asgiref", "django")),
+    "mcp": frozenset(("anyio", "mcp", "mcp_types", "pydantic")),
     "demo": frozenset(("rich",)),
     "demo.scenarios.grpc_incident": frozenset(("grpc",)),
     "testing": frozenset(("pytest",)),

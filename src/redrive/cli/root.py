@@ -27,6 +27,7 @@ COMMANDS = {
     "config": LazyCommand("setup:config", "Show the effective configuration", START),
     "work": LazyCommand("work:work", "Run the jobs of an app", RUN),
     "serve": LazyCommand("serve:serve", "Serve the web console and the REST API", RUN),
+    "mcp": LazyCommand("mcp:mcp", "Serve operator tools to an agent (MCP)", RUN),
     "overview": LazyCommand("health.doctor:overview", "Show problems, workers and queues", OBSERVE),
     "doctor": LazyCommand("health.doctor:doctor", "Check a ledger for problems", OBSERVE),
     "watch": LazyCommand("health.watch:watch", "Send alerts about problems of a ledger", OBSERVE),
