@@ -118,8 +118,8 @@ class SentrySink:
         hidden = self._count(fingerprint)
         key = fields.get("idempotency_key")
         if hidden is not None:
-            shown_key = key if self._send_users or key is None else _hide_user(str(key))
-            event = _build_event(record, fingerprint, trace, shown_key)
+            shown = fields if self._send_users else _without_user(fields)
+            event = _build_event(Record(record.kind, record.at, shown), fingerprint, trace)
             if hidden:
                 event["contexts"][LOGGER]["left_out"] = hidden
             sentry_sdk.capture_event(event)
@@ -162,7 +162,8 @@ class SentrySink:
 
     @contextmanager
     def _attempt(self, operation: str, lease: ReportedAttempt) -> Iterator[None]:
-        schedule = getattr(lease, "headers", {}).get(CRON_HEADER) if self._check_ins else None
+        headers = getattr(lease, "headers", None) or {}
+        schedule = headers.get(CRON_HEADER) if self._check_ins else None
         started = monotonic()
         if schedule is not None and lease.attempt == 1:
             _quietly(_check_in, operation, lease.key, "in_progress", self._monitor(schedule))
@@ -193,8 +194,9 @@ class SentrySink:
         values: Any = event.get("exception", {})
         for value in values.get("values", ()):
             value["value"] = redact_text(str(value.get("value") or ""))
+        group = signature(error)
         with self._lock:
-            self._traces[str(lease.job_id), lease.attempt] = values, signature(error)
+            self._traces[str(lease.job_id), lease.attempt] = values, group
             while len(self._traces) > MAX_PENDING_TRACES:
                 self._traces.popitem(last=False)
 
@@ -243,7 +245,7 @@ def sentry(
         check_ins: Report runs of scheduled commands to Sentry's cron monitors.
         checkin_margin: Minutes that a run may start late before Sentry reports it as missed.
         max_runtime: Minutes that a run may take, with all attempts, before Sentry reports it.
-        send_users: Send the user of a job key. By default it is `***`.
+        send_users: Send the user of a job key, which is `***` by default, and the id `user_id`.
 
     Returns:
         The sink.
@@ -259,10 +261,8 @@ def sentry(
     return SentrySink(check_ins, send_users, margin, whole_number("max_runtime", max_runtime))
 
 
-def _build_event(
-    record: Record, group: tuple[str, ...], trace: dict[str, Any] | None, key: str | None
-) -> Any:
-    fields = {**record.fields, **({} if key is None else {"idempotency_key": key})}
+def _build_event(record: Record, group: tuple[str, ...], trace: dict[str, Any] | None) -> Any:
+    fields = record.fields
     event: dict[str, Any] = {
         "level": "warning" if record.kind == "blocked" else "error",
         "logger": LOGGER,
@@ -297,11 +297,14 @@ def _context(fields: Mapping[str, Any]) -> dict[str, Any]:
     return context
 
 
-def _hide_user(key: str) -> str:
-    """Return a job key without its user."""
-    domain, colon, rest = key.partition(":")
-    user, end, rest = rest.partition(":")
-    return f"{domain}{colon}{'***' if user and end else user}{end}{rest}"
+def _without_user(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields without the id of a user, which is also a part of a job key."""
+    shown = {name: value for name, value in fields.items() if name != "user_id"}
+    if "idempotency_key" in shown:
+        domain, colon, rest = str(shown["idempotency_key"]).partition(":")
+        user, end, rest = rest.partition(":")
+        shown["idempotency_key"] = f"{domain}{colon}{'***' if user and end else user}{end}{rest}"
+    return shown
 
 
 def _group_of(fields: Mapping[str, Any]) -> str:

@@ -81,7 +81,7 @@ def test_a_dead_letter_is_one_event_with_its_group_and_stack_trace(app: App, rec
         token = SECRET  # noqa: F841  # a local variable that must not be sent
         raise ConnectionError(f"no answer for order {order}, password={SECRET}")
 
-    with app.worker(), correlate(request_id="r-1"):
+    with app.worker(), correlate(request_id="r-1", user_id="ann"):
         jobs = [sync.submit("ann", f"o-{each}") for each in range(2)]
         for job in jobs:
             with pytest.raises(Dead):
@@ -110,9 +110,10 @@ def test_a_dead_letter_is_one_event_with_its_group_and_stack_trace(app: App, rec
 
 def test_the_user_of_a_key_is_sent_if_asked_for(server: FaultServer) -> None:
     unsubscribe = journal.subscribe(journal.sentry(send_users=True))
-    emit("giveup", {"operation": "mail", "job_id": "1", "reason": "attempts", "idempotency_key": "crm:ann:o-1:sync:v1"})
+    emit("giveup", {"operation": "mail", "job_id": "1", "user_id": "ann", "idempotency_key": "crm:ann:o-1:sync:v1"})
     (event,) = Received(server).items("event")
     unsubscribe()
+    assert event["contexts"]["redrive"]["user_id"] == "ann"
     assert event["tags"]["redrive.key"] == event["contexts"]["redrive"]["idempotency_key"] == "crm:ann:o-1:sync:v1"
 
 
