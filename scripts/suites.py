@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 RECORDS = ROOT / ".cache" / "requirements"
 # The extras of the unit and property tests, without large packages (pyarrow, s3fs).
-LIGHT = "cli,console,django,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
+LIGHT = "cli,console,django,grpc,http,ledger,otel,postgres,prometheus,redis,sentry,structlog"
 
 # Interpreters differ in syntax, standard library, threads, tasks and exceptions. These tests cover the code that depends on
 # them. Tests of databases, servers, commands and pages run on one interpreter only. The newest interpreter differs most from

@@ -95,6 +95,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "journal.sinks.otel": frozenset(("opentelemetry",)),
     "journal.sinks.prometheus": frozenset(("prometheus_client",)),
     "journal.sinks.structlog": frozenset(("structlog",)),
+    "journal.sinks.sentry": frozenset(("sentry_sdk",)),
 }
 
 # `core` is pure: modules for clocks, random numbers, files, sockets and processes are not allowed.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .sinks.prometheus import prometheus as prometheus
     from .sinks.ring import Ring as Ring
     from .sinks.ring import ring as ring
+    from .sinks.sentry import sentry as sentry
     from .sinks.structlog import structlog as structlog
 
 _HOMES = {
@@ -25,6 +26,7 @@ _HOMES = {
     "otel": "sinks.otel",
     "prometheus": "sinks.prometheus",
     "ring": "sinks.ring",
+    "sentry": "sinks.sentry",
     "structlog": "sinks.structlog",
 }
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "otel",
     "prometheus",
     "ring",
+    "sentry",
     "structlog",
     "subscribe",
 ]

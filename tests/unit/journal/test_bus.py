@@ -262,8 +262,8 @@ def test_a_child_forked_during_the_first_record_does_not_hang() -> None:
 
 def test_the_package_loads_its_names_lazily() -> None:
     names: list[Callable[..., object] | type] = [journal.Record, journal.Ring, journal.hide, journal.ring]
-    names += [journal.otel, journal.prometheus, journal.structlog]
-    known = ["Record", "Ring", "hide", "ring", "otel", "prometheus", "structlog"]
+    names += [journal.otel, journal.prometheus, journal.sentry, journal.structlog]
+    known = ["Record", "Ring", "hide", "ring", "otel", "prometheus", "sentry", "structlog"]
     assert [name.__name__ for name in names] == known
     assert set(journal.__all__) == {*known, "Sink", "dropped", "flush", "subscribe"}
     with pytest.raises(AttributeError, match="module 'redrive.journal' has no attribute 'rung'"):

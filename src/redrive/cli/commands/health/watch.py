@@ -109,7 +109,8 @@ def _stop_signals() -> Iterator[threading.Event]:
     numbers = (signal.SIGTERM, signal.SIGINT)
 
     def on_signal(_number: int, _frame: Any) -> None:
-        stop.set()
+        # In a thread: this one may hold the lock of the event, because it waits for it.
+        threading.Thread(target=stop.set).start()
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
 
@@ -142,7 +143,7 @@ class _JsonLines:
 
 
 class _TextLines:
-    """A line for each alert. A target that is away is one line, and its return another."""
+    """A line for each alert, and one line when a target begins to fail."""
 
     def __init__(self) -> None:
         self._failed_checks: dict[str, int] = {}
