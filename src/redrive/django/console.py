@@ -29,7 +29,7 @@ Message: TypeAlias = MutableMapping[str, Any]
 VIEW, OPERATE = "redrive.view_console", "redrive.operate_console"
 """Permissions of Django."""
 USER = "redrive.user"
-"""The user of a request, in the ASGI scope."""
+"""The user of a request, in the ASGI scope. None: a program with a token."""
 STREAM = "live"
 """Path of the live updates."""
 EVENT_STREAM = b"text/event-stream"
@@ -47,10 +47,11 @@ async def show_console(request: HttpRequest, path: str = "") -> HttpResponseBase
         PermissionDenied: The user has neither permission.
     """
     user = await _user_of(request)
+    has_token = request.headers.get("authorization", "").lower().startswith("bearer ")
     is_page = request.method in ("GET", "HEAD") and path != STREAM and not path.startswith("api/")
     if user is None and is_page:
         return redirect_to_login(request.get_full_path())
-    if user is None:
+    if user is None and not has_token:  # the console knows the tokens of programs
         return HttpResponse("Sign in first.\n", status=401, content_type="text/plain")
     can_stream = isinstance(request, ASGIRequest)
     if path == STREAM and not can_stream:
@@ -78,8 +79,8 @@ async def _user_of(request: HttpRequest) -> User | None:
     raise PermissionDenied(f"{name} has neither the permission {VIEW} nor {OPERATE}")
 
 
-async def _named_user(scope: Message) -> User:
-    user: User = scope[USER]
+async def _named_user(scope: Message) -> User | None:
+    user: User | None = scope[USER]
     return user
 
 
@@ -88,7 +89,7 @@ def _application(app: App) -> Any:
     return asgi(app, who=_named_user)
 
 
-def _scope_of(request: HttpRequest, path: str, user: User, can_stream: bool) -> Message:
+def _scope_of(request: HttpRequest, path: str, user: User | None, can_stream: bool) -> Message:
     """Return the ASGI scope of a request, in which the console is mounted at the view."""
     headers = {name.lower(): value for name, value in request.headers.items()}
     headers["host"] = request.get_host()  # Django knows which proxies it trusts

@@ -219,6 +219,8 @@ def _postgres_url(connection: Any) -> str:
         for name in sorted(CONNECTION_OPTIONS & params.keys())
         if params[name]
     }
+    if role := connection.settings_dict.get("OPTIONS", {}).get("assume_role"):
+        options["options"] = f"{options.get('options', '')} -c role={role}".strip()
     database = quote(options.pop("dbname", ""), safe="")
     host, place = options.get("host", ""), ""
     if host and not set(host) & set(",/:"):  # neither several hosts nor a socket

@@ -17,6 +17,7 @@ from django.test import AsyncClient, Client, RequestFactory, override_settings
 
 from redrive.django import get_app
 from redrive.django.console import show_console
+from redrive.ops import Operator
 from tests.unit.django.conftest import use_backend
 from tests.unit.django.sample_tasks import add
 
@@ -118,6 +119,16 @@ def test_a_viewer_may_not_act() -> None:
     before = len(get_app().ledger.audit(limit=1000))
     assert post(vera, "controls/pause", {**PAUSE, "csrf": csrf_token(page)}).status_code == 403
     assert len(get_app().ledger.audit(limit=1000)) == before
+
+
+@pytest.mark.usefixtures("project")
+def test_a_program_with_a_named_token_uses_the_api() -> None:
+    created = Operator(get_app(), actor="olga").tokens.create("deploy-bot", because="deploys")
+    program = Client(headers={"authorization": f"Bearer {created.token}"})
+    assert program.get(f"{ROOT}/api/overview").status_code == 200
+    assert program.post(f"{ROOT}/api/dead/replay", {}, content_type="application/json").status_code == 403  # it may only read
+    stranger = Client(headers={"authorization": "Bearer rdt_unknown"})
+    assert stranger.get(f"{ROOT}/api/overview").status_code == 401
 
 
 @pytest.mark.usefixtures("project")

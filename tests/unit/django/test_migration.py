@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_the_newest_migration_is_of_the_newest_revision() -> None:
 def test_the_migration_is_shown_and_cannot_be_undone(database: str, tmp_path: Path) -> None:
     with use_backend():
         plan = output_of("sqlmigrate", "redrive", "0001")
-        assert f"-- Create or upgrade the tables redrive_* (revision {HEAD})" in plan
+        assert re.search(r"-- Create or upgrade the tables redrive_\* \(revision \d{4}\)", plan)
         assert "-- THIS OPERATION CANNOT BE WRITTEN AS SQL" in plan
         with pytest.raises(IrreversibleError):
             call_command("migrate", "redrive", "zero", verbosity=0)

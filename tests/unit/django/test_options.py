@@ -176,6 +176,7 @@ POSTGRES = {"ENGINE": "django.db.backends.postgresql", "NAME": "shop", "USER": "
             {"OPTIONS": {"sslmode": "require", "options": "-c search_path=shop", "pool": False, "server_side_binding": True}},
             "postgresql:///shop?options=-c%20search_path%3Dshop&sslmode=require",
         ),
+        ({"OPTIONS": {"assume_role": "shop_owner"}}, "postgresql:///shop?options=-c%20role%3Dshop_owner"),
         ({"HOST": "db", "DISABLE_SERVER_SIDE_CURSORS": True}, "postgresql://db/shop?pool_mode=transaction"),
         ({"NAME": "", "OPTIONS": {"service": "shop"}}, "postgresql:///?service=shop"),
     ],

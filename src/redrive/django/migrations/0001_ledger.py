@@ -1,4 +1,4 @@
-"""The ledger at revision 0015, and the permissions of the console."""
+"""The ledger at revision 0016, and the permissions of the console."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ class Migration(migrations.Migration):
                 "default_permissions": (),
             },
         ),
-        MigrateLedger("0015"),
+        MigrateLedger("0016"),
     )
