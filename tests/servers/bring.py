@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from tests.servers import azurite, chromium, oidc, promtool, rabbitmq
+from tests.servers import azurite, chromium, interpreter, oidc, promtool, rabbitmq
 from tests.servers.process import ServerMissing
 
 BROUGHT = {
@@ -16,6 +16,7 @@ BROUGHT = {
     "oidc-provider": oidc.bring,
     "promtool": promtool.bring,
     "RabbitMQ": rabbitmq.bring,
+    f"Python {interpreter.VERSION}": interpreter.bring,
 }
 
 
