@@ -78,6 +78,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "temporal": frozenset(("temporalio",)),
     "celery": frozenset(("celery", "kombu")),
     "partitions.raw.parquet": frozenset(("pyarrow",)),
+    "partitions.reader": frozenset(("duckdb", "pandas", "polars", "pyarrow")),
     "app": frozenset(("sqlalchemy",)),
     "ops": frozenset(("sqlalchemy",)),
     "flask": frozenset(("flask", "flask_login")),
