@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..messages import publish as message_publish
     from ..messages import reader as message_reader
     from ..messages import source as message_source
+    from ..messages import tracing as message_tracing
     from ..messages.inbox import Inbox
     from ..messages.publish import Destination, Outbox
     from ..messages.source import Source
@@ -37,6 +39,7 @@ else:  # each needs SQLAlchemy
     message_handlers, message_inbox, message_publish, message_reader, message_source = deferred(
         "redrive.messages", "handlers", "inbox", "publish", "reader", "source"
     )
+    (message_tracing,) = deferred("redrive.messages", "tracing")
 
 
 class Registrations:
@@ -140,9 +143,12 @@ class Registrations:
         inbox = self.used_inbox
         handler_types: list[JobType] = []
         if inbox is not None:
-            handler_types += inbox.job_types
-            for source in self.sources:
-                handler_types.append(message_reader.unread_type(source, inbox))
+            event_types = [
+                *inbox.job_types,
+                *(message_reader.unread_type(source, inbox) for source in self.sources),
+            ]
+            describe = message_tracing.describe_events(self.sources)
+            handler_types += [replace(each, describe=describe) for each in event_types]
         if self.outbox is not None:
             handler_types += self.outbox.job_types
         for bridge in self.bridges:

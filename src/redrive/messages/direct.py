@@ -21,11 +21,13 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from ..core.context import IDS, SLOT, ContextSlot, Scope
 from ..core.event_loop_thread import EventLoopThread
+from ..journal.bus import HANDLER_WRAPPERS
 from ..worker.attempt import run_in_time
 from .event import trusted_event
 from .handlers import Handler
 from .source import Message
 from .stored_event import StoredEvent
+from .tracing import Attributes
 
 START_SECONDS = 5.0
 """Time in which the calls of a batch start. Calls that have not started become jobs."""
@@ -55,8 +57,11 @@ class DirectLayer:
     __slots__ = ("decode", "fn", "handler", "max_attempts", "name", "operation", "seconds")
     job_id: Final = None
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, attributes: Attributes) -> None:
+        """Create the layer. `attributes`: of the source, for traces."""
         self.handler, self.name, self.fn = handler, handler.name, handler.fn
+        for wrap in list(HANDLER_WRAPPERS):
+            self.fn = wrap(self.name, self.is_async, self.fn, attributes)
         self.operation: str | None = handler.name
         self.max_attempts: int | None = handler.settings.max_attempts
         self.seconds = handler.settings.attempt_timeout or math.inf
@@ -85,9 +90,15 @@ class HandlerCall(NamedTuple):
 class DirectRunner:
     """Runs direct calls. Belongs to the thread of a reader."""
 
-    def __init__(self, threads: int) -> None:
-        """Create a runner. `threads`: sync calls that run at the same time."""
+    def __init__(self, threads: int, attributes: Attributes) -> None:
+        """Create a runner.
+
+        Args:
+            threads: Sync calls that run at the same time.
+            attributes: Of the source, for traces.
+        """
         self._threads = threads
+        self._attributes = attributes
         self._pool: ThreadPoolExecutor | None = None
         self._loop = EventLoopThread("redrive-handlers")
         self._layers: dict[str, DirectLayer] = {}
@@ -125,7 +136,7 @@ class DirectRunner:
     def _layer_of(self, handler: Handler) -> DirectLayer:
         layer = self._layers.get(handler.name)
         if layer is None or layer.handler is not handler:
-            layer = self._layers[handler.name] = DirectLayer(handler)
+            layer = self._layers[handler.name] = DirectLayer(handler, self._attributes)
         return layer
 
     def run(self, calls: Sequence[HandlerCall], /) -> list[HandlerCall]:

@@ -9,11 +9,13 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
+from opentelemetry.trace import SpanKind
 
 from redrive import correlate, http, journal, retry
 from redrive.journal import Record
 from redrive.testing import Answer, FaultServer
 from tests.acceptance.http.both import QUICK, Mode, client
+from tests.spans import attributes_of, traced
 
 pytestmark = pytest.mark.req("H-5")
 
@@ -94,3 +96,37 @@ def test_fields_of_a_call_are_removed_after_it(mode: Mode, server: FaultServer, 
         retry(lambda: None)()
     assert "http_status" not in records[-1].fields
     assert "request_id" not in records[-1].fields
+
+
+@pytest.mark.req("X-10")
+def test_each_attempt_is_a_client_span_with_the_number_of_the_resend(mode: Mode, server: FaultServer) -> None:
+    server.script(503, "reset", 201, 404)
+    with traced() as tracing, client(mode, server.url, alone=False) as api:
+        api.request("PUT", "/a/7?token=hush", json={"password": "hush"})
+        with pytest.raises(httpx2.HTTPStatusError):
+            api.request("PURGE", "/b")
+        unavailable, reset, created, missing = tracing.spans()
+    server_attributes = {"server.address": "127.0.0.1", "server.port": server.port}
+    put = {"http.request.method": "PUT", "url.full": f"{server.url}/a/7", **server_attributes}
+    assert attributes_of(unavailable) == {**put, "http.response.status_code": 503, "error.type": "503"}
+    assert attributes_of(reset) == {**put, "http.request.resend_count": 1, "error.type": "ReadError"}
+    assert attributes_of(created) == {**put, "http.request.resend_count": 2, "http.response.status_code": 201}
+    assert attributes_of(missing) == {
+        "http.request.method": "_OTHER",
+        "http.request.method_original": "PURGE",
+        "url.full": f"{server.url}/b",
+        "http.response.status_code": 404,
+        "error.type": "404",
+        **server_attributes,
+    }
+    assert {span.kind for span in (unavailable, reset, created, missing)} == {SpanKind.CLIENT}
+    assert "hush" not in "".join(span.to_json() for span in (unavailable, reset, created, missing))
+
+
+@pytest.mark.req("X-10")
+def test_a_body_that_breaks_is_an_error_of_its_class(mode: Mode, server: FaultServer) -> None:
+    server.script(Answer(200, body=b"abc", trouble="cut"), 200)
+    with traced() as tracing, client(mode, server.url, alone=False) as api:
+        api.get("/")
+        broken, _ = tracing.spans()
+    assert attributes_of(broken)["error.type"] == "RemoteProtocolError"

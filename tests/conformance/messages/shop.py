@@ -31,7 +31,7 @@ class Shop:
         work(self.app, until, seconds)
 
 
-def work(app: App, until: Callable[[], bool], seconds: float = 15.0) -> None:
+def work(app: App, until: Callable[[], object], seconds: float = 15.0) -> None:
     """Run a worker until a condition is true."""
     with app.worker(threads=2):
         end = time.monotonic() + seconds

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from redrive.core.context import CLOCK_USERS, SLOW_PATH_USERS
-from redrive.journal.bus import ATTEMPT_WRAPPERS, SUBSCRIPTIONS
+from redrive.journal.bus import ATTEMPT_WRAPPERS, HANDLER_WRAPPERS, SUBSCRIPTIONS
 
 STATE: dict[str, Sequence[object]] = {
     "SUBSCRIPTIONS": SUBSCRIPTIONS,
     "ATTEMPT_WRAPPERS": ATTEMPT_WRAPPERS,
+    "HANDLER_WRAPPERS": HANDLER_WRAPPERS,
     "WATCH": SLOW_PATH_USERS,
     "TIMED": CLOCK_USERS,
 }

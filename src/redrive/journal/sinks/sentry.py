@@ -139,7 +139,7 @@ class SentrySink:
     # --- Attempts of jobs
 
     def wrap_attempts(
-        self, operation: str, execution: str, run: Callable[..., Any], /
+        self, operation: str, execution: str, run: Callable[..., Any], _describe: object = None, /
     ) -> Callable[..., Any]:
         """Return a job's function that reports stack traces and check-ins.
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...core.lazy import deferred
 from ...core.seconds import Seconds, positive
@@ -68,6 +68,9 @@ class NatsStream:
     tls: ssl.SSLContext | None = field(default=None, kw_only=True, repr=False)
     address: NatsAddress = field(init=False, repr=False, compare=False)
 
+    messaging_system: ClassVar[str] = "nats"
+    """Name of the system in traces."""
+
     def __post_init__(self) -> None:
         if not isinstance(self.url, str):
             raise TypeError(f"NatsStream: url must be text, not {type(self.url).__name__}")
@@ -110,6 +113,11 @@ class NatsStream:
     def name(self) -> str:
         """Name of the source in events and dead letters."""
         return self.stream
+
+    @property
+    def servers(self) -> str:
+        """The servers, without the login."""
+        return self.address.without_login
 
     @property
     def announces(self) -> bool:

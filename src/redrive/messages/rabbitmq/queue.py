@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.seconds import whole_number
 from ...journal.redaction.secrets import keep_address_secret
@@ -54,6 +54,9 @@ class RabbitQueue:
     prefetch: int = field(default=0, kw_only=True)
     delivery_limit: int | None = field(default=20, kw_only=True)
 
+    messaging_system: ClassVar[str] = "rabbitmq"
+    """Name of the system in traces."""
+
     def __post_init__(self) -> None:
         check_texts(self, "url", "queue")
         keep_address_secret(self.url)
@@ -90,6 +93,11 @@ class RabbitQueue:
     def name(self) -> str:
         """Name of the source in events and dead letters."""
         return self.queue
+
+    @property
+    def servers(self) -> str:
+        """The servers, without the login."""
+        return AmqpAddress.parse(self.url).server_list
 
     @property
     def announces(self) -> bool:

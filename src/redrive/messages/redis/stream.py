@@ -6,7 +6,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from ...core.seconds import Seconds, positive
 from ...journal.redaction.secrets import keep_address_secret, redact_address
@@ -64,6 +64,9 @@ class RedisStream:
     idle: Seconds = field(default=60, kw_only=True)
     trim: bool = field(default=False, kw_only=True)
 
+    messaging_system: ClassVar[str] = "redis"
+    """Name of the system in traces."""
+
     def __post_init__(self) -> None:
         check_texts(self, "url", "stream", "group")
         keep_address_secret(self.url)
@@ -80,6 +83,12 @@ class RedisStream:
     def name(self) -> str:
         """Name of the source in events and dead letters."""
         return self.stream
+
+    @property
+    def servers(self) -> str:
+        """The server, without the login. Empty for a cluster and behind Sentinels."""
+        address = RedisAddress.parse(self.url)
+        return address.servers if address.mode == "single" else ""
 
     @property
     def announces(self) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,56 +13,26 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.semconv._incubating.attributes import messaging_attributes
+from opentelemetry.semconv.attributes import error_attributes, http_attributes, server_attributes, url_attributes
 from opentelemetry.trace import SpanKind, StatusCode
 
 from redrive import Again, App, RetryPolicy, correlate, journal, retry
-from redrive.core.context import CARRIERS
-from redrive.journal.bus import ATTEMPT_WRAPPERS
 from redrive.journal.metrics import LEDGER_METRICS, PARTITIONS, RECORD_METRICS
-from redrive.journal.sinks.otel import format_traceparent, parse_traceparent
+from redrive.journal.sinks.otel import call_attributes, format_traceparent, parse_traceparent
+from redrive.messages import KafkaTopic
+from redrive.messages.tracing import source_attributes
 from redrive.ops import observe_ledger
 from redrive.testing import inject, instant
+from tests.spans import Traced, attributes_of, traced
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.0, jitter=0.0)
 
 
-class Traced:
-    """A tracer and a meter for one test."""
-
-    def __init__(self) -> None:
-        self.exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
-        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.tracer = self.provider.get_tracer("test")
-        self.reader = InMemoryMetricReader()
-        self.meters = MeterProvider([self.reader])
-
-    def spans(self, name: str | None = None) -> list[ReadableSpan]:
-        assert journal.flush()
-        return [span for span in self.exporter.get_finished_spans() if name in (None, span.name)]
-
-    def metrics(self) -> dict[str, list[Any]]:
-        data = self.reader.get_metrics_data()
-        assert data is not None
-        return {
-            metric.name: list(metric.data.data_points)
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-        }
-
-
 @pytest.fixture
 def tracing() -> Iterator[Traced]:
-    made = Traced()
-    unsubscribe = journal.subscribe(journal.otel(tracer_provider=made.provider, meter_provider=made.meters))
-    yield made
-    unsubscribe()
-    made.meters.shutdown()
-    assert not CARRIERS
-    assert not ATTEMPT_WRAPPERS
+    with traced() as made:
+        yield made
 
 
 @retry(operation="crm.fetch", max_attempts=2)
@@ -251,3 +223,74 @@ def test_a_traceparent_round_trips() -> None:
     found = parse_traceparent(text)
     assert found is not None
     assert format_traceparent(found) == text
+
+
+ERROR_503 = {"http_method": "PURGE", "http_status": 503, "error_class": "HTTPStatusError", "attempt": 3, "url": "http://crm/a"}
+
+
+@pytest.mark.req("X-10")
+def test_attributes_have_names_of_the_conventions(tracing: Traced) -> None:
+    with App("sqlite://") as app:
+        mail = app.command("mail")(lambda: None)
+        job = mail.submit()
+        with app.worker(threads=1):
+            job.result(30)
+    (span,) = tracing.spans("mail")
+    modules = (error_attributes, http_attributes, messaging_attributes, server_attributes, url_attributes)
+    known = {value for module in modules for value in vars(module).values() if isinstance(value, str)}
+    assert attributes_of(span).keys() < known
+    assert {name for name in call_attributes(ERROR_503) if not name.startswith("redrive.")} < known
+    assert source_attributes(KafkaTopic("k1:9092", "orders", group="shop")).keys() < known
+
+
+@pytest.mark.req("X-10")
+def test_a_job_is_a_message_of_redrive(tracing: Traced) -> None:
+    with App("sqlite://") as app:
+        mail = app.command("mail")(lambda: None)
+        job = mail.submit()
+        with app.worker(threads=1):
+            job.result(30)
+    (span,) = tracing.spans("mail")
+    assert attributes_of(span) == {
+        "messaging.system": "redrive",
+        "messaging.destination.name": "mail",
+        "messaging.message.id": str(job.id),
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+    }
+
+
+@pytest.mark.req("X-10")
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        ("http://crm/a", ("crm", 80)),
+        ("https://crm:8443/a", ("crm", 8443)),
+        ("https://[::1]/a", ("::1", 443)),
+        ("/a", ()),
+        ("https://crm:https/a", ()),
+        ("http://[::1/a", ()),
+    ],
+)
+def test_the_server_is_taken_from_a_valid_url(url: str, server: tuple[object, ...]) -> None:
+    found = call_attributes({**ERROR_503, "url": url})
+    assert tuple(found[name] for name in ("server.address", "server.port") if name in found) == server
+
+
+@pytest.mark.req("X-10")
+def test_a_provider_of_another_type_is_rejected() -> None:
+    expected = "journal.otel(): tracer_provider must have get_tracer(), as the SDK's provider has, not str"
+    with pytest.raises(TypeError, match=re.escape(expected)):
+        journal.otel(tracer_provider="http://collector:4317")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=re.escape("meter_provider must have get_meter()")):
+        journal.otel(meter_provider=InMemoryMetricReader())
+
+
+@pytest.mark.req("X-10")
+def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(journal.__dict__, "otel", raising=False)
+    monkeypatch.delitem(sys.modules, "redrive.journal.sinks.otel")
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(ImportError) as raised:
+        journal.otel  # noqa: B018  # loaded when it is used
+    assert str(raised.value) == 'journal.otel() needs OpenTelemetry: pip install "redrive[otel]"'
