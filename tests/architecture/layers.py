@@ -62,7 +62,20 @@ FOREIGN: dict[str, frozenset[str]] = {
     "ledger.db.caller_transaction": frozenset(("sqlalchemy", "psycopg", "psycopg2")),
     "simulation": frozenset(("numpy",)),
     "native": frozenset(
-        ("azure", "boto3", "botocore", "google", "grpc", "httpx", "httpx2", "pyarrow", "requests", "tenacity", "urllib3")
+        (
+            "azure",
+            "boto3",
+            "botocore",
+            "google",
+            "grpc",
+            "httpx",
+            "httpx2",
+            "pyarrow",
+            "requests",
+            "temporalio",
+            "tenacity",
+            "urllib3",
+        )
     ),
     "http": frozenset(("httpx", "httpx2")),
     "grpc": frozenset(("grpc",)),

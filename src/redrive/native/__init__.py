@@ -13,6 +13,7 @@ from .grpc import GRPC, grpc_options
 from .http_clients import HTTPX, URLLIB3, httpx, urllib3
 from .mapping import ClientMapping, Mapped
 from .object_store import OBSTORE, obstore
+from .temporal_retry import TEMPORAL, temporal
 from .tenacity_retry import TENACITY, tenacity
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "httpx",
     "obstore",
     "pyarrow_s3",
+    "temporal",
     "tenacity",
     "urllib3",
 ]
@@ -42,6 +44,7 @@ CLIENTS: dict[str, ClientMapping] = {
         HTTPX,
         GOOGLE,
         CELERY,
+        TEMPORAL,
     )
 }
 """All clients by name."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import Generic, NamedTuple, TypeVar
 
@@ -40,6 +41,8 @@ class ClientMapping:
     """What users should know: errors that are retried, hidden retries, Retry-After."""
     max_attempts: int | None = None
     """More attempts are rejected."""
+    package: str = ""
+    """The package to install. Empty: the mapping does not need the client."""
 
     def describe_field(self, field: str, policy: RetryPolicy) -> str | None:
         """Return the client's form of a field of this policy. None if it is dropped."""
@@ -73,6 +76,16 @@ class ClientMapping:
                 f"{self.name} makes {self.max_attempts} attempts at most, in silence; "
                 f"max_attempts={policy.max_attempts} cannot be carried over"
             )
+
+    @contextmanager
+    def importing(self) -> Iterator[None]:
+        """Import the client in the block. If it is missing, the error says what to install."""
+        try:
+            yield
+        except ModuleNotFoundError as missing:
+            package = self.package
+            message = f"redrive.native needs {package} for {self.name}: pip install {package}"
+            raise ImportError(message, name=missing.name) from missing
 
     def to_mapped(self, policy: RetryPolicy, value: T, *also_dropped: str) -> Mapped[T]:
         """Return the client's object with the dropped fields, which are logged at level debug."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -53,7 +54,29 @@ def test_a_value_that_is_not_a_policy_is_rejected() -> None:
 
 
 def test_importing_the_package_imports_no_client() -> None:
-    clients = ("azure", "botocore", "grpc", "pyarrow", "tenacity", "urllib3")
+    clients = ("azure", "botocore", "grpc", "pyarrow", "temporalio", "tenacity", "urllib3")
     program = f"import sys, redrive.native; print([name for name in {clients} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.req("X-10")
+@pytest.mark.parametrize(
+    ("function", "module", "message"),
+    [
+        (native.temporal, "temporalio.common", "redrive.native needs temporalio for temporal: pip install temporalio"),
+    ],
+)
+def test_a_missing_client_is_named_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, function: Callable[[RetryPolicy], object], module: str, message: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError) as raised:
+        function(RetryPolicy())
+    assert str(raised.value) == message
+
+
+@pytest.mark.req("X-10")
+def test_temporal_rejects_a_policy_of_its_own() -> None:
+    with pytest.raises(TypeError, match="a mapping takes a RetryPolicy, not dict"):
+        native.temporal({"max_attempts": 3})  # type: ignore[arg-type]

@@ -70,8 +70,8 @@ def layers(
     dataset is shown.
 
     With --native the policy is shown in the terms of a client: tenacity, botocore, azure, pyarrow,
-    grpc, urllib3 or httpx. SOURCE is then a TOML file with a [retry] table, or module:object of a
-    RetryPolicy. The default is RetryPolicy().
+    obstore, grpc, urllib3, httpx, google, celery or temporal. SOURCE is then a TOML file with a
+    [retry] table, or module:object of a RetryPolicy. The default is RetryPolicy().
 
     Examples:
         redrive layers stack.toml
