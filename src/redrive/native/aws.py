@@ -33,6 +33,7 @@ BOTOCORE = ClientMapping(
             "reset; the backend s3 switches that off."
         ),
     ),
+    package="botocore",
 )
 PYARROW = ClientMapping(
     "pyarrow",
@@ -47,6 +48,7 @@ PYARROW = ClientMapping(
         ),
         "Its errors are plain OSErrors, with the status in their text only.",
     ),
+    package="pyarrow",
 )
 
 
@@ -61,7 +63,8 @@ def botocore(policy: RetryPolicy, /) -> Mapped[Any]:
     Returns:
         The configuration, and the fields that it does not carry.
     """
-    from botocore.config import Config  # noqa: PLC0415  # optional dependency
+    with BOTOCORE.importing():
+        from botocore.config import Config  # noqa: PLC0415  # optional dependency
 
     BOTOCORE.check(policy)
     return BOTOCORE.to_mapped(policy, Config(retries=botocore_retries(policy)))
@@ -87,7 +90,8 @@ def pyarrow_s3(policy: RetryPolicy, /) -> Mapped[Any]:
     Returns:
         The strategy, and the fields that it does not carry.
     """
-    from pyarrow.fs import AwsStandardS3RetryStrategy  # noqa: PLC0415  # optional dependency
+    with PYARROW.importing():
+        from pyarrow.fs import AwsStandardS3RetryStrategy  # noqa: PLC0415  # optional dependency
 
     PYARROW.check(policy)
     strategy = AwsStandardS3RetryStrategy(max_attempts=policy.max_attempts)

@@ -30,6 +30,7 @@ AZURE = ClientMapping(
             "of its own; the backend azure has it off."
         ),
     ),
+    package="azure-storage-blob",
 )
 
 
@@ -42,7 +43,8 @@ def azure(policy: RetryPolicy, /) -> Mapped[dict[str, Any]]:
     Returns:
         The arguments, and the fields that they do not carry.
     """
-    from azure.storage.blob import ExponentialRetry  # noqa: PLC0415  # optional dependency
+    with AZURE.importing():
+        from azure.storage.blob import ExponentialRetry  # noqa: PLC0415  # optional dependency
 
     class PolicyRetry(ExponentialRetry):
         """Azure's loop with the waits of the policy. Its own are 15 + 3**n s, without a limit."""

@@ -43,6 +43,7 @@ GOOGLE = ClientMapping(
             "itself is raised. Redrive sees both as spent."
         ),
     ),
+    package="google-api-core",
 )
 
 
@@ -79,7 +80,7 @@ def google(
 
 @cache
 def _counting_retry_class(is_async: bool) -> Any:
-    with warnings.catch_warnings():
+    with GOOGLE.importing(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ImportWarning)  # From the library, without grpcio-status.
         from google.api_core import retry  # noqa: PLC0415  # optional dependency
 

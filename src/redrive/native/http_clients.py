@@ -36,6 +36,7 @@ URLLIB3 = ClientMapping(
         "The last response is returned with any status. Call raise_for_status().",
         "A body that breaks while it is read is not fetched again.",
     ),
+    package="urllib3",
 )
 
 
@@ -50,7 +51,8 @@ def urllib3(policy: RetryPolicy, /) -> Mapped[Retry]:
     Returns:
         The object, and the fields that it does not carry.
     """
-    from urllib3 import Retry  # noqa: PLC0415  # optional dependency
+    with URLLIB3.importing():
+        from urllib3 import Retry  # noqa: PLC0415  # optional dependency
 
     class PolicyRetry(Retry):
         """The loop of urllib3 with the waits of the policy. urllib3 does not wait at first."""

@@ -32,6 +32,7 @@ TENACITY = ClientMapping(
             "its retries are spent."
         ),
     ),
+    package="tenacity",
 )
 
 
@@ -47,7 +48,8 @@ def tenacity(policy: RetryPolicy, /, *, on: Rules | None = None) -> Mapped[dict[
     Returns:
         The arguments, and the fields that they do not carry.
     """
-    import tenacity as library  # noqa: PLC0415  # optional dependency
+    with TENACITY.importing():
+        import tenacity as library  # noqa: PLC0415  # optional dependency
 
     TENACITY.check(policy)
     classify = error_rules(on).classify

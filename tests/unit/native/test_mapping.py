@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from redrive import RetryPolicy, native
-from redrive.native import CLIENTS
+from redrive.native import CLIENTS, google_api
 from redrive.native.mapping import POLICY_FIELDS, Mapped
 
 
@@ -65,11 +65,18 @@ def test_importing_the_package_imports_no_client() -> None:
     ("function", "module", "message"),
     [
         (native.temporal, "temporalio.common", "redrive.native needs temporalio for temporal: pip install temporalio"),
+        (native.google, "google.api_core", "redrive.native needs google-api-core for google: pip install google-api-core"),
+        (native.tenacity, "tenacity", "redrive.native needs tenacity for tenacity: pip install tenacity"),
+        (native.botocore, "botocore.config", "redrive.native needs botocore for botocore: pip install botocore"),
+        (native.azure, "azure.storage.blob", "redrive.native needs azure-storage-blob for azure: pip install azure-storage-blob"),
+        (native.pyarrow_s3, "pyarrow.fs", "redrive.native needs pyarrow for pyarrow: pip install pyarrow"),
+        (native.urllib3, "urllib3", "redrive.native needs urllib3 for urllib3: pip install urllib3"),
     ],
 )
 def test_a_missing_client_is_named_with_its_package(
     monkeypatch: pytest.MonkeyPatch, function: Callable[[RetryPolicy], object], module: str, message: str
 ) -> None:
+    google_api._counting_retry_class.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError) as raised:
         function(RetryPolicy())
