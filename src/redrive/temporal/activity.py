@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from hashlib import sha256
 from typing import Any, NamedTuple, Self
 
 from temporalio.api.common.v1 import Payload
-from temporalio.common import Priority, RawValue, RetryPolicy
+from temporalio.common import Priority, RawValue
 
-from ..engine.settings import RetrySettings
 from ..ledger.mirrors import RUN_HEADER
 from ..ledger.model import PRIORITIES, Lease, NewJob
+from ..native.temporal_retry import retry_policy
 from ..worker.job_type import JobType
 from .engine import Temporal
 
@@ -24,7 +24,6 @@ MIN_TIMEOUT_SECONDS = 0.001
 MAX_TIMEOUT_SECONDS = 10 * 365 * 86_400.0
 TIMEOUT_MARGIN_SECONDS = 5.0
 """The worker's own attempt timeout ends first. The server's is for a function that ignores it."""
-DEFAULT_POLICY_FACTOR = 2.0
 UTC = timezone.utc
 
 
@@ -169,7 +168,9 @@ def start_options(
         "task_queue": engine.queue_of(job_type.execution),
         "start_to_close_timeout": timedelta(seconds=min(attempt_seconds, MAX_TIMEOUT_SECONDS)),
         "heartbeat_timeout": timedelta(seconds=engine.heartbeat_seconds),
-        "retry_policy": _retry_policy(settings),
+        # No limit: the server counts attempts that do not count here (`Again(free=True)`). The
+        # worker counts the others, also those that were lost.
+        "retry_policy": replace(retry_policy(settings.policy), maximum_attempts=0),
         "priority": Priority(
             priority_key=job.priority - PRIORITIES[0] + 1,
             fairness_key=None if job.tenant is None else _fairness_key(job.tenant),
@@ -183,19 +184,6 @@ def start_options(
         seconds = max(MIN_TIMEOUT_SECONDS, left)
         options["schedule_to_close_timeout"] = timedelta(seconds=seconds)
     return options
-
-
-def _retry_policy(settings: RetrySettings) -> RetryPolicy:
-    first = max(MIN_TIMEOUT_SECONDS, settings.policy.backoff_base)
-    longest = max(first, settings.policy.backoff_max)
-    return RetryPolicy(
-        initial_interval=timedelta(seconds=first),
-        backoff_coefficient=DEFAULT_POLICY_FACTOR,
-        maximum_interval=timedelta(seconds=longest),
-        # No limit: the server counts attempts that do not count here (`Again(free=True)`). The
-        # worker counts the others, also those that were lost.
-        maximum_attempts=0,
-    )
 
 
 def _fairness_key(tenant: str) -> str:

@@ -65,6 +65,14 @@ def test_options_of_an_activity() -> None:
     assert len(long.encode()) <= 64
 
 
+def test_a_longest_wait_beyond_what_the_server_takes_is_lowered() -> None:
+    @App("sqlite://").command("receipts.send", retry=retry(max_attempts=1, backoff_max=1e300))
+    def send() -> None: ...
+
+    policy = start_options(ENGINE, send.job_type, NewJob("receipts.send", "k"), NOW)["retry_policy"]
+    assert (policy.maximum_attempts, policy.maximum_interval) == (0, timedelta(days=3650))
+
+
 def test_a_job_id_is_an_activity_and_its_run() -> None:
     ref = ActivityRef("shop/a/k#1", "run")
     assert ActivityRef.parse(str(ref)) == ref
