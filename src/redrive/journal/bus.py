@@ -6,7 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..core.clock import SYSTEM
-from ..core.context import CLOCK_USERS, SLOW_PATH_USERS, clock_around, ids_around
+from ..core.context import (
+    CLOCK_USERS,
+    SLOW_PATH_USERS,
+    clock_around,
+    ids_around,
+    job_around,
+    scope_around,
+)
 from ..core.lock import LOCK, before_fork
 from .sinks import logging as logging_sink
 
@@ -62,6 +69,14 @@ HANDLER_WRAPPERS: list[HandlerWrapper] = []
 SUBSCRIPTIONS: list[Subscription] = []
 """Changed under the lock, and read without it. Iterate over a copy."""
 _LOGGING = Subscription(logging_sink.log_record, every=False)
+
+
+def job_id_around(lease: Any, /) -> str:
+    """Return the id that the records of the current attempt have. Wrappers call it in the attempt.
+
+    It is the number in the lease, except on another engine, which has ids of its own.
+    """
+    return job_around(scope_around()) or str(lease.job_id)
 
 
 def subscribe(

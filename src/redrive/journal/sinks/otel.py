@@ -42,7 +42,7 @@ except ModuleNotFoundError as missing:
 from ...core.context import CARRIERS, IDS
 from ...core.text import safe_str
 from ...errors import Again, Blocked, Suspended
-from ..bus import ATTEMPT_WRAPPERS, DROPS, HANDLER_WRAPPERS
+from ..bus import ATTEMPT_WRAPPERS, DROPS, HANDLER_WRAPPERS, job_id_around
 from ..metrics import (
     ATTEMPT_END_KINDS,
     BUCKET_SECONDS,
@@ -249,9 +249,10 @@ class OtelSink:
     def _job_span(
         self, operation: str, lease: JobAttempt, describe: Describe | None
     ) -> Iterator[None]:
+        job_id = job_id_around(lease)
         with self._span(
-            lambda: self._start_job_span(operation, lease, describe),
-            lambda pending: self._await_outcome(str(lease.job_id), lease.attempt, pending),
+            lambda: self._start_job_span(operation, job_id, lease, describe),
+            lambda pending: self._await_outcome(job_id, lease.attempt, pending),
         ):
             yield
 
@@ -277,16 +278,18 @@ class OtelSink:
         finally:
             end(PendingSpan(span, time_ns(), failure))
 
-    def _start_job_span(self, operation: str, lease: JobAttempt, describe: Describe | None) -> Span:
+    def _start_job_span(
+        self, operation: str, job_id: str, lease: JobAttempt, describe: Describe | None
+    ) -> Span:
         attributes = {
             "messaging.destination.name": operation,
-            "messaging.message.id": str(lease.job_id),
+            "messaging.message.id": job_id,
             "messaging.operation.name": "process",
             "messaging.operation.type": "process",
             **({} if describe is None else describe(lease)),
         }
         fields = {
-            "job_id": str(lease.job_id),
+            "job_id": job_id,
             "attempt": lease.attempt,
             "idempotency_key": lease.key,
         }

@@ -32,7 +32,7 @@ except ModuleNotFoundError as missing:
 from ...core.classification.signature import signature, signature_of
 from ...core.seconds import whole_number
 from ...errors import Again, Blocked, Suspended
-from ..bus import ATTEMPT_WRAPPERS, DROPS
+from ..bus import ATTEMPT_WRAPPERS, DROPS, job_id_around
 from ..record import Record
 from ..redaction.redactor import redact_text
 
@@ -196,7 +196,7 @@ class SentrySink:
             value["value"] = redact_text(str(value.get("value") or ""))
         group = signature(error)
         with self._lock:
-            self._traces[str(lease.job_id), lease.attempt] = values, group
+            self._traces[job_id_around(lease), lease.attempt] = values, group
             while len(self._traces) > MAX_PENDING_TRACES:
                 self._traces.popitem(last=False)
 
