@@ -115,20 +115,29 @@ def _scope_of(request: HttpRequest, path: str, user: User | None, can_stream: bo
 
 
 class ConsoleExchange:
-    """One request to an ASGI application, and its response. Belongs to one task."""
+    """One request to an ASGI application, and its response. Belongs to one event loop.
+
+    It is the body of a stream. If the browser leaves, the application gets a disconnect: a stream
+    ends, and an action runs to its end.
+    """
 
     def __init__(self, body: bytes) -> None:
         self._body: list[bytes] = [body]
-        self._messages: asyncio.Queue[Message | None] = asyncio.Queue()
-        """What the application has sent. None: it has ended."""
+        self._messages: asyncio.Queue[Message | None] = asyncio.Queue(1)
+        """What the application has sent. It waits until a message is read. None: it has ended."""
         self._is_over = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
 
     async def run(self, application: Any, scope: Message) -> HttpResponseBase:
         """Call the application. A stream of events continues after the return."""
         self._task = asyncio.create_task(application(scope, self._receive, self._send))
-        self._task.add_done_callback(lambda _: self._messages.put_nowait(None))
-        start = await self._messages.get()
+        self._task.add_done_callback(self._wake_reader)
+        try:
+            start = await self._next_message()
+        except asyncio.CancelledError:  # the browser has left
+            self._is_over.set()
+            raise
         if start is None:
             await self._task  # raises its error
             raise RuntimeError("the console has ended without a response")
@@ -136,9 +145,9 @@ class ConsoleExchange:
         is_stream = dict(headers).get(b"content-type", b"").startswith(EVENT_STREAM)
         response: HttpResponseBase
         if is_stream:
-            response = StreamingHttpResponse(self._chunks(), status=start["status"])
+            response = StreamingHttpResponse(self, status=start["status"])
         else:
-            content = b"".join([chunk async for chunk in self._chunks()])
+            content = b"".join([chunk async for chunk in self])
             response = HttpResponse(content, status=start["status"])
         for name, value in headers:
             if name == b"set-cookie":  # the only header that may repeat
@@ -147,12 +156,12 @@ class ConsoleExchange:
                 response.headers[name.decode("latin-1")] = value.decode("latin-1")
         return response
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
+    async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the body. At the end, or if the browser is gone, end the application."""
         task, is_complete = self._task, False
         assert task is not None
         try:
-            while not is_complete and (message := await self._messages.get()) is not None:
+            while not is_complete and (message := await self._next_message()) is not None:
                 is_complete = not message.get("more_body")
                 yield message.get("body", b"")
         finally:
@@ -161,6 +170,20 @@ class ConsoleExchange:
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+    def close(self) -> None:
+        """End a stream that may never have been read. Django calls it in a thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._is_over.set)
+
+    async def _next_message(self) -> Message | None:
+        if self._task is not None and self._task.done() and self._messages.empty():
+            return None
+        return await self._messages.get()
+
+    def _wake_reader(self, _task: asyncio.Task[None]) -> None:
+        if self._messages.empty():
+            self._messages.put_nowait(None)
 
     async def _receive(self) -> Message:
         if self._body:

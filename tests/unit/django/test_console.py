@@ -16,7 +16,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 
 from redrive.django import get_app
-from redrive.django.console import show_console
+from redrive.django.console import ConsoleExchange, show_console
 from redrive.ops import Operator
 from tests.unit.django.conftest import use_backend
 from tests.unit.django.sample_tasks import add
@@ -170,6 +170,64 @@ def test_pages_under_asgi_get_live_updates() -> None:
     assert f'data-live-at="{ROOT}/live"' in page
     assert events[0] == b"retry: 3000\n\n"
     assert events[1].startswith(b"event: change\n")
+
+
+@pytest.mark.usefixtures("project")
+def test_a_stream_that_was_never_read_ends_with_its_response() -> None:
+    client = AsyncClient()
+    client.force_login(User.objects.get(username="olga"))
+
+    async def leave() -> None:
+        before = asyncio.all_tasks()
+        stream: Any = await client.get(f"{ROOT}/live")
+        await asyncio.to_thread(stream.close)  # as Django does if the browser is gone before the first piece
+        async with asyncio.timeout(30):
+            while asyncio.all_tasks() != before:  # noqa: ASYNC110  # the end of a task of others triggers no event
+                await asyncio.sleep(0)
+
+    asyncio.run(leave())
+
+
+@pytest.mark.usefixtures("project")
+def test_a_stream_without_a_reader_is_bounded() -> None:
+    sent = []
+
+    async def flood(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        for number in range(1000):
+            await send({"type": "http.response.body", "body": b"x", "more_body": number < 999})
+            sent.append(number)
+
+    async def read() -> None:
+        stream: Any = await ConsoleExchange(b"").run(flood, {})
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        assert len(sent) < 10
+        assert len([piece async for piece in stream]) == 1000
+
+    asyncio.run(read())
+
+
+def test_a_request_that_django_cancels_tells_the_console() -> None:
+    received = []
+
+    async def leave() -> None:
+        is_waiting, is_told = asyncio.Event(), asyncio.Event()
+
+        async def wait(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            is_waiting.set()
+            received.append(await receive())
+            is_told.set()
+
+        request = asyncio.create_task(ConsoleExchange(b"").run(wait, {}))
+        await is_waiting.wait()
+        request.cancel()
+        async with asyncio.timeout(30):
+            await is_told.wait()
+
+    asyncio.run(leave())
+    assert received == [{"type": "http.disconnect"}]
 
 
 @pytest.mark.usefixtures("project")
