@@ -90,19 +90,17 @@ class TaskBackend(BaseTaskBackend):
         """
         self.validate_task(task)
         project = self.project
-        call = TaskCall(
-            normalize_json(list(args)),
-            normalize_json(dict(kwargs)),
-            task.queue_name,
-            task.priority,
-            timezone.now(),
-            task.run_after,
-        )
+        details = task.queue_name, task.priority, timezone.now(), task.run_after
+        try:
+            call = TaskCall(normalize_json(list(args)), normalize_json(dict(kwargs)), *details)
+            payload = call.to_payload()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f"{task.module_path}: an argument is not JSON: {error}") from None
         kind, token = project.kind_of(task), new_token()
         job = NewJob(
             kind=kind,
             key=job_key(kind, token),
-            payload=call.to_payload(),
+            payload=payload,
             priority=job_priority(task.priority),
             due=None if task.run_after is None else to_aware(task.run_after),
             max_attempts=project.max_attempts(task.module_path),
