@@ -10,6 +10,7 @@ from django.core import checks
 from django.db import connections
 from django.tasks import Task, TaskResult
 from django.tasks.backends.base import BaseTaskBackend
+from django.tasks.exceptions import InvalidTaskBackend
 from django.tasks.signals import task_enqueued
 from django.utils import timezone
 from django.utils.json import normalize_json
@@ -132,6 +133,10 @@ class TaskBackend(BaseTaskBackend):
             yield checks.Error(problem, id="redrive.E001", obj="TASKS")
         if self.checked_options.problems:
             return
+        try:
+            _ = self.project.app
+        except InvalidTaskBackend as error:
+            yield checks.Error(str(error), id="redrive.E001", obj="TASKS")
         if not apps.is_installed("redrive.django"):
             yield checks.Error(
                 "INSTALLED_APPS: 'redrive.django' is missing, so that there are no migrations and "
