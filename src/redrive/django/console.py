@@ -15,6 +15,7 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
+from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
@@ -58,6 +59,10 @@ async def show_console(request: HttpRequest, path: str = "") -> HttpResponseBase
         return HttpResponse(status=204)  # a browser does not ask again
     scope = _scope_of(request, path, user, can_stream)
     return await ConsoleExchange(request.body).run(_application(find_project(None).app), scope)
+
+
+for _alias in connections:  # an async view cannot run in the transaction of ATOMIC_REQUESTS
+    transaction.non_atomic_requests(using=_alias)(show_console)
 
 
 async def _user_of(request: HttpRequest) -> User | None:

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pytest
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 
 from redrive.django import get_app
@@ -96,6 +97,12 @@ def test_pages_are_shown_where_the_console_is_mounted() -> None:
     assert "olga" in jobs
     assert olga.get(f"{ROOT}/unknown").status_code == 404
     assert olga.get(ROOT).headers["location"] == f"{ROOT}/"  # Django adds the slash
+
+
+@pytest.mark.usefixtures("project")
+def test_pages_are_shown_in_a_project_with_atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    assert signed_in("olga").get(f"{ROOT}/jobs").status_code == 200
 
 
 @pytest.mark.usefixtures("project")
