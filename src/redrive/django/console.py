@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from asgiref.sync import sync_to_async
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
@@ -36,6 +37,7 @@ STREAM = "live"
 EVENT_STREAM = b"text/event-stream"
 
 
+@login_not_required  # the console knows the tokens of programs, too
 @csrf_exempt  # the console checks its own tokens, which are bound to the browser
 async def show_console(request: HttpRequest, path: str = "") -> HttpResponseBase:
     """Show a page of the console to a user with the permission to view it.

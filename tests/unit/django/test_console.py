@@ -136,6 +136,9 @@ def test_a_program_with_a_named_token_uses_the_api() -> None:
     assert program.post(f"{ROOT}/api/dead/replay", {}, content_type="application/json").status_code == 403  # it may only read
     stranger = Client(headers={"authorization": "Bearer rdt_unknown"})
     assert stranger.get(f"{ROOT}/api/overview").status_code == 401
+    with override_settings(MIDDLEWARE=[*MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]):
+        again = Client(headers={"authorization": f"Bearer {created.token}"})
+        assert again.get(f"{ROOT}/api/overview").status_code == 200
 
 
 @pytest.mark.usefixtures("project")
