@@ -49,7 +49,7 @@ async def show_console(request: HttpRequest, path: str = "") -> HttpResponseBase
     Raises:
         PermissionDenied: The user has neither permission.
     """
-    user = await _user_of(request)
+    user = await sync_to_async(_user_of)(request)  # it may query the database
     has_token = request.headers.get("authorization", "").lower().startswith("bearer ")
     is_page = request.method in ("GET", "HEAD") and path != STREAM and not path.startswith("api/")
     if user is None and is_page:
@@ -67,21 +67,23 @@ for _alias in connections:  # an async view cannot run in the transaction of ATO
     transaction.non_atomic_requests(using=_alias)(show_console)
 
 
-async def _user_of(request: HttpRequest) -> User | None:
-    """Return the user of a request with the role of its permissions. None: not signed in."""
-    if not hasattr(request, "auser"):
+def _user_of(request: HttpRequest) -> User | None:
+    """Return the user of a request with the role of its permissions. None: not signed in.
+
+    `request.user`, because middleware that decides about users may not know `request.auser`.
+    """
+    account: Any = getattr(request, "user", None)
+    if account is None:
         raise ImproperlyConfigured(
             "MIDDLEWARE: the console needs the user of a request; "
             "add 'django.contrib.auth.middleware.AuthenticationMiddleware'"
         )
-    account = await request.auser()
     if not account.is_authenticated:
         return None
-    has_permission = sync_to_async(account.has_perm)
     name = name_of(account.get_username()) or f"user {account.pk}"
-    if await has_permission(OPERATE):
+    if account.has_perm(OPERATE):
         return User(name, role="operator")
-    if await has_permission(VIEW):
+    if account.has_perm(VIEW):
         return User(name, role="viewer")
     raise PermissionDenied(f"{name} has neither the permission {VIEW} nor {OPERATE}")
 

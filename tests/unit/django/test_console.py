@@ -80,6 +80,24 @@ def test_a_user_without_permission_sees_nothing() -> None:
         assert guest.get(f"{ROOT}/{path}").status_code == 403
 
 
+def lock_olga_out(get_response: Any) -> Any:
+    """Middleware that decides about the user of a request, such as one for a second factor."""
+
+    def middleware(request: Any) -> Any:
+        if request.user.username == "olga":
+            request.user = AnonymousUser()
+        return get_response(request)
+
+    return middleware
+
+
+@pytest.mark.usefixtures("project")
+def test_a_user_whom_another_middleware_has_replaced_sees_nothing() -> None:
+    with override_settings(MIDDLEWARE=[*MIDDLEWARE, f"{__name__}.lock_olga_out"]):
+        assert signed_in("olga").get(f"{ROOT}/jobs").status_code == 302
+        assert signed_in("vera").get(f"{ROOT}/jobs").status_code == 200
+
+
 @pytest.mark.usefixtures("project")
 def test_pages_are_shown_where_the_console_is_mounted() -> None:
     olga = signed_in("olga")
