@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ from .pages import ROUTERS as PAGE_ROUTERS
 from .pages.login import LoginThrottle
 from .render.errors import add_error_handlers, problem
 from .security.credentials import AccessControl
-from .security.middleware import Scope, SecurityMiddleware
+from .security.middleware import Scope, SecurityMiddleware, Send
 from .security.sign_in import SignIn
 from .view import CurrentView
 
@@ -99,6 +100,15 @@ class LiveUpdates:
             await asyncio.sleep(wait)
 
 
+class LiveResponse(StreamingResponse):
+    """A stream of updates that frees its place with its connection, not with garbage collection."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the stream."""
+        async with aclosing(self.body_iterator):  # type: ignore[type-var]  # it is a generator
+            await super().stream_response(send)
+
+
 class StaticFile(NamedTuple):
     """A file for browsers. Immutable."""
 
@@ -166,7 +176,7 @@ def create_application(
         if live.is_full:
             return PlainTextResponse("Too many open pages.\n", 503, {"retry-after": "30"})
         headers = {"x-accel-buffering": "no"}
-        return StreamingResponse(live.stream(), media_type="text/event-stream", headers=headers)
+        return LiveResponse(live.stream(), media_type="text/event-stream", headers=headers)
 
     def render(scope: Scope, status: int, detail: str) -> Response:
         return problem(Request({**scope, "app": application}), status, detail)

@@ -5,6 +5,7 @@ Extra: `django`. Inside this package, `import django` is Django itself: imports 
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ..core.lazy import lazily
@@ -22,7 +23,10 @@ except ModuleNotFoundError as error:
 
 
 def require_tasks() -> None:
-    """Raise ImportError if Django has no Tasks. `IdempotencyMiddleware` does not need them."""
+    """Raise ImportError if Django has no Tasks, or the ledger's extra is missing.
+
+    `IdempotencyMiddleware` does not need Tasks.
+    """
     if django.VERSION < MIN_VERSION:
         raise ImportError(
             "redrive.django: tasks, worker and console need Django 6.0 or newer (which needs "
@@ -30,6 +34,14 @@ def require_tasks() -> None:
             'pip install "redrive[django]", or use redrive.App without redrive.django',
             name="django",
         )
+    require_packages("redrive.django", "django", "sqlalchemy", "alembic")
+
+
+def require_packages(place: str, extra: str, /, *names: str) -> None:
+    """Raise ImportError with the extra to install if one of these packages is missing."""
+    for name in names:
+        if find_spec(name) is None:
+            raise ImportError(f'{place} needs {name}: pip install "redrive[{extra}]"', name=name)
 
 
 if TYPE_CHECKING:

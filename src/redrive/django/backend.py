@@ -10,6 +10,7 @@ from django.core import checks
 from django.db import connections
 from django.tasks import Task, TaskResult
 from django.tasks.backends.base import BaseTaskBackend
+from django.tasks.exceptions import InvalidTaskBackend
 from django.tasks.signals import task_enqueued
 from django.utils import timezone
 from django.utils.json import normalize_json
@@ -90,19 +91,17 @@ class TaskBackend(BaseTaskBackend):
         """
         self.validate_task(task)
         project = self.project
-        call = TaskCall(
-            normalize_json(list(args)),
-            normalize_json(dict(kwargs)),
-            task.queue_name,
-            task.priority,
-            timezone.now(),
-            task.run_after,
-        )
+        details = task.queue_name, task.priority, timezone.now(), task.run_after
+        try:
+            call = TaskCall(normalize_json(list(args)), normalize_json(dict(kwargs)), *details)
+            payload = call.to_payload()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TypeError(f"{task.module_path}: an argument is not JSON: {error}") from None
         kind, token = project.kind_of(task), new_token()
         job = NewJob(
             kind=kind,
             key=job_key(kind, token),
-            payload=call.to_payload(),
+            payload=payload,
             priority=job_priority(task.priority),
             due=None if task.run_after is None else to_aware(task.run_after),
             max_attempts=project.max_attempts(task.module_path),
@@ -134,6 +133,10 @@ class TaskBackend(BaseTaskBackend):
             yield checks.Error(problem, id="redrive.E001", obj="TASKS")
         if self.checked_options.problems:
             return
+        try:
+            _ = self.project.app
+        except InvalidTaskBackend as error:
+            yield checks.Error(str(error), id="redrive.E001", obj="TASKS")
         if not apps.is_installed("redrive.django"):
             yield checks.Error(
                 "INSTALLED_APPS: 'redrive.django' is missing, so that there are no migrations and "

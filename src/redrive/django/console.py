@@ -12,9 +12,11 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from asgiref.sync import sync_to_async
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
+from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
@@ -35,6 +37,7 @@ STREAM = "live"
 EVENT_STREAM = b"text/event-stream"
 
 
+@login_not_required  # the console knows the tokens of programs, too
 @csrf_exempt  # the console checks its own tokens, which are bound to the browser
 async def show_console(request: HttpRequest, path: str = "") -> HttpResponseBase:
     """Show a page of the console to a user with the permission to view it.
@@ -46,7 +49,7 @@ async def show_console(request: HttpRequest, path: str = "") -> HttpResponseBase
     Raises:
         PermissionDenied: The user has neither permission.
     """
-    user = await _user_of(request)
+    user = await sync_to_async(_user_of)(request)  # it may query the database
     has_token = request.headers.get("authorization", "").lower().startswith("bearer ")
     is_page = request.method in ("GET", "HEAD") and path != STREAM and not path.startswith("api/")
     if user is None and is_page:
@@ -60,21 +63,27 @@ async def show_console(request: HttpRequest, path: str = "") -> HttpResponseBase
     return await ConsoleExchange(request.body).run(_application(find_project(None).app), scope)
 
 
-async def _user_of(request: HttpRequest) -> User | None:
-    """Return the user of a request with the role of its permissions. None: not signed in."""
-    if not hasattr(request, "auser"):
+for _alias in connections:  # an async view cannot run in the transaction of ATOMIC_REQUESTS
+    transaction.non_atomic_requests(using=_alias)(show_console)
+
+
+def _user_of(request: HttpRequest) -> User | None:
+    """Return the user of a request with the role of its permissions. None: not signed in.
+
+    `request.user`, because middleware that decides about users may not know `request.auser`.
+    """
+    account: Any = getattr(request, "user", None)
+    if account is None:
         raise ImproperlyConfigured(
             "MIDDLEWARE: the console needs the user of a request; "
             "add 'django.contrib.auth.middleware.AuthenticationMiddleware'"
         )
-    account = await request.auser()
     if not account.is_authenticated:
         return None
-    has_permission = sync_to_async(account.has_perm)
     name = name_of(account.get_username()) or f"user {account.pk}"
-    if await has_permission(OPERATE):
+    if account.has_perm(OPERATE):
         return User(name, role="operator")
-    if await has_permission(VIEW):
+    if account.has_perm(VIEW):
         return User(name, role="viewer")
     raise PermissionDenied(f"{name} has neither the permission {VIEW} nor {OPERATE}")
 
@@ -115,20 +124,29 @@ def _scope_of(request: HttpRequest, path: str, user: User | None, can_stream: bo
 
 
 class ConsoleExchange:
-    """One request to an ASGI application, and its response. Belongs to one task."""
+    """One request to an ASGI application, and its response. Belongs to one event loop.
+
+    It is the body of a stream. If the browser leaves, the application gets a disconnect: a stream
+    ends, and an action runs to its end.
+    """
 
     def __init__(self, body: bytes) -> None:
         self._body: list[bytes] = [body]
-        self._messages: asyncio.Queue[Message | None] = asyncio.Queue()
-        """What the application has sent. None: it has ended."""
+        self._messages: asyncio.Queue[Message | None] = asyncio.Queue(1)
+        """What the application has sent. It waits until a message is read. None: it has ended."""
         self._is_over = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
 
     async def run(self, application: Any, scope: Message) -> HttpResponseBase:
         """Call the application. A stream of events continues after the return."""
         self._task = asyncio.create_task(application(scope, self._receive, self._send))
-        self._task.add_done_callback(lambda _: self._messages.put_nowait(None))
-        start = await self._messages.get()
+        self._task.add_done_callback(self._wake_reader)
+        try:
+            start = await self._next_message()
+        except asyncio.CancelledError:  # the browser has left
+            self._is_over.set()
+            raise
         if start is None:
             await self._task  # raises its error
             raise RuntimeError("the console has ended without a response")
@@ -136,9 +154,9 @@ class ConsoleExchange:
         is_stream = dict(headers).get(b"content-type", b"").startswith(EVENT_STREAM)
         response: HttpResponseBase
         if is_stream:
-            response = StreamingHttpResponse(self._chunks(), status=start["status"])
+            response = StreamingHttpResponse(self, status=start["status"])
         else:
-            content = b"".join([chunk async for chunk in self._chunks()])
+            content = b"".join([chunk async for chunk in self])
             response = HttpResponse(content, status=start["status"])
         for name, value in headers:
             if name == b"set-cookie":  # the only header that may repeat
@@ -147,12 +165,12 @@ class ConsoleExchange:
                 response.headers[name.decode("latin-1")] = value.decode("latin-1")
         return response
 
-    async def _chunks(self) -> AsyncIterator[bytes]:
+    async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the body. At the end, or if the browser is gone, end the application."""
         task, is_complete = self._task, False
         assert task is not None
         try:
-            while not is_complete and (message := await self._messages.get()) is not None:
+            while not is_complete and (message := await self._next_message()) is not None:
                 is_complete = not message.get("more_body")
                 yield message.get("body", b"")
         finally:
@@ -161,6 +179,20 @@ class ConsoleExchange:
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+    def close(self) -> None:
+        """End a stream that may never have been read. Django calls it in a thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._is_over.set)
+
+    async def _next_message(self) -> Message | None:
+        if self._task is not None and self._task.done() and self._messages.empty():
+            return None
+        return await self._messages.get()
+
+    def _wake_reader(self, _task: asyncio.Task[None]) -> None:
+        if self._messages.empty():
+            self._messages.put_nowait(None)
 
     async def _receive(self) -> Message:
         if self._body:

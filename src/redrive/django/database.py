@@ -130,7 +130,7 @@ class DjangoDatabase:
             if connection.vendor == "sqlite"
             else postgres_store.PostgresJobStore()
         )
-        with transaction.atomic(using=self.alias, savepoint=False), connection.wrap_database_errors:
+        with transaction.atomic(using=self.alias, savepoint=False):
             run = caller_transaction.runner_of(connection, self._address)
             return store.submit_in(run, [checked])[0].id
 

@@ -187,8 +187,8 @@ class IdempotencyMiddleware:
                 recorded = _recording_of(response, self._rules.max_body).response()
                 await settle_in_thread(keys, self._rules.settle, lease, recorded)
                 return response
-            if not response.is_async:  # Django reads it in a thread
-                return _record(KeyedRequest(self._rules, lease), response)
+            if not response.is_async:  # Django reads it in a thread, too
+                return await sync_to_async(_record)(KeyedRequest(self._rules, lease), response)
             body = _AsyncBody(response, self._rules, keys, lease, self._run_in_background)
             if body.recording.is_withheld:
                 await body.read()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,9 @@ from django.db import connections
 from django.tasks import DEFAULT_TASK_QUEUE_NAME
 from django.utils.connection import ConnectionDoesNotExist
 
+from ..core.outage import Parking
 from ..core.policy import RetryPolicy
+from ..core.seconds import dated_duration, real, whole_number
 from ..engine.retry import Retry
 from ..errors import LedgerError
 from ..ledger.db.address import parse
@@ -106,6 +109,7 @@ def _option_problems(place: str, options: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield from _database_problems(f"{place}['database']", options.get("database", "default"))
     yield from _retry_problems(f"{place}['retry']", options.get("retry"))
+    yield from _value_problems(place, options)
     tasks = options.get("tasks", {})
     if not isinstance(tasks, Mapping) or not all(
         isinstance(each, Mapping) for each in tasks.values()
@@ -119,6 +123,7 @@ def _option_problems(place: str, options: Mapping[str, Any]) -> Iterator[str]:
     for path, own in tasks.items():
         yield from _unknown(f"{place}['tasks'][{path!r}]", own, TASK_OPTIONS)
         yield from _retry_problems(f"{place}['tasks'][{path!r}]['retry']", own.get("retry"))
+        yield from _value_problems(f"{place}['tasks'][{path!r}]", own)
 
 
 def _database_problems(place: str, alias: object) -> Iterator[str]:
@@ -139,3 +144,36 @@ def _retry_problems(place: str, retry: object) -> Iterator[str]:
     if retry is not None and not isinstance(retry, (Retry, RetryPolicy)):
         kind = type(retry).__name__
         yield f"{place} must be retry(...) or a RetryPolicy, not {kind}: {retry!r:.80}"
+
+
+def _value_problems(place: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the problems of values that are used only by workers."""
+    for name, check in VALUE_CHECKS.items():
+        if options.get(name) is not None:
+            try:
+                check(name, options[name])
+            except (TypeError, ValueError) as error:
+                yield f"{place}: {error}"
+
+
+def _check_rate(name: str, value: object) -> None:
+    if real(name, value) <= 0:
+        raise ValueError(f"{name} must be a number of starts per second, above 0: {value!r}")
+
+
+def _check_keep(name: str, value: object) -> None:
+    if value != math.inf:  # for ever
+        dated_duration(name, value)
+
+
+def _check_parking(name: str, value: object) -> None:
+    if not isinstance(value, Parking):
+        raise TypeError(f"{name} must be a redrive.Parking, not {type(value).__name__}: {value!r}")
+
+
+VALUE_CHECKS: dict[str, Callable[[str, Any], object]] = {
+    "concurrency": whole_number,
+    "keep": _check_keep,
+    "parking": _check_parking,
+    "rate": _check_rate,
+}

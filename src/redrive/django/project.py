@@ -126,18 +126,25 @@ class Project:
 
     @property
     def app(self) -> App:
-        """The App. Creating it opens nothing."""
+        """The App. Creating it opens nothing.
+
+        Raises:
+            InvalidTaskBackend: One of its options is not valid.
+        """
         with self._lock:
             if self._app is None:
                 self._app = self._make_app()
             return self._app
 
     def _make_app(self) -> App:
-        if self.database is None:
-            app = apps.App(self.options.ledger, **self.options.app)
-        else:
-            database = self.database
-            app = apps.App(lambda: database.url, migrate=False, **self.options.app)
+        database, options = self.database, self.options.app
+        try:
+            if database is None:
+                app = apps.App(self.options.ledger, **options)
+            else:
+                app = apps.App(lambda: database.url, migrate=False, **options)
+        except (TypeError, ValueError) as error:
+            raise InvalidTaskBackend(f"TASKS[{self.alias!r}]['OPTIONS']: {error}") from error
         app.registrations.on_load.append(partial(self._register_tasks, app))
         return app
 

@@ -19,6 +19,7 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from .. import errors
+from ..core.codec.codec import to_bytes
 from ..core.key import Key
 from ..ledger.model import Attempt, State
 from .database import JobRow
@@ -105,9 +106,12 @@ class TaskCall:
     run_after: datetime | None = None
 
     def to_payload(self) -> bytes:
-        """Return the payload of the job. `task_function` takes its members as arguments."""
-        call = {"args": self.args, "kwargs": self.kwargs, "task": self._details()}
-        return json.dumps(call, separators=(",", ":"), ensure_ascii=False).encode()
+        """Return the payload of the job. `task_function` takes its members as arguments.
+
+        Raises:
+            ValueError: An argument has no form in JSON, such as NaN.
+        """
+        return to_bytes({"args": self.args, "kwargs": self.kwargs, "task": self._details()})
 
     def _details(self) -> dict[str, Any]:
         details: dict[str, Any] = {

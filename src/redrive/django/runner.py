@@ -13,11 +13,13 @@ from django.tasks.signals import task_finished, task_started
 from django.utils import timezone
 from django.utils.json import normalize_json
 
+from ..core.codec.codec import to_bytes
 from ..core.context import job_layer_around, scope_around
 from ..core.key import Key
 from ..engine.attempt import current
 from ..errors import Dead
 from ..journal.record import Record
+from ..ledger.validation import MAX_PAYLOAD_BYTES, check_payload
 from ..worker.job_type import Unstorable
 from .results import TaskCall, task_path
 
@@ -72,7 +74,8 @@ def task_function(project: TaskOwner, task: Task, /) -> Callable[..., Any]:
     def finish(result: TaskResult, value: Any) -> Any:
         try:
             normalized = normalize_json(value)
-        except TypeError as error:
+            check_payload("the result", to_bytes(normalized), MAX_PAYLOAD_BYTES)
+        except (TypeError, ValueError, RecursionError) as error:
             raise Unstorable(f"{path} has run, but its result cannot be stored: {error}") from None
         changes = {"status": TaskResultStatus.SUCCESSFUL, "finished_at": timezone.now()}
         for name, change in {**changes, "_return_value": normalized}.items():

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import re_path
 
 from redrive.console import CONSOLE_PACKAGES
+from redrive.django import require_packages
 
-for _name in sorted(CONSOLE_PACKAGES):
-    if find_spec(_name) is None:
-        raise ImportError(f'redrive.django.urls needs {_name}: pip install "redrive[console]"')
+require_packages("redrive.django.urls", "console", *sorted(CONSOLE_PACKAGES))
 for _name in ("django.contrib.auth", "redrive.django"):
     if not apps.is_installed(_name):
         raise ImproperlyConfigured(

@@ -145,7 +145,7 @@ class MiddlewareRules:
             user: The caller, as `user=` returned it.
             compared: The part of the request that `request=` returned.
         """
-        if user is None or isinstance(user, bool):
+        if user is None or isinstance(user, bool) or _has_no_text(user):
             return self._unknown_user(user)
         try:
             key = KeyId.of(Key(self._domain, str(user), client_key, "request"))
@@ -164,9 +164,10 @@ class MiddlewareRules:
         return key, request.fingerprint(body, caller)
 
     def _unknown_user(self, user: object) -> RecordedResponse:
+        kind = repr(user) if user is None or isinstance(user, bool) else user.__class__.__name__
         warnings.warn(
-            f"idempotency: user= returned {user!r}; return a text that identifies the caller, "
-            "or '' for an anonymous one",
+            f"idempotency: user= returned {kind}; return a text or number that identifies the "
+            "caller, such as the id of a user object, or '' for an anonymous one",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -238,6 +239,17 @@ class MiddlewareRules:
             lease.free()
         else:
             lease.complete(response, partial(dump_within, limit=lease.max_payload))
+
+
+def _has_no_text(user: object) -> bool:
+    """Return whether the text of this object does not identify a caller.
+
+    Anonymous users of a framework share one text, users may share a name, and the default of Python
+    is an address in memory.
+    """
+    kind = user.__class__  # of a proxy, such as `request.user`, the class of its target
+    is_default = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    return is_default or hasattr(user, "is_authenticated")
 
 
 def _statuses(statuses: Collection[int]) -> frozenset[int]:

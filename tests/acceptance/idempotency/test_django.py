@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,24 @@ def test_async_streams_of_known_length_are_stored_first(views: Views, app: App) 
 
     with override_settings(ROOT_URLCONF=(path("", view),)):
         asyncio.run(main())
+
+
+def test_a_sync_stream_of_known_length_does_not_block_the_event_loop(views: Views, app: App) -> None:
+    readers = []
+
+    def pieces() -> Iterator[bytes]:
+        readers.append(threading.get_ident())
+        yield b"ab"
+
+    async def main() -> None:
+        response = await AsyncClient().post("/", headers={"idempotency-key": "k"})
+        assert [record.status for record in app.keys().page()] == ["completed"]
+        assert response.getvalue() == b"ab"
+
+    view = lambda request: StreamingHttpResponse(pieces(), headers={"content-length": "2"})  # noqa: E731
+    with override_settings(ROOT_URLCONF=(path("", view),)):
+        asyncio.run(main())
+    assert readers != [threading.get_ident()]  # settling there would block it, too
 
 
 def test_an_error_in_an_async_stream_frees_the_key(views: Views, app: App) -> None:

@@ -234,7 +234,8 @@ def test_a_read_only_transaction_is_an_error_of_the_driver(name: str, place: str
     is_sqlite = name in ON_SQLITE
     with CALLERS[name](place) as caller:
         caller.run("PRAGMA query_only = ON" if is_sqlite else "SET TRANSACTION READ ONLY")
-        with pytest.raises(ERRORS, match="readonly database" if is_sqlite else "read-only transaction"):
+        errors = DatabaseError if "Django" in name else ERRORS  # as for the caller's own statements
+        with pytest.raises(errors, match="readonly database" if is_sqlite else "read-only transaction"):
             ledger.submit(*new("a"), tx=caller.tx)
         caller.rollback()
     assert stored_jobs(ledger) == ([], 0)
@@ -247,7 +248,7 @@ def test_an_aborted_transaction_is_an_error_of_the_driver(name: str, place: str,
         caller.run(EFFECT)
         with pytest.raises(ERRORS):
             caller.run("SELECT * FROM nowhere")
-        with pytest.raises(ERRORS, match="transaction is aborted"):
+        with pytest.raises(DatabaseError if "Django" in name else ERRORS, match="transaction is aborted"):
             ledger.submit(*new("a"), tx=caller.tx)
         caller.rollback()
     assert stored_jobs(ledger) == ([], 0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
+from typing import Any
 
 import pytest
 
 from redrive.console import application as module
-from redrive.console.application import LiveUpdates
+from redrive.console.application import LiveResponse, LiveUpdates
 
 
 class FakeLedger:
@@ -98,5 +99,28 @@ def test_the_number_of_listeners_is_limited(monkeypatch: pytest.MonkeyPatch) -> 
         await streams[0].aclose()
         assert not live.is_full
         await streams[1].aclose()
+
+    asyncio.run(listen())
+
+
+def test_a_cancelled_connection_frees_its_place_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_LISTENERS", 1)
+
+    async def listen() -> None:
+        live = LiveUpdates(FakeLedger().read_version)
+        is_sending = asyncio.Event()
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.body":
+                is_sending.set()
+                await asyncio.Event().wait()  # the browser reads nothing
+
+        connection = asyncio.create_task(LiveResponse(live.stream()).stream_response(send))
+        await is_sending.wait()
+        assert live.is_full
+        connection.cancel()
+        (error,) = await asyncio.gather(connection, return_exceptions=True)
+        assert isinstance(error, asyncio.CancelledError)  # its traceback keeps the stream alive
+        assert not live.is_full
 
     asyncio.run(listen())

@@ -44,9 +44,12 @@ def read_context(context: TaskContext, fail_until: int = 0) -> list[Any]:
     return [result.id, context.attempt, result.status, len(result.errors), len(set(result.worker_ids))]
 
 
+NOT_JSON = {"function": abs, "nan": float("nan"), "bytes": b"\xff", "surrogate": "\ud800", "large": "x" * 2_000_000}
+
+
 @task
-def return_function() -> Any:
-    return add.func
+def return_value(name: str) -> Any:
+    return NOT_JSON[name]
 
 
 @task

@@ -67,6 +67,9 @@ def test_arguments_that_are_not_json_store_nothing() -> None:
     before = stored_jobs()
     with pytest.raises(TypeError, match="Unsupported type"):
         add.enqueue(datetime.now(timezone.get_current_timezone()))
+    for value in (float("nan"), "\ud800", b"\xff"):
+        with pytest.raises(TypeError, match=r"sample_tasks\.add: an argument is not JSON: "):
+            add.enqueue([value])
     with pytest.raises(ValueError, match="takes at most 1048576"):
         add.enqueue("x" * 2_000_000)
     assert stored_jobs() == before

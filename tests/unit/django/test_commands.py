@@ -71,3 +71,19 @@ def test_a_queue_has_the_job_types_of_all_tasks() -> None:
         assert add.module_path not in kinds
         with pytest.raises(InvalidTaskBackend):
             find_project("other")
+
+
+def test_the_command_line_hides_the_secrets_of_the_project(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with django_databases(default=django_settings(f"sqlite:///{tmp_path / 'shop.sqlite3'}")), use_backend(secrets=["iban_code"]):
+        call_command("migrate", verbosity=0, run_syncdb=True)
+        result = add.enqueue({"iban_code": "DE02-1203"})
+        with pytest.raises(SystemExit):
+            call_command("redrive", "jobs", "show", result.id.partition("-")[0], "--json", skip_checks=True)
+    shown = capsys.readouterr().out
+    assert "iban_code" in shown
+    assert "DE02-1203" not in shown
+
+
+def test_the_command_line_names_the_worker_command() -> None:
+    with use_backend(ledger="sqlite://"), pytest.raises(CommandError, match="^redrive work: .*; run `manage.py redrive_worker`$"):
+        call_command("redrive", "work", skip_checks=True)

@@ -13,10 +13,11 @@ from urllib.parse import urlencode
 import pytest
 from django.contrib.auth.models import AnonymousUser, Permission, User
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
 from django.test import AsyncClient, Client, RequestFactory, override_settings
 
 from redrive.django import get_app
-from redrive.django.console import show_console
+from redrive.django.console import ConsoleExchange, show_console
 from redrive.ops import Operator
 from tests.unit.django.conftest import use_backend
 from tests.unit.django.sample_tasks import add
@@ -79,6 +80,24 @@ def test_a_user_without_permission_sees_nothing() -> None:
         assert guest.get(f"{ROOT}/{path}").status_code == 403
 
 
+def lock_olga_out(get_response: Any) -> Any:
+    """Middleware that decides about the user of a request, such as one for a second factor."""
+
+    def middleware(request: Any) -> Any:
+        if request.user.username == "olga":
+            request.user = AnonymousUser()
+        return get_response(request)
+
+    return middleware
+
+
+@pytest.mark.usefixtures("project")
+def test_a_user_whom_another_middleware_has_replaced_sees_nothing() -> None:
+    with override_settings(MIDDLEWARE=[*MIDDLEWARE, f"{__name__}.lock_olga_out"]):
+        assert signed_in("olga").get(f"{ROOT}/jobs").status_code == 302
+        assert signed_in("vera").get(f"{ROOT}/jobs").status_code == 200
+
+
 @pytest.mark.usefixtures("project")
 def test_pages_are_shown_where_the_console_is_mounted() -> None:
     olga = signed_in("olga")
@@ -96,6 +115,12 @@ def test_pages_are_shown_where_the_console_is_mounted() -> None:
     assert "olga" in jobs
     assert olga.get(f"{ROOT}/unknown").status_code == 404
     assert olga.get(ROOT).headers["location"] == f"{ROOT}/"  # Django adds the slash
+
+
+@pytest.mark.usefixtures("project")
+def test_pages_are_shown_in_a_project_with_atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connections.settings["default"], "ATOMIC_REQUESTS", True)
+    assert signed_in("olga").get(f"{ROOT}/jobs").status_code == 200
 
 
 @pytest.mark.usefixtures("project")
@@ -129,6 +154,9 @@ def test_a_program_with_a_named_token_uses_the_api() -> None:
     assert program.post(f"{ROOT}/api/dead/replay", {}, content_type="application/json").status_code == 403  # it may only read
     stranger = Client(headers={"authorization": "Bearer rdt_unknown"})
     assert stranger.get(f"{ROOT}/api/overview").status_code == 401
+    with override_settings(MIDDLEWARE=[*MIDDLEWARE, "django.contrib.auth.middleware.LoginRequiredMiddleware"]):
+        again = Client(headers={"authorization": f"Bearer {created.token}"})
+        assert again.get(f"{ROOT}/api/overview").status_code == 200
 
 
 @pytest.mark.usefixtures("project")
@@ -170,6 +198,64 @@ def test_pages_under_asgi_get_live_updates() -> None:
     assert f'data-live-at="{ROOT}/live"' in page
     assert events[0] == b"retry: 3000\n\n"
     assert events[1].startswith(b"event: change\n")
+
+
+@pytest.mark.usefixtures("project")
+def test_a_stream_that_was_never_read_ends_with_its_response() -> None:
+    client = AsyncClient()
+    client.force_login(User.objects.get(username="olga"))
+
+    async def leave() -> None:
+        before = asyncio.all_tasks()
+        stream: Any = await client.get(f"{ROOT}/live")
+        await asyncio.to_thread(stream.close)  # as Django does if the browser is gone before the first piece
+        async with asyncio.timeout(30):
+            while asyncio.all_tasks() != before:  # noqa: ASYNC110  # the end of a task of others triggers no event
+                await asyncio.sleep(0)
+
+    asyncio.run(leave())
+
+
+@pytest.mark.usefixtures("project")
+def test_a_stream_without_a_reader_is_bounded() -> None:
+    sent = []
+
+    async def flood(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        for number in range(1000):
+            await send({"type": "http.response.body", "body": b"x", "more_body": number < 999})
+            sent.append(number)
+
+    async def read() -> None:
+        stream: Any = await ConsoleExchange(b"").run(flood, {})
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        assert len(sent) < 10
+        assert len([piece async for piece in stream]) == 1000
+
+    asyncio.run(read())
+
+
+def test_a_request_that_django_cancels_tells_the_console() -> None:
+    received = []
+
+    async def leave() -> None:
+        is_waiting, is_told = asyncio.Event(), asyncio.Event()
+
+        async def wait(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            is_waiting.set()
+            received.append(await receive())
+            is_told.set()
+
+        request = asyncio.create_task(ConsoleExchange(b"").run(wait, {}))
+        await is_waiting.wait()
+        request.cancel()
+        async with asyncio.timeout(30):
+            await is_told.wait()
+
+    asyncio.run(leave())
+    assert received == [{"type": "http.disconnect"}]
 
 
 @pytest.mark.usefixtures("project")

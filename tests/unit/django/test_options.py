@@ -66,6 +66,16 @@ def problems(**params: Any) -> list[str]:
             {"OPTIONS": {"tasks": {"shop.tasks.send": {"retries": 3}}}},
             f"{OPTIONS}['tasks']['shop.tasks.send']: unknown name 'retries'; did you mean 'retry'?",
         ),
+        (
+            {"OPTIONS": {"tasks": {"shop.tasks.send": {"concurrency": "4"}}}},
+            f"{OPTIONS}['tasks']['shop.tasks.send']: concurrency must be a whole number, not str: '4'",
+        ),
+        (
+            {"OPTIONS": {"tasks": {"shop.tasks.send": {"rate": 0}}}},
+            f"{OPTIONS}['tasks']['shop.tasks.send']: rate must be a number of starts per second, above 0: 0",
+        ),
+        ({"OPTIONS": {"keep": "30d"}}, f"{OPTIONS}: keep must be seconds or a timedelta, not str: '30d'"),
+        ({"OPTIONS": {"parking": 10}}, f"{OPTIONS}: parking must be a redrive.Parking, not int: 10"),
     ],
 )
 def test_a_wrong_setting_is_an_error_of_check_and_of_each_task(params: dict[str, Any], problem: str) -> None:
@@ -80,6 +90,23 @@ def test_a_wrong_setting_is_an_error_of_check_and_of_each_task(params: dict[str,
                 with pytest.raises(InvalidTaskBackend):
                     use()
         assert Backend("default", {}).checked_options.problems == ()  # nothing is kept
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"include": "shop.jobs"}, "include must be a list of modules, not one text; pass ['shop.jobs']"),
+        ({"journal": [3]}, "a sink must be a function of one Record, not int: 3"),
+        ({"stores": 3}, "stores"),
+    ],
+)
+def test_a_wrong_option_of_the_app_is_an_error_of_check_and_of_get_app(options: dict[str, Any], problem: str) -> None:
+    with django_databases(default=MEMORY):
+        found = problems(OPTIONS=options)
+        assert found[0].startswith(f"{OPTIONS}: {problem}")
+        with use_backend(**options), pytest.raises(InvalidTaskBackend) as raised:
+            get_app()
+        assert str(raised.value) == found[0]
 
 
 def test_the_check_of_a_good_project_finds_nothing(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ from redrive import RetryPolicy
 from redrive.django import Backend, get_app
 from redrive.testing import sandbox
 from redrive.worker.worker import Worker
+from tests.unit.django import sample_tasks
 from tests.unit.django.conftest import use_backend
-from tests.unit.django.sample_tasks import BROKEN, add, count_groups, leave, read_context, return_function, send_mail, wait
+from tests.unit.django.sample_tasks import BROKEN, add, count_groups, leave, read_context, return_value, send_mail, wait
 
 pytestmark = pytest.mark.req("X-2")
 
@@ -131,11 +132,13 @@ def test_a_task_without_attempts_left_is_a_dead_letter_and_is_replayed(
     assert Group.objects.filter(name=f"mail to {to}").count() == 1
 
 
-def test_a_result_that_is_not_json_fails_the_task_at_once(worker: Worker) -> None:
-    result = wait(return_function.enqueue())
+@pytest.mark.parametrize("name", sample_tasks.NOT_JSON)
+def test_a_result_that_cannot_be_stored_fails_the_task_at_once(worker: Worker, signals: Signals, name: str) -> None:
+    result = wait(return_value.enqueue(name))
     assert (result.status, result.attempts) == ("FAILED", 1)
     assert result.errors[0].exception_class is TypeError
-    assert "return_function has run, but its result cannot be stored: Unsupported type" in result.errors[0].traceback
+    assert "return_value has run, but its result cannot be stored: " in result.errors[0].traceback
+    assert signals.wait_for(result.id, 2) == [("started", "RUNNING", 1, 0), ("finished", "FAILED", 1, 1)]
 
 
 def test_the_exit_of_a_task_ends_the_task_only(worker: Worker) -> None:

@@ -37,3 +37,27 @@ def test_old_django_is_named_with_the_version_that_is_needed() -> None:
         f"{django.get_version()}; "
         'pip install "redrive[django]", or use redrive.App without redrive.django\n'
     )
+
+
+@pytest.mark.req("X-2")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Django 6 needs Python 3.12")
+@pytest.mark.parametrize(("package", "extra"), [("sqlalchemy", "django"), ("alembic", "django"), ("typer", "cli")])
+def test_a_missing_extra_is_named_at_the_start(package: str, extra: str) -> None:
+    program = f"""
+import importlib.util, sys
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda *name: None if name[0] == {package!r} else find(*name)
+sys.modules[{package!r}] = None
+from django.conf import settings
+from django.core.management import call_command
+try:
+    settings.configure(INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "redrive.django"])
+    import django
+    django.setup()
+    call_command("redrive_worker")
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    place = "manage.py redrive_worker" if extra == "cli" else "redrive.django"
+    assert done.stdout == f'{place} needs {package}: pip install "redrive[{extra}]"\n'

@@ -16,7 +16,7 @@ import sqlalchemy
 from sqlalchemy import util
 
 from ...core.lazy import deferred
-from .compiled import Cursor
+from .compiled import BatchRunner, Cursor
 
 if TYPE_CHECKING:
     from psycopg import rows as psycopg_rows
@@ -108,6 +108,24 @@ class Psycopg2Runner(DriverRunner):
         bytes_type = extensions.new_type((BYTEA_OID,), "redrive_bytes", to_bytes)
         extensions.register_type(bytes_type, cursor)
         return cursor
+
+
+class DjangoRunner:
+    """Runs statements on the driver of a Django connection, with Django's classes of errors."""
+
+    def __init__(self, connection: Any, run: BatchRunner) -> None:
+        self.connection = connection
+        self._run = run
+
+    def execute(self, text: str, parameters: Any = (), /) -> Cursor:
+        """Run a statement once."""
+        with self.connection.wrap_database_errors:
+            return self._run.execute(text, parameters)
+
+    def executemany(self, text: str, parameters: Any, /) -> Cursor:
+        """Run a statement for each set of parameters."""
+        with self.connection.wrap_database_errors:
+            return self._run.executemany(text, parameters)
 
 
 class FetchedRows:

@@ -18,6 +18,7 @@ from .address import Address
 from .caller_runners import (
     AsyncDriverRunner,
     AsyncpgRunner,
+    DjangoRunner,
     DriverRunner,
     Psycopg2Runner,
     PsycopgAsyncRunner,
@@ -101,8 +102,7 @@ def runner_of(tx: Any, address: Address, /) -> BatchRunner:
         return _sqlalchemy_runner(tx, address)
     libraries = _libraries_of(tx)
     if "django" in libraries and hasattr(tx, "in_atomic_block"):
-        tx = _connection_of_django(tx, address)
-        libraries = _libraries_of(tx)
+        return DjangoRunner(tx, runner_of(_connection_of_django(tx, address), address))
     if isinstance(tx, sqlite3.Connection):
         if dialect != "sqlite":
             raise TypeError(f"tx is a connection of SQLite; the ledger is on {dialect}")

@@ -93,7 +93,14 @@ def test_a_cookie_without_user_warns(shops: Shops, world: World, key: str) -> No
         shops.serve(user=None).send("/charge", key=key, headers={"cookie": "session=a"})
 
 
-@pytest.mark.parametrize("unknown", [None, False])
+class Visitor:
+    is_authenticated = False
+
+    def __str__(self) -> str:
+        return "AnonymousUser"
+
+
+@pytest.mark.parametrize("unknown", [None, False, Visitor(), object()], ids=["None", "False", "user", "object"])
 def test_an_unknown_user_is_rejected(shops: Shops, world: World, app: App, key: str, unknown: Any) -> None:
     client = shops.serve(user=UserIs(unknown))
     with pytest.warns(RuntimeWarning, match="user= returned"):

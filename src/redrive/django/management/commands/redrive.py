@@ -30,10 +30,14 @@ class RedriveCommand(BaseCommand):
         """Run the command, which exits with its own status.
 
         Raises:
-            CommandError: No backend is one of Redrive, or its ledger is in memory.
+            CommandError: No backend is one of Redrive, its ledger is in memory, or the command
+                needs the app.
         """
+        if words[:1] == ["work"]:
+            raise CommandError("redrive work: it has no tasks; run `manage.py redrive_worker`")
         try:
             project = find_project(None)
+            _ = project.app  # hides its secrets
             ledger = project.database.url if project.database else project.options.ledger
         except ImproperlyConfigured as error:
             raise CommandError(str(error)) from error

@@ -10,11 +10,15 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
 
-from redrive.cli.commands.work import describe_problem, run_visibly
+from redrive.django import require_packages
 from redrive.django.project import Project, find_project
 from redrive.errors import LedgerError
 from redrive.ops.project.user_code import Unreadable
 from redrive.ops.worker_process import WorkOptions, start_worker_of
+
+require_packages("manage.py redrive_worker", "cli", "rich", "typer")
+
+from redrive.cli.commands.work import describe_problem, run_visibly  # noqa: E402  # it needs them
 
 MAX_PORT = 65535
 
