@@ -211,7 +211,9 @@ def test_a_new_key_under_the_same_id_is_read(app: App, monkeypatch: pytest.Monke
 
 
 @pytest.mark.req("X-4")
-@pytest.mark.parametrize("page", ["/\t/evil.example", "/\n/evil.example", "/\t\\evil.example", "//evil.example", "https://evil.example"])
+@pytest.mark.parametrize(
+    "page", ["/\t/evil.example", "/\n/evil.example", "/\t\\evil.example", "//evil.example", "https://evil.example"]
+)
 def test_a_sign_in_only_opens_pages_of_the_console(app: App, page: str) -> None:
     with rogue() as issuer:
         browser = console(app, issuer)
@@ -233,8 +235,12 @@ def test_an_answer_without_the_issuer_is_rejected_if_the_provider_names_it(app: 
 
 
 @pytest.mark.req("X-4")
-@pytest.mark.parametrize("wrong", [{"token_endpoint": "http://login.example/token"}, {"authorization_endpoint": "javascript:alert(1)"}])
-def test_an_address_without_https_is_a_wrong_configuration(app: App, wrong: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"token_endpoint": "http://login.example/token"}, {"authorization_endpoint": "javascript:alert(1)"}]
+)
+def test_an_address_without_https_is_a_wrong_configuration(
+    app: App, wrong: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
     with rogue() as issuer:
         Rogue.answers["/.well-known/openid-configuration"] |= wrong
         answer = console(app, issuer).get("/login/oidc")
