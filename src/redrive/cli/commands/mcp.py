@@ -67,11 +67,11 @@ def mcp(
         with redirect_stdout(sys.stderr):
             opened = stack.enter_context(open_target(choose_target(app, target), app_first=True))
         account = user()
-        tools = server.ToolServer(
+        serving = server.ToolServer(
             opened,
             actor=check_actor(account if actor is None else actor),
             allow_acts=allow_acts,
             via=f"account {account}",
             reads=ReadAudit() if known().console.audit_reads else None,
         )
-        server.serve(tools)
+        server.serve(serving)
