@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from redrive import App
 from redrive.ledger import Ledger, NewJob
 from redrive.mcp.act_tools import MAX_PLANS, PLAN_SECONDS, PlanDesk
 from redrive.mcp.read_tools import READ_TOOLS
-from redrive.mcp.server import ToolServer, client_name
+from redrive.mcp.server import ToolServer, client_name, offered_tools
 from redrive.mcp.tool import MAX_OFFSET, MAX_RESULT_CHARS, PageArguments, fit, page_of
 from redrive.ops import Operator
 from tests.conformance.partitions.world import DAY, World
@@ -252,3 +253,10 @@ def test_a_ledger_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
     status, printed = call("mcp", "--ledger", f"sqlite:///{tmp_path / 'new.db'}")
     assert status == 3, printed
     assert not (tmp_path / "new.db").exists()
+
+
+def test_the_page_lists_every_tool() -> None:
+    page = (Path(__file__).parents[3] / "docs/how-to/operate/agents.md").read_text(encoding="utf-8")
+    tables = page[page.index("## Tools") : page.index("## How a change is made")]
+    listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", tables, re.MULTILINE)))
+    assert {tool.name for tool in offered_tools(allow_acts=True)} == set(listed)
