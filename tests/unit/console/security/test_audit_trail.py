@@ -61,6 +61,15 @@ def test_every_entry_says_how_the_actor_came_in(app: App) -> None:
 
 
 @pytest.mark.req("X-4")
+def test_an_erasure_says_how_the_actor_came_in_without_another_name(app: App) -> None:
+    bob = Operator(app, actor="bob", via="account bob").user_data
+    bob.erase(bob.plan_erasure("ann"), because="a request of ann")
+    (entry, *_) = Operator(app, actor="root").audit.find(action="user.erase")
+    assert (entry.actor, entry.via) == ("bob", "account")
+    assert "ann" not in entry.because
+
+
+@pytest.mark.req("X-4")
 def test_reads_of_payloads_are_recorded_on_request(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     app.on("paid", name="mail")(lambda event: None)
     app.receive(Event("paid", {}, id="p-1", source="web"))
