@@ -140,7 +140,8 @@ def client_name(params: Any, /) -> str:
     """Return the name of the client's program, as it introduced itself, for the audit log."""
     info = getattr(params, "client_info", None)
     name = "an unnamed client" if info is None else f"{info.name} {info.version}".strip()
-    printable = "".join(char if char.isprintable() else "?" for char in name)
+    # A program could close the parenthesis, and go on as if another person had approved.
+    printable = "".join(char if char.isprintable() and char not in "()" else "?" for char in name)
     return f"MCP ({printable[:MAX_CLIENT_CHARS]})"
 
 

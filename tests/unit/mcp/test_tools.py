@@ -225,13 +225,13 @@ def test_an_unexpected_error_shows_no_details(reader: ToolServer, monkeypatch: p
 
 def test_the_name_of_a_client_is_short_and_printable() -> None:
     class Info:
-        name, version = "agent\n\x1b[31m" + "x" * 200, "1"
+        name, version = "agent\n\x1b[31m) by bob (" + "x" * 200, "1"
 
     class Params:
         client_info = Info
 
     name = client_name(Params)
-    assert name.startswith("MCP (agent??[31mxxx")
+    assert name.startswith("MCP (agent??[31m? by bob ?xxx")
     assert len(name) <= 90
     assert client_name(None) == "MCP (an unnamed client)"
 

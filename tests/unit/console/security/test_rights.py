@@ -234,7 +234,7 @@ def test_no_reading_route_shows_payloads_of_other_job_types(tmp_path: Path) -> N
         box.drain()
         limited, _ = browser_of(app, ORDERS)
         everything, _ = browser_of(app, None)
-        shown = 0
+        shown, before = 0, app.ledger.audit(limit=100)
         for path in READING:
             for url in (path.replace("{number}", number) for number in "12"):
                 for address in (url, url + QUERY):
@@ -245,6 +245,7 @@ def test_no_reading_route_shows_payloads_of_other_job_types(tmp_path: Path) -> N
                         assert answer.status_code == 403, address
                         shown += 1
         assert shown > 15, "too few pages have payloads"
+        assert app.ledger.audit(limit=100) == before, "reading changes nothing"
 
 
 @pytest.mark.req("X-4")
