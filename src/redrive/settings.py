@@ -97,6 +97,8 @@ class ConsoleSettings:
     oidc_secret: str | None = _key("Secret of the console at the provider.")
     oidc_secret_file: str | None = _key("File with this secret.")
     oidc_claim: str = _key("Claim with the groups of the user.", "groups")
+    oidc_name_claim: str = _key("Claim with the name for the audit log.", "preferred_username")
+    oidc_scope: str = _key("Requested scopes.", "openid profile email")
     oidc_redirect_url: str | None = _key(
         "URL of /login/oidc/callback, as registered at the provider. Default: from the request."
     )

@@ -168,6 +168,9 @@ def sign_in_from_settings(settings: ConsoleSettings, /) -> SignIn:
     if settings.role not in (None, *get_args(Role)):
         raise ValueError(f"console.role: invalid role {settings.role!r}; use viewer or operator")
     role = cast("Role | None", settings.role)
+    if roles and settings.oidc_issuer is None and settings.proxy_groups is None:
+        problem = "no user has groups; set console.proxy_groups or console.oidc_issuer"
+        raise ValueError(f"console.roles: {problem}")
     proxy = oidc = None
     if settings.proxy_header is not None:
         groups_header = settings.proxy_groups
@@ -191,6 +194,8 @@ def sign_in_from_settings(settings: ConsoleSettings, /) -> SignIn:
             roles=roles,
             role=role,
             claim=settings.oidc_claim,
+            name_claim=settings.oidc_name_claim,
+            scope=settings.oidc_scope,
             redirect_url=settings.oidc_redirect_url,
         )
     elif settings.oidc_client_id or settings.oidc_secret or settings.oidc_secret_file:

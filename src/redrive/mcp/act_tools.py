@@ -282,9 +282,11 @@ def _bulk(
     }
     if plan.change is not None:
         shown["change"] = plan.change
+    if plan.as_kind is not None:
+        shown["as_kind"] = plan.as_kind
     if (of := plan.partitions) is not None:
         details = {"skipped": of.left, "without_raw": of.without_raw, "readable": of.readable}
-        shown["partitions"] = details
+        shown["partitions"] = details | {"clear_terminal": of.wish.clear_terminal}
     which = frozen(plan)
 
     def carry_out(operator: Operator, because: str) -> Sweep:
@@ -413,17 +415,20 @@ def _propose_limit(operator: Operator, given: LimitPlanArguments) -> Proposal:
 
 
 def _propose_sweep(operator: Operator, given: SweepPlanArguments) -> Proposal:
-    def look(operator: Operator) -> str:
+    def find(operator: Operator) -> Sweep:
         report = operator.sweeps.get(given.id)
         if report is None:
             raise NotAllowed(f"bulk operation {given.id} does not exist; nothing was changed")
-        return report.sweep.state
+        return report.sweep
 
+    sweep = find(operator)
+    names = ("act", "actor", "because", "selection", "rate", "total", "left")
     shown = {
         "act": f"{given.act} bulk operation",
         "id": given.id,
         "accept_failed_canary": given.accept_failed_canary,
-        "now": look(operator),
+        "now": sweep.state,
+        "of": {name: getattr(sweep, name) for name in names},
     }
 
     def carry_out(operator: Operator, because: str) -> Sweep:
@@ -434,7 +439,7 @@ def _propose_sweep(operator: Operator, given: SweepPlanArguments) -> Proposal:
         act = operator.sweeps.pause if given.act == "pause" else operator.sweeps.cancel
         return act(given.id, because=because)
 
-    return Proposal(shown, look, carry_out)
+    return Proposal(shown, lambda operator: find(operator).state, carry_out)
 
 
 PROPOSALS: tuple[tuple[str, str, type[ToolArguments], Callable[..., Proposal]], ...] = (

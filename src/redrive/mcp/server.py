@@ -25,10 +25,11 @@ from ..ops.operator import Operator
 from ..ops.sign_in.hashes import without_secrets
 from .act_tools import PlanDesk
 from .read_tools import READ_TOOLS
-from .tool import Tool
+from .tool import Tool, escape_invisible
 
 if TYPE_CHECKING:
     from ..ops.project.target import Operated
+    from ..ops.sign_in.read_audit import ReadAudit
 
 NAME = "redrive"
 MAX_CLIENT_CHARS = 80
@@ -58,11 +59,22 @@ class ToolServer:
         app: The app, or its ledger.
         actor: Who started the server, for the audit log.
         allow_acts: Also offer the tools that change something.
+        via: How the actor was authenticated, for the audit log.
+        reads: Records reads of payloads. None: they are not recorded.
     """
 
-    def __init__(self, app: Operated, /, *, actor: str, allow_acts: bool) -> None:
+    def __init__(
+        self,
+        app: Operated,
+        /,
+        *,
+        actor: str,
+        allow_acts: bool,
+        via: str | None = None,
+        reads: ReadAudit | None = None,
+    ) -> None:
         self._app = app
-        self._actor = actor
+        self._actor, self._via, self._reads = actor, via, reads
         self._allows_acts = allow_acts
         self._tools = {tool.name: tool for tool in offered_tools(allow_acts=allow_acts)}
         self._known = frozenset(tool.name for tool in offered_tools(allow_acts=True))
@@ -105,10 +117,11 @@ class ToolServer:
         tool = self._tools.get(name)
         if tool is None:
             return self._explain_unknown(name), None
+        operator = Operator(self._app, actor=actor, via=self._via, reads=self._reads)
         try:
-            result = tool.call(Operator(self._app, actor=actor), arguments)
+            result = tool.call(operator, arguments)
         except (RedriveError, ValueError, LookupError) as error:
-            return without_secrets(str(error)), None
+            return escape_invisible(without_secrets(str(error))), None
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
             return f"{name}: unexpected {type(error).__name__}; the server's log has it", None
@@ -127,7 +140,8 @@ def client_name(params: Any, /) -> str:
     """Return the name of the client's program, as it introduced itself, for the audit log."""
     info = getattr(params, "client_info", None)
     name = "an unnamed client" if info is None else f"{info.name} {info.version}".strip()
-    printable = "".join(char if char.isprintable() else "?" for char in name)
+    # A program could close the parenthesis, and go on as if another person had approved.
+    printable = "".join(char if char.isprintable() and char not in "()" else "?" for char in name)
     return f"MCP ({printable[:MAX_CLIENT_CHARS]})"
 
 
@@ -147,15 +161,9 @@ def describe_tool(tool: Tool, /) -> types.Tool:
     )
 
 
-def serve(app: Operated, /, *, actor: str, allow_acts: bool) -> None:
-    """Serve the tools on standard input and output, until the client disconnects.
-
-    Args:
-        app: The app, or its ledger.
-        actor: Who started the server, for the audit log.
-        allow_acts: Also offer the tools that change something.
-    """
-    server = ToolServer(app, actor=actor, allow_acts=allow_acts).server()
+def serve(tools: ToolServer, /) -> None:
+    """Serve the tools on standard input and output, until the client disconnects."""
+    server = tools.server()
 
     async def run() -> None:
         async with stdio_server() as (incoming, outgoing):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,8 +18,13 @@ from ..ops.render import document, moment
 T = TypeVar("T")
 MAX_RESULT_CHARS = 60_000
 """A longer result is cut. It would fill the context of an agent."""
-CUTS = ((4_000, 200), (1_000, 50), (200, 10), (80, 3))
-"""Longest text and most entries of a list, from the whole result to a small part of it."""
+CUTS = ((4_000, 200, 9), (1_000, 50, 7), (200, 25, 6), (80, 10, 5), (40, 3, 3))
+"""Longest text, most entries of a list and levels, from the whole result to a small part of it."""
+INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+"""A payload could hide instructions for the agent in them, or reorder what a person sees."""
 MAX_PAGE = 100
 MAX_OFFSET = 500
 """Lists without a cursor of their own go back this far."""
@@ -83,7 +90,7 @@ class Tool:
             checked = self.arguments.model_validate(arguments)
         except ValidationError as error:
             raise ValueError(f"{self.name}: {describe(error, self.arguments)}") from None
-        result: dict[str, Any] = fit(document(self.run(operator, checked)))
+        result: dict[str, Any] = fit(escape_invisible(document(self.run(operator, checked))))
         return result
 
 
@@ -142,28 +149,44 @@ def as_cursor(number: int | None, /) -> str | None:
     return None if number is None else str(number)
 
 
-def fit(result: Any, /, *, most: int = MAX_RESULT_CHARS) -> Any:
+def escape_invisible(value: Any, /) -> Any:
+    """Return a value with its invisible characters as `\\u{202e}`. Line breaks and tabs stay."""
+    if isinstance(value, str):
+        return INVISIBLE.sub(lambda match: f"\\u{{{ord(match[0]):x}}}", value)
+    if isinstance(value, list):
+        return [escape_invisible(each) for each in value]
+    if isinstance(value, dict):
+        return {escape_invisible(name): escape_invisible(each) for name, each in value.items()}
+    return value
+
+
+def fit(result: dict[str, Any], /, *, most: int = MAX_RESULT_CHARS) -> dict[str, Any]:
     """Return a result that is short enough. What was left out is said in its place."""
     if len(json.dumps(result)) <= most:
         return result
     cut = result
-    for text_chars, entries in CUTS:
-        cut = _cut(result, text_chars, entries)
+    for limits in CUTS:
+        # Its own names are few, and the digest of a plan is among them.
+        cut = {name: _cut(value, *limits) for name, value in result.items()}
         if len(json.dumps(cut)) <= most:
             break
     return cut
 
 
-def _cut(value: Any, text_chars: int, entries: int) -> Any:
+def _cut(value: Any, text_chars: int, entries: int, levels: int) -> Any:
     if isinstance(value, str) and len(value) > text_chars:
         return f"{value[:text_chars]}… ({len(value) - text_chars:,} characters left out)"
+    if isinstance(value, (list, dict)) and value and not levels:
+        return f"… ({len(value):,} left out)"
     if isinstance(value, list):
-        kept = [_cut(each, text_chars, entries) for each in value[:entries]]
+        kept = [_cut(each, text_chars, entries, levels - 1) for each in value[:entries]]
         return kept if len(value) <= entries else [*kept, f"… ({len(value) - entries:,} left out)"]
     if isinstance(value, dict):
-        names = list(value)
-        kept_values = {name: _cut(value[name], text_chars, entries) for name in names[:entries]}
-        if len(names) > entries:
-            kept_values["…"] = f"({len(names) - entries:,} left out)"
+        kept_values = {
+            _cut(name, text_chars, entries, levels): _cut(each, text_chars, entries, levels - 1)
+            for name, each in islice(value.items(), entries)
+        }
+        if len(value) > entries:
+            kept_values["…"] = f"({len(value) - entries:,} left out)"
         return kept_values
     return value

@@ -146,8 +146,9 @@ def read_anchors(file: str, /) -> list[str]:
 
 
 def _read_via(details: Mapping[str, Any]) -> str | None:
-    via = details.get(audit.VIA)
-    return None if via is None else redact_text(str(via))
+    """Return how the actor was authenticated. `token deploy-bot` is the name of a token."""
+    way, space, detail = str(details.get(audit.VIA, "")).partition(" ")
+    return f"{way}{space}{redact_text(detail)}" or None
 
 
 def _redact_details(details: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from mcp_types import Implementation
 
 from redrive.ledger import Ledger, NewJob
 from redrive.ops import Operator
+from redrive.ops.context import user
 from tests.conformance.ledger.conftest import postgres_ledger, postgres_made
 from tests.conformance.ops.conftest import ledger, url
 from tests.conformance.ops.world import SECRET, die
@@ -55,10 +56,10 @@ class Agent:
         return [tool.name for tool in (await self.client.list_tools()).tools]
 
 
-def run(url: str, errors: Path, act: Callable[[Agent], Awaitable[None]], *options: str) -> str:
+def run(url: str, errors: Path, act: Callable[[Agent], Awaitable[None]], *options: str, **variables: str) -> str:
     """Let an agent work with a server of its own. Return what the server wrote to standard error."""
-    command = ["-m", "redrive", "mcp", "--ledger", url, "--actor", "ann", *options]
-    server = StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ))
+    command = ["-m", "redrive", "mcp", *options, *(() if "PYTHONPATH" in variables else ("--ledger", url)), "--actor", "ann"]
+    server = StdioServerParameters(command=sys.executable, args=command, env={**os.environ, **variables})
 
     async def session() -> None:
         with errors.open("w") as log:
@@ -147,6 +148,7 @@ def test_an_agent_applies_only_a_shown_plan_with_a_reason(ledger: Ledger, url: s
         assert "make a new plan" in await agent.fail("apply_plan", digest=plan["digest"], because="less load")
 
     assert run(url, tmp_path / "errors", act, "--allow-acts") == ""
+    assert {entry.what["via"] for entry in ledger.audit(limit=100) if "MCP" in entry.actor} == {f"account {user()}"}
     entries = [(entry.actor, entry.action, entry.because) for entry in ledger.audit(limit=100)]
     agents = [entry for entry in entries if entry[0] == "ann via MCP (test-agent 1.2)"]
     assert [(action, because) for _, action, because in agents] == [
@@ -154,3 +156,28 @@ def test_an_agent_applies_only_a_shown_plan_with_a_reason(ledger: Ledger, url: s
         ("job.reschedule", "not now, please"),
         ("pause", "the CRM is migrated"),
     ]
+
+
+def test_a_module_that_prints_does_not_disturb_the_protocol(
+    ledger: Ledger, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "noisy.py").write_text(f"from redrive import App\nprint('imported')\napp = App({url!r})\n")
+
+    async def read(agent: Agent) -> None:
+        await agent.call("overview")
+
+    assert run(url, tmp_path / "errors", read, "noisy:app", PYTHONPATH=str(tmp_path)) == "imported\n"
+    assert "Failed to parse" not in caplog.text
+
+
+@pytest.mark.req("X-4")
+def test_reads_of_an_agent_are_recorded_on_request(ledger: Ledger, url: str, tmp_path: Path) -> None:
+    (dead,) = die(ledger, "shop:ann:o-1:sync:v1")
+
+    async def read(agent: Agent) -> None:
+        for _ in range(2):
+            await agent.call("show_dead_letter", id=dead)
+
+    run(url, tmp_path / "errors", read, REDRIVE_CONSOLE_AUDIT_READS="true")
+    (entry,) = ledger.audit(limit=10)
+    assert (entry.actor, entry.action, entry.what["dead"]) == ("ann via MCP (test-agent 1.2)", "payload.read", dead)

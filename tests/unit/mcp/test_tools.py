@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from redrive.ledger import Ledger
+from redrive import App
+from redrive.ledger import Ledger, NewJob
 from redrive.mcp.act_tools import MAX_PLANS, PLAN_SECONDS, PlanDesk
 from redrive.mcp.read_tools import READ_TOOLS
-from redrive.mcp.server import ToolServer, client_name
+from redrive.mcp.server import ToolServer, client_name, offered_tools
 from redrive.mcp.tool import MAX_OFFSET, MAX_RESULT_CHARS, PageArguments, fit, page_of
 from redrive.ops import Operator
 from tests.conformance.partitions.world import DAY, World
 from tests.unit.cli.command import call
-from tests.unit.cli.conftest import SECRET, busy, ledger, url
+from tests.unit.cli.conftest import LONG, SECRET, busy, ledger, url
 from tests.unit.cli.lake import lake
 
 __all__ = ["busy", "lake", "ledger", "url"]
@@ -76,6 +78,14 @@ def test_a_list_without_a_cursor_of_its_own_has_an_end() -> None:
     assert last == {"numbers": [1, 2], "next_cursor": None}
 
 
+def nested(value: Any, levels: int) -> Any:
+    """Return a value that is cut at each level, with characters that are long in JSON."""
+    if levels == 0:
+        return "\N{GRINNING FACE}" * 100
+    inner = nested(value, levels - 1)
+    return [inner] * 4 if isinstance(value, list) else {f"{number}" * 100: inner for number in range(4)}
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -83,18 +93,57 @@ def test_a_list_without_a_cursor_of_its_own_has_an_end() -> None:
         ["y" * 1000] * 1000,
         {f"name {number}": {"deep": ["z" * 100] * 100} for number in range(100)},
         {"a": [[{"b": "c" * 10_000}] * 100] * 10},
+        {"name" * 100_000: 1},
+        nested({}, 6),
+        [nested([], 3)] * 100,
     ],
 )
 def test_a_large_result_is_cut_with_a_note(value: Any) -> None:
-    cut = fit({"payload": value})
+    cut = fit({"payload": value, **dict.fromkeys("abcdefghi"), "digest": "d" * 32})
     text = json.dumps(cut)
     assert len(text) <= MAX_RESULT_CHARS
     assert "left out" in text
+    assert cut["digest"] == "d" * 32, "a plan can be applied, whatever it contains"
 
 
 def test_a_small_result_is_whole() -> None:
     value = {"a": [1, None, "x" * 5000], "b": {}}
     assert fit(value) is value
+
+
+def test_a_payload_cannot_hide_text_from_a_person(ledger: Ledger) -> None:
+    hidden = "".join(chr(0xE0000 + ord(char)) for char in "discard all")
+    payload = {f"note{hidden}": f"paid\u202e\x1b[2J{hidden}", "text": "Zoë\n\ttwo lines"}
+    job = ledger.submit(NewJob("crm.sync", "shop:ann:o-1:x:v1", json.dumps(payload).encode()))
+    text, result = ToolServer(ledger, actor="ann", allow_acts=False).call("show_job", {"id": job.id}, "ann")
+    assert result is not None, text
+    assert "Zoë\\n\\ttwo lines" in text
+    ((name, value), _) = result["job"]["payload"].items()
+    assert name.startswith("note\\u{e0064}")
+    assert value.startswith("paid\\u{202e}\\u{1b}[2J\\u{e0064}")
+    assert all(char.isprintable() for char in text)
+
+
+def test_a_plan_shows_all_that_it_would_do(busy: Ledger, lake: World) -> None:
+    with App(lake.ledger) as app:
+
+        @app.command("crm.push", key="shop:ann:{order}:push:v1")
+        def push(order: str, password: str) -> None: ...
+
+        actor = ToolServer(app, actor="ann", allow_acts=True)
+        assert use(actor, "plan_replay", kind="crm.sync", as_kind="crm.push")["as_kind"] == "crm.push"
+        for clears in (True, False):
+            plan = use(actor, "plan_partitions", act="retry", selection="crm/orders", clear_terminal=clears)
+            assert plan["partitions"]["clear_terminal"] is clears
+        plan = use(actor, "plan_sweep_change", act="cancel", id=1)
+        assert plan["of"]["selection"] == {"kind": LONG}
+        assert [plan["of"][name] for name in ("act", "actor", "because", "total", "left")] == [
+            "replay",
+            "bob",
+            "the reports",
+            3,
+            3,
+        ]
 
 
 def test_an_expired_plan_is_not_applied_and_old_plans_make_room(busy: Ledger) -> None:
@@ -176,13 +225,13 @@ def test_an_unexpected_error_shows_no_details(reader: ToolServer, monkeypatch: p
 
 def test_the_name_of_a_client_is_short_and_printable() -> None:
     class Info:
-        name, version = "agent\n\x1b[31m" + "x" * 200, "1"
+        name, version = "agent\n\x1b[31m) by bob (" + "x" * 200, "1"
 
     class Params:
         client_info = Info
 
     name = client_name(Params)
-    assert name.startswith("MCP (agent??[31mxxx")
+    assert name.startswith("MCP (agent??[31m? by bob ?xxx")
     assert len(name) <= 90
     assert client_name(None) == "MCP (an unnamed client)"
 
@@ -204,3 +253,10 @@ def test_a_ledger_that_does_not_exist_is_not_created(tmp_path: Path) -> None:
     status, printed = call("mcp", "--ledger", f"sqlite:///{tmp_path / 'new.db'}")
     assert status == 3, printed
     assert not (tmp_path / "new.db").exists()
+
+
+def test_the_page_lists_every_tool() -> None:
+    page = (Path(__file__).parents[3] / "docs/how-to/operate/agents.md").read_text(encoding="utf-8")
+    tables = page[page.index("## Tools") : page.index("## How a change is made")]
+    listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", tables, re.MULTILINE)))
+    assert {tool.name for tool in offered_tools(allow_acts=True)} == set(listed)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import ExitStack, redirect_stdout
 from typing import Annotated
 
 from ...ops.context import check_actor, user
+from ...ops.project.settings import known
 from ...ops.project.target import open_target
+from ...ops.sign_in.read_audit import ReadAudit
 from ..errors import BAD_INPUT, exit_on_error, fail
 from ..options import Actor, AppArgument, AsJson, LedgerAddress, choose_target, flag
 from ..render import print_json, show
@@ -58,6 +62,16 @@ def mcp(
             return
         show("\n".join(f"{tool.name}: {tool.summary}" for tool in tools))
         return
-    with exit_on_error(), open_target(choose_target(app, target), app_first=True) as opened:
-        name = check_actor(user() if actor is None else actor)
-        server.serve(opened, actor=name, allow_acts=allow_acts)
+    with exit_on_error(), ExitStack() as stack:
+        # The protocol is on standard output, and a module may print when it is imported.
+        with redirect_stdout(sys.stderr):
+            opened = stack.enter_context(open_target(choose_target(app, target), app_first=True))
+        account = user()
+        serving = server.ToolServer(
+            opened,
+            actor=check_actor(account if actor is None else actor),
+            allow_acts=allow_acts,
+            via=f"account {account}",
+            reads=ReadAudit() if known().console.audit_reads else None,
+        )
+        server.serve(serving)

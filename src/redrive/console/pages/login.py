@@ -185,7 +185,8 @@ async def finish_provider_sign_in(view: CurrentView) -> Response:
             )
 
         await run_in_threadpool(start)
-        target = view.root + (pending.target if pending else "/")
+        # The browser had the target in a cookie, which another host of the domain may have set.
+        target = view.root + _own_page(pending.target if pending else "/")
         response = view.render("signed_in.html", target=target)
         _set_cookie(view, response, SESSION_COOKIE, cookie, SESSION_SECONDS)
     response.delete_cookie(PENDING_COOKIE, path=f"{view.root}/login", httponly=True, samesite="lax")
@@ -207,9 +208,12 @@ def _callback_url(view: View, oidc: OIDC) -> str:
 
 
 def _own_page(target: str) -> str:
-    """Return a page of this console. Another site cannot be the target of a sign-in."""
+    """Return a page of this console. Another site cannot be the target of a sign-in.
+
+    Browsers ignore tabs and line breaks in a URL, so that another site could begin after them.
+    """
     is_ours = target.startswith("/") and not target.startswith(("//", "/\\"))
-    return target if is_ours else "/"
+    return target if is_ours and target.isprintable() else "/"
 
 
 def _set_cookie(view: View, response: Response, name: str, value: str, seconds: float) -> None:

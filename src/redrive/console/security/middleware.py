@@ -274,7 +274,9 @@ class SecurityMiddleware:
             return _unauthorized_response(path, UNKNOWN_LOCAL_USER)
         is_page = is_page_request(scope, path)
         query = scope["query_string"].decode("latin-1")
-        page = f"{path}?{query}" if query else path
+        # Of `//other.example` a login of the host application could make another site.
+        page = f"/{quote(path.lstrip('/'))}"
+        page = f"{page}?{query}" if query else page
         if is_page:
             login = self._sign_in.login_url_of(root, page, has_form=self.access.has_passwords)
             if login is not None:

@@ -23,7 +23,7 @@ from authlib.integrations.httpx_client import AsyncOAuth2Client
 from authlib.oidc.core import CodeIDToken
 from httpx2 import AsyncClient, HTTPError
 from joserfc import jwt
-from joserfc.errors import InvalidKeyIdError, JoseError
+from joserfc.errors import BadSignatureError, InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 
@@ -171,7 +171,9 @@ class OIDC:
             problem = _line(answer.get("error_description") or answer["error"])
             raise SignInRefused(403, f"The identity provider refused the sign-in: {problem}")
         metadata = await self._provider.load()
-        if answer.get("iss", metadata["issuer"]) != metadata["issuer"]:
+        is_named = metadata.get("authorization_response_iss_parameter_supported") is True
+        issuer = answer.get("iss", None if is_named else metadata["issuer"])
+        if issuer != metadata["issuer"]:
             raise SignInRefused(400, "The answer is from another identity provider.")
         claims = await self._fetch_claims(metadata, pending, answer.get("code", ""), redirect_uri)
         return self._signed_in(claims)
@@ -229,7 +231,7 @@ class OIDC:
         text = token["id_token"]
         try:
             decoded = _decode(text, await self._provider.keys())
-        except InvalidKeyIdError:  # the provider has new keys
+        except (InvalidKeyIdError, BadSignatureError):  # the provider may have new keys
             decoded = _decode(text, await self._provider.keys(refresh=True))
         options: Any = {
             "iss": {"essential": True, "value": metadata["issuer"]},
@@ -248,7 +250,8 @@ class OIDC:
         groups = claims.get(self.claim, ())
         if isinstance(groups, str):
             groups = groups.replace(",", " ").split()
-        members = [group for group in groups if isinstance(group, str)]
+        listed = groups if isinstance(groups, list) else ()
+        members = [group for group in listed if isinstance(group, str)]
         subject = str(claims["sub"])
         name = claims.get(self.name_claim) or subject
         try:
@@ -284,8 +287,12 @@ class _Provider:
             if missing or metadata["issuer"].rstrip("/") != self._issuer:
                 problem = f"misses {', '.join(missing)}" if missing else "names another issuer"
                 raise _refuse(503, "The identity provider is not configured correctly.", problem)
-            for name in REQUIRED:
-                _check_url(name, metadata[name])
+            try:
+                for name in REQUIRED:
+                    _check_url(name, metadata[name])
+            except ValueError as error:
+                message = "The identity provider is not configured correctly."
+                raise _refuse(503, message, error) from None
             self.metadata, self._read_at, self._keys = metadata, time.monotonic(), None
         return self.metadata
 
@@ -301,7 +308,8 @@ class _Provider:
         """Return how the client sends its secret: in a header, unless the provider has no such."""
         default = ["client_secret_basic"]
         methods = self.metadata.get("token_endpoint_auth_methods_supported") or default
-        return "client_secret_basic" if default[0] in methods else "client_secret_post"
+        is_basic = not isinstance(methods, list) or default[0] in methods
+        return "client_secret_basic" if is_basic else "client_secret_post"
 
     async def _get(self, url: str) -> Any:
         try:

@@ -91,9 +91,11 @@ class TrustedProxy:
         groups = _values(scope, self.groups_header) if self.groups_header else []
         if len(groups) > 1:
             raise ProxyHeaderInvalid(f"the proxy sent several values of {self.groups_header}")
+        name = names[0].strip()
         members = [group.strip() for text in groups for group in text.split(",")]
         try:
-            return user_of(names[0].strip(), members, self.roles, self.role)
+            # Apache sends "(null)" for a request without a user.
+            return user_of("" if name == "(null)" else name, members, self.roles, self.role)
         except ValueError:
             raise ProxyHeaderInvalid(f"the proxy sent no valid name in {self.header}") from None
 

@@ -110,7 +110,13 @@ def erase(session: Session, data: UserData, user: str, /, *, actor: str, because
     """
     audit.check_actor(actor, because)
     name = name_of(user)
-    actor, because = name.replaced(actor), name.replaced(because)
+    because = name.replaced(because)
+    if isinstance(actor, audit.Actor):
+        # The details of an erasure stay as they are. So they have no name, also not of a token.
+        way = None if actor.via is None else actor.via.partition(" ")[0]
+        actor = audit.Actor(name.replaced(actor), via=way, check=actor.check)
+    else:
+        actor = name.replaced(actor)
 
     def record(**counts: Any) -> None:
         what = {"user_hash": name.pseudonym, **counts}

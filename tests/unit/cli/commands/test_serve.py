@@ -21,6 +21,7 @@ from redrive.console import server
 from redrive.console.security.credentials import AccessControl
 from redrive.ledger import open_ledger
 from redrive.ops.sign_in.hashes import Password, hashed_token
+from redrive.settings import ConsoleSettings
 from tests.unit.cli.command import PROGRAM, call, sqlite
 
 
@@ -135,6 +136,8 @@ def test_a_request_whose_head_does_not_arrive_is_closed(url: str, monkeypatch: p
             "console.oidc_secret_file: /nowhere: No such file or directory",
         ),
         ([], {"ROLES": "sre:operator"}, "console.roles: invalid entry 'sre:operator'; use sre=operator"),
+        ([], {"ROLES": "sre=operator"}, "console.roles: no user has groups; set console.proxy_groups or console.oidc_issuer"),
+        (["--proxy-header", "X-User", "--proxy-address", "10.0.0.5"], {"ROLES": "sre=operator"}, "no user has groups"),
         ([], {"ROLE": "admin"}, "console.role: invalid role 'admin'; use viewer or operator"),
         ([], {"OIDC_ISUER": "https://login.example"}, "did you mean 'REDRIVE_CONSOLE_OIDC_ISSUER'?"),
     ],
@@ -145,6 +148,18 @@ def test_an_invalid_way_in_is_reported_before_serving(
     environment = {f"REDRIVE_CONSOLE_{name}": value for name, value in variables.items()}
     status, printed = call("serve", url, "--port", "0", *options, width=200, **environment)
     assert (status, message in printed) == (2, True), printed
+
+
+@pytest.mark.req("X-4")
+def test_a_provider_takes_each_setting() -> None:
+    """The settings of `redrive serve` are the fields of OIDC."""
+    texts = {name: f"a {name}" for name in ("client_id", "secret", "claim", "name_claim")} | {"scope": "openid groups"}
+    addresses = {"issuer": "https://login.example", "redirect_url": "https://ops.example/login/oidc/callback"}
+    settings = ConsoleSettings(role="viewer", **{f"oidc_{name}": value for name, value in (texts | addresses).items()})  # type: ignore[arg-type]
+    oidc = server.sign_in_from_settings(settings).oidc
+    assert oidc is not None
+    texts["client_secret"] = texts.pop("secret")
+    assert {name: getattr(oidc, name) for name in texts | addresses} == texts | addresses
 
 
 @pytest.mark.req("X-4")

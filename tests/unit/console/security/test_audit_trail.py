@@ -31,7 +31,7 @@ def test_every_entry_says_how_the_actor_came_in(app: App) -> None:
     app.ledger.record(actor="ann", action="dead.replay", because="before this version", what={})
     host = TestClient(asgi(app, who=lambda scope: User("ben", role="operator")), base_url=HERE)
     operator = Operator(app, actor="root")
-    named = operator.tokens.create("ci", role="operator", because="x")
+    named = operator.tokens.create("deploy-bot", role="operator", because="x")
     act(client(app), jobs[0])
     act(signed_in(app), jobs[1])
     act(client(app, token=TOKEN), jobs[2], authorization=f"Bearer {TOKEN}", **{"redrive-actor": "deploy"})
@@ -46,18 +46,27 @@ def test_every_entry_says_how_the_actor_came_in(app: App) -> None:
         (user(), "loopback"),
         ("ann", "password"),
         ("deploy", "token"),
-        ("ci", "token ci"),
+        ("deploy-bot", "token deploy-bot"),
         ("ben", "host"),
         ("eve", f"account {user()}"),
     }
     assert all("via" not in each.what for each in decisions)
     assert operator.audit.verify().holds, "entries from before are unchanged"
     page = client(app).get("/audit").text
-    assert ("token ci" in page, "loopback" in page) == (True, True)
+    assert ("token deploy-bot" in page, "loopback" in page) == (True, True)
     listed = client(app).get("/api/audit?action=job.cancel").json()
     assert {each["via"] for each in listed} == {via for _, via in by}
     _, printed = call("audit", "list", "--ledger", url, width=200)
     assert f"account {user()}" in printed
+
+
+@pytest.mark.req("X-4")
+def test_an_erasure_says_how_the_actor_came_in_without_another_name(app: App) -> None:
+    bob = Operator(app, actor="bob", via="account bob").user_data
+    bob.erase(bob.plan_erasure("ann"), because="a request of ann")
+    (entry, *_) = Operator(app, actor="root").audit.find(action="user.erase")
+    assert (entry.actor, entry.via) == ("bob", "account")
+    assert "ann" not in entry.because
 
 
 @pytest.mark.req("X-4")

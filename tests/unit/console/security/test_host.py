@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from fastapi import FastAPI
@@ -84,6 +85,15 @@ def test_a_request_without_a_user_is_sent_to_the_login_of_the_host(app: App) -> 
     assert (api.status_code, api.headers["content-type"]) == (401, "application/problem+json")
     assert browser.post("/redrive/dead/apply", data={"ids": "1"}).status_code == 401
     assert browser.get("/redrive/live").status_code == 401
+
+
+@pytest.mark.req("X-4")
+@pytest.mark.parametrize("path", ["//evil.example/x", "/%09/evil.example/x", "/%5Cevil.example/x"])
+def test_a_visitor_never_comes_back_to_another_site(app: App, path: str) -> None:
+    console = asgi(app, who=lambda scope: None, login_url="/enter")
+    browser = TestClient(console, base_url=HERE, follow_redirects=False)
+    target = parse_qs(urlsplit(browser.get(f"{HERE}{path}").headers["location"]).query)["next"][0]
+    assert target in ("/evil.example/x", "/%09/evil.example/x", "/%5Cevil.example/x")
 
 
 @pytest.mark.req("X-4")

@@ -19,6 +19,7 @@ from joserfc.jwk import OctKey, RSAKey
 from redrive import App
 from redrive.console import OIDC, Rights, asgi
 from redrive.console.security import oidc as module
+from redrive.console.security.oidc import PendingSignIn
 
 from ..browser import HERE, csrf
 
@@ -78,9 +79,9 @@ def console(app: App, issuer: str, **options: Any) -> TestClient:
     return TestClient(asgi(app, oidc=oidc), base_url=HERE, follow_redirects=False)
 
 
-def begin(browser: TestClient) -> dict[str, str]:
+def begin(browser: TestClient, page: str = "/dead") -> dict[str, str]:
     """Start a sign-in, and return what the browser takes to the provider."""
-    answer = browser.get("/login/oidc?next=/dead")
+    answer = browser.get("/login/oidc", params={"next": page})
     assert answer.status_code == 303, answer.text
     query = parse_qs(urlsplit(answer.headers["location"]).query)
     return {name: values[0] for name, values in query.items()}
@@ -200,6 +201,54 @@ def test_new_keys_of_the_provider_are_read(app: App, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.req("X-4")
+def test_a_new_key_under_the_same_id_is_read(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEY_REFRESH_SECONDS", 0.0)
+    with rogue() as issuer:
+        browser = console(app, issuer)
+        assert finish(browser, begin(browser), issuer=issuer).status_code == 200
+        Rogue.answers["/keys"] = {"keys": [OTHER_KEY.as_dict(private=False)]}
+        assert finish(browser, begin(browser), issuer=issuer, key=OTHER_KEY).status_code == 200
+
+
+@pytest.mark.req("X-4")
+@pytest.mark.parametrize(
+    "page", ["/\t/evil.example", "/\n/evil.example", "/\t\\evil.example", "//evil.example", "https://evil.example"]
+)
+def test_a_sign_in_only_opens_pages_of_the_console(app: App, page: str) -> None:
+    with rogue() as issuer:
+        browser = console(app, issuer)
+        assert 'content="0; url=/"' in finish(browser, begin(browser, page), issuer=issuer).text
+        sent = begin(browser)
+        forged = PendingSignIn(sent["state"], sent["nonce"], "x", page).to_cookie()
+        browser.cookies.clear()
+        browser.cookies.set("redrive_oidc", forged, path="/login")
+        assert 'content="0; url=/"' in finish(browser, sent, issuer=issuer).text
+
+
+@pytest.mark.req("X-4")
+def test_an_answer_without_the_issuer_is_rejected_if_the_provider_names_it(app: App) -> None:
+    with rogue() as issuer:
+        Rogue.answers["/.well-known/openid-configuration"]["authorization_response_iss_parameter_supported"] = True
+        browser = console(app, issuer)
+        answer = finish(browser, begin(browser), issuer=issuer)
+        assert (answer.status_code, "another identity provider" in answer.text) == (400, True)
+
+
+@pytest.mark.req("X-4")
+@pytest.mark.parametrize(
+    "wrong", [{"token_endpoint": "http://login.example/token"}, {"authorization_endpoint": "javascript:alert(1)"}]
+)
+def test_an_address_without_https_is_a_wrong_configuration(
+    app: App, wrong: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with rogue() as issuer:
+        Rogue.answers["/.well-known/openid-configuration"] |= wrong
+        answer = console(app, issuer).get("/login/oidc")
+        assert (answer.status_code, "The identity provider is not configured correctly." in answer.text) == (503, True)
+        assert f"OIDC: invalid {next(iter(wrong))}" in caplog.text
+
+
+@pytest.mark.req("X-4")
 def test_groups_decide_about_role_and_rights(app: App) -> None:
     roles = {"sre": "operator", "orders": Rights(acts={"discard"}, job_types={"orders.*"}), "all": "viewer"}
     with rogue() as issuer:
@@ -210,6 +259,8 @@ def test_groups_decide_about_role_and_rights(app: App) -> None:
             (["all"], 200, False),
             ([], 403, False),
             (["SRE", 7, None], 403, False),
+            (7, 403, False),
+            ({"sre": False}, 403, False),
             (None, 403, False),
         ]
         for groups, status, acts in cases:

@@ -62,6 +62,7 @@ def test_the_header_of_another_address_is_ignored_and_logged(app: App, address: 
         [("x-forwarded-user", "ann, eve")],
         [("x-forwarded-user", "redrive")],
         [("x-forwarded-user", "")],
+        [("x-forwarded-user", "(null)")],
         [("x-forwarded-user", "a" * 101)],
     ],
 )

@@ -10,18 +10,24 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from redrive import App, Event
+from redrive import App, Event, current
 from redrive.console import Rights, User, asgi
 from redrive.errors import MissingRight
-from redrive.ledger import NewJob
+from redrive.ledger import Ledger, NewJob
 from redrive.ledger.audit import Actor
 from redrive.ops import DeadLetterFilter, JobFilter, Operator
 from redrive.ops.sign_in.rights import ACTS
+from redrive.testing import sandbox
+from tests.conformance.partitions.world import DAY, World
+from tests.unit.cli.conftest import ledger, url
+from tests.unit.cli.lake import lake
 
 from ..browser import HERE, csrf
-from .test_permissions import CHANGING
+from .test_permissions import CHANGING, ROUTES
 
+__all__ = ["lake", "ledger", "url"]
 ORDERS = Rights(job_types={"orders.*"})
+CARD = "zebra-4111"
 BECAUSE: dict[str, Any] = {"because": "INC-42"}
 PARTITION = {"source": "crm", "query": "orders", "since": "2026-01-01", "until": "2026-01-02", "customers": ["ann"]}
 SELECTED = BECAUSE | {"ids": [1]}
@@ -92,7 +98,7 @@ def app(tmp_path: Path) -> Iterator[App]:
         yield app
 
 
-def browser_of(app: App, rights: Rights | None) -> tuple[TestClient, dict[str, str]]:
+def browser_of(app: App | Ledger, rights: Rights | None) -> tuple[TestClient, dict[str, str]]:
     """Return a browser of an operator with these rights, and the header of its CSRF token."""
     console = asgi(app, who=lambda scope: User("ben", role="operator", rights=rights))
     browser = TestClient(console, base_url=HERE, follow_redirects=False)
@@ -194,6 +200,111 @@ def test_payloads_of_other_job_types_are_hidden_and_lists_are_not(app: App) -> N
         assert browser.get(path).status_code == 200, path
     assert "billing" in browser.get("/dead").text
     assert "act=replay" not in browser.get("/dead?by=cause&kind=billing").text
+
+
+READING = [route.path for route in ROUTES if "GET" in (route.methods or set()) and "oidc" not in route.path]
+QUERY = "?id=p-1&key=billing:ann:1:charge:v1&kind=billing&q=type:billing&act=discard&ids=1&user=ann&signature=x"
+
+
+@pytest.mark.req("X-4")
+def test_no_reading_route_shows_payloads_of_other_job_types(tmp_path: Path) -> None:
+    """Payloads, results, steps, notes, checkpoints, signals and stored responses: on every page and in every answer."""
+    app = App(f"sqlite:///{tmp_path / 'ledger.db'}")
+
+    @app.command("billing", key="shop:{user}:{number}:bill:v1")
+    def bill(user: str, number: int, card: str) -> str:
+        job = current()
+        job.step("charge", lambda: card)
+        job.progress(0.5, card)
+        job.checkpoint(card)
+        if number == 1:
+            raise ValueError("declined")
+        return card
+
+    @app.once("billing:{user}:1:charge:v1")
+    def charge(user: str) -> str:
+        return CARD
+
+    app.on("paid", name="billing.mail")(lambda event: None)
+    with sandbox(app) as box:
+        for number in range(2):
+            bill.submit("ann", number, CARD)
+        charge("ann")
+        app.receive(Event("paid", {"card": CARD}, id="p-1", source="web"))
+        box.drain()
+        limited, _ = browser_of(app, ORDERS)
+        everything, _ = browser_of(app, None)
+        shown, before = 0, app.ledger.audit(limit=100)
+        for path in READING:
+            for url in (path.replace("{number}", number) for number in "12"):
+                for address in (url, url + QUERY):
+                    answer = limited.get(address)
+                    assert CARD not in answer.text, address
+                    assert answer.status_code < 500, address
+                    if CARD in everything.get(address).text:
+                        assert answer.status_code == 403, address
+                        shown += 1
+        assert shown > 15, "too few pages have payloads"
+        assert app.ledger.audit(limit=100) == before, "reading changes nothing"
+
+
+@pytest.mark.req("X-4")
+def test_no_changing_route_acts_on_other_job_types(app: App) -> None:
+    """Each request of FORMS and BODIES, about billing instead of orders."""
+    app.on("paid", name="billing")(lambda event: None)
+    app.receive(Event("paid", {}, id="p-1", source="web"))
+    ann = Operator(app, actor="ann")
+    ann.begin(ann.dead_letters.discard(DeadLetterFilter(ids=(2,))), because="x")
+    later = app.ledger.submit(NewJob("billing", "shop:eve:billing:sync:v1", delay=3600)).id
+    before = app.ledger.audit(limit=100)
+    browser, headers = browser_of(app, ORDERS)
+    for path, fields in (FORMS | BODIES).items():
+        if "partitions" in path or "backfills" in path:  # there are none
+            continue
+        url = path.replace("/sweeps/1/1", "/sweeps/1/pause").replace("/dead/1", "/dead/2").replace("/jobs/1", "/jobs/4")
+        job = later if path.endswith("run-now") else 4
+        other: dict[str, Any] = {"name": "billing", "ids": [job if "jobs" in path else 2]}
+        content: Any = {name: other.get(name, value) for name, value in fields.items()}
+        if path in FORMS:
+            answer = browser.post(url, data=content | BECAUSE, headers=headers)
+        else:
+            answer = browser.post(url, json=content, headers=headers)
+        assert (path, answer.status_code) == (path, 403), answer.text
+    assert app.ledger.audit(limit=100) == before
+
+
+@pytest.mark.req("X-4")
+def test_partitions_of_other_datasets_cannot_be_changed(lake: World) -> None:
+    sweep = {"sweep": "2", "share": "20"}
+    days = {"source": "crm", "query": "orders", "since": str(DAY), "until": str(DAY), "customers": "c3"}
+    changes: dict[str, dict[str, Any]] = {
+        "/partitions/steer": {"act": "pause", "key": f"crm/c3/orders/{DAY}"},
+        "/partitions/rollback": {"key": f"crm/c0/orders/{DAY}"},
+        "/partitions/share": sweep,
+        "/partitions/apply": days | {"act": "retry"},
+        "/partitions/source": {"source": "crm"},
+        "/sweeps/2/pause": {},
+    }
+    bodies: dict[str, dict[str, Any]] = {
+        "/api/partitions/plan/retry": PARTITION | {"since": str(DAY), "until": str(DAY), "customers": ["c3"]},
+        "/api/partitions/retry": PARTITION | {"since": str(DAY), "until": str(DAY), "customers": ["c3"], "max": 9},
+        "/api/partitions/backfills/2/share?percent=20": {},
+        "/api/backfills/plan": PARTITION,
+        "/api/backfills": PARTITION | {"max": 9} | BECAUSE,
+        "/api/sweeps/2/cancel": {},
+    }
+    before = lake.ledger.audit(limit=1000)
+    browser, headers = browser_of(lake.ledger, Rights(job_types={"crm/contacts", "erp/*"}))
+    for path, form in changes.items():
+        answer = browser.post(path, data=form | BECAUSE, headers=headers)
+        assert (path, answer.status_code) == (path, 403), answer.text
+    for path, body in bodies.items():
+        answer = browser.post(path, json=body if "backfills/plan" in path else body | BECAUSE, headers=headers)
+        assert (path, answer.status_code) == (path, 403), answer.text
+    assert lake.ledger.audit(limit=1000) == before
+    browser, headers = browser_of(lake.ledger, Rights(job_types={"crm/*"}))
+    answer = browser.post("/partitions/steer", data=changes["/partitions/steer"] | BECAUSE, headers=headers)
+    assert answer.status_code == 303, answer.text
 
 
 @pytest.mark.req("X-4")
