@@ -82,6 +82,21 @@ def test_every_way_to_fail_for_good_is_one_dead_letter(shop: Shop) -> None:
         shop.letter(ids["stall"], status="replayed", replays=1)
 
 
+def test_an_unknown_task_of_another_program_is_a_dead_letter(shop: Shop) -> None:
+    """A message of version 1 of Celery's protocol, and one whose class the worker does not have."""
+    queue = {"routing_key": f"{shop.place.name}-main", "declare": [shop.celery.amqp.queues[f"{shop.place.name}-main"]]}
+    body = {"task": "shop.removed", "id": "removed-2", "args": [7], "kwargs": {"password": "hunter2"}, "retries": 2}
+    pickled = {"content_type": "application/x-python-serialize", "content_encoding": "binary"}
+    with shop.celery.producer_pool.acquire() as producer:
+        producer.publish(body, serializer="json", **queue)
+        producer.publish(b"cno.module\nParcel\n.", headers={"task": "shop.removed", "id": "removed-3"}, **pickled, **queue)
+    letter, lost = shop.letter("removed-2"), shop.letter("removed-3")
+    assert (letter.reason, letter.attempts) == ("undecodable", 3)
+    stored = json.loads(letter.payload)
+    assert (stored["args"], stored["kwargs"]) == ([{"0": 7}], {"password": "hunter2"})
+    assert (lost.reason, json.loads(lost.payload)["task"]) == ("payload_lost", "shop.removed")
+
+
 def test_a_task_that_fails_twice_has_one_dead_letter_with_both_failures(shop: Shop) -> None:
     charge = shop.celery.tasks["shop.charge"]
     charge.apply_async(("o-2", "4111"), task_id="charge-o-2")
