@@ -21,7 +21,7 @@ from ..ledger.ledger import Ledger
 from ..ledger.model import NewJob
 from ..worker.job_type import JobType
 from .ledger_writer import LedgerWriter, report_loss
-from .message import JOB_HEADER, TaskMessage, parameter_names
+from .message import TaskMessage, parameter_names, replay_job_of
 from .replay import PREFIX, Replayer, is_recorded, serializers_of
 from .task_end import TaskEnd, is_requeued
 
@@ -171,14 +171,14 @@ class CeleryBridge:
             self._on_failure(sender, exception=retval, **given)
             return
         request = sender.request
-        is_replay = (request.headers or {}).get(JOB_HEADER) is not None
+        is_replay = replay_job_of(request) is not None
         if is_replay and state in (states.SUCCESS, states.IGNORED) and self._is_own(sender):
             end = TaskEnd("done", attempts=(request.retries or 0) + 1, worker=request.hostname)
             self._end(sender.name, request, end, request.args, request.kwargs)
 
     def _on_revoked(self, sender: Any = None, request: Any = None, **_: Any) -> None:
         """A task was revoked, or has expired. That is a decision, and no failure."""
-        if self._is_own(sender) and (request.headers or {}).get(JOB_HEADER) is not None:
+        if self._is_own(sender) and replay_job_of(request) is not None:
             end = TaskEnd("cancelled", error="the task was revoked", worker=request.hostname)
             self._end(sender.name, request, end, request.args, request.kwargs)
 
@@ -230,8 +230,8 @@ class CeleryBridge:
         """
         kind, payload = PREFIX + name, b""
         try:
-            job_id = (request.headers or {}).get(JOB_HEADER)
-            if job_id is not None and self._writer.report_end(int(job_id), end):
+            job_id = replay_job_of(request)
+            if job_id is not None and self._writer.report_end(job_id, end):
                 return
             if end.outcome == "dead":
                 message = TaskMessage.of_request(name, request, args, kwargs)

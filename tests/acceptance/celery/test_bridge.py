@@ -184,6 +184,18 @@ def test_a_replay_continues_a_chain_and_completes_a_group_and_runs_a_chord_task_
     assert shop.lines("pack [") == []
 
 
+def test_a_child_with_the_headers_of_a_replay_has_a_dead_letter_of_its_own(shop: Shop) -> None:
+    task_id = shop.send("shop.order", "tree")
+    letter = shop.letter(task_id)
+    shop.fix("order")
+    with shop.app.worker(threads=2):
+        shop.replay(letter.id)
+        child = shop.letter("child-of-tree")
+        shop.fix("wait for tree")
+        again = shop.letter(task_id, replays=1)
+    assert (child.kind, (again.error or "").partition("\n")[0]) == ("celery:shop.secretive", "ConnectionError: no stock again")
+
+
 def test_a_revoked_replay_is_pending_again(shop: Shop) -> None:
     task_id = shop.send("shop.charge", "o-9", "4111")
     letter = shop.letter(task_id)
