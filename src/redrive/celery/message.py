@@ -71,7 +71,7 @@ class TaskMessage:
         headers.pop(JOB_HEADER, None)
         if headers:
             options["headers"] = headers
-        if "ignore_result" in vars(request):
+        if vars(request).get("ignore_result") is not None:
             options["ignore_result"] = bool(request.ignore_result)
         delivery = request.delivery_info or {}
         names = ("exchange", "routing_key", "priority")
@@ -93,8 +93,15 @@ class TaskMessage:
         if target.get("exchange") == "" and target.get("routing_key"):
             del target["exchange"]  # sent straight to a queue
             target["queue"] = target.pop("routing_key")
-        headers = {**self.options.get("headers", {}), JOB_HEADER: f"{job_id}:{self.task_id}"}
-        return {**self.options, **target, "task_id": self.task_id, "headers": headers}
+        headers = {
+            **self.options.get("headers", {}),
+            JOB_HEADER: f"{job_id}:{self.task_id}",
+            "ignore_result": self.options.get("ignore_result"),
+        }
+        sent = {"task_id": self.task_id, "headers": headers, "expires": None}
+        # The worker reads the header. The option is for the sender, which waits for no result:
+        # the backend on Redis would subscribe to it, and not recover from a long outage.
+        return {**self.options, **target, **sent, "ignore_result": True}
 
     # --- Stored form
 

@@ -8,8 +8,9 @@ import pytest
 from celery import chain, chord, group
 from fastapi.testclient import TestClient
 
-from redrive import ops
+from redrive import journal, ops
 from redrive.console import asgi
+from redrive.journal import Record
 from redrive.ledger.failpoint import STATUS
 from redrive.ops import DeadLetterFilter
 from tests.acceptance.celery.conftest import SOON, Shop, celery_worker, until
@@ -223,6 +224,26 @@ def test_a_replay_that_no_worker_runs_is_a_dead_letter_after_the_timeout(shop: S
         "check that a Celery worker reads the queue, and whether the task has run"
     )
     celery.close()
+
+
+def test_a_broker_that_is_away_delays_a_replay(shop: Shop) -> None:
+    """With a result backend on the same Redis, which Celery would subscribe to before it sends."""
+    letter = shop.letter(shop.send("shop.charge", "o-14", "4111"))
+    shop.fix("o-14")
+    other, celery = build(shop.place._replace(broker="redis://:hunter4@127.0.0.1:1/0"))
+    retries: list[Record] = []
+    unsubscribe = journal.subscribe(lambda record: retries.append(record) if record.kind == "retry" else None, inline=True)
+    shop.replay(letter.id)
+    with other, other.worker(threads=2):
+        until(lambda: retries)
+    unsubscribe()
+    celery.close()
+    error = str(retries[0].fields["error"])
+    assert error.startswith("the broker of Celery cannot be reached: Error 111 connecting to 127.0.0.1:1"), error
+    assert "hunter4" not in error
+    with shop.app.worker(threads=2):
+        shop.letter(letter.ids["task_id"], status="replayed", replays=1)
+    assert shop.state(letter.ids["task_id"]) == "SUCCESS", "the worker of Celery has stored the result"
 
 
 def test_a_worker_killed_after_the_send_sends_the_task_again(shop: Shop) -> None:

@@ -35,7 +35,9 @@ def test_a_message_is_sent_to_its_queue_with_its_options() -> None:
         "task_id": "t-1",
         "queue": "mail",
         "priority": 3,
-        "headers": {"trace": "abc", JOB_HEADER: "8:t-1"},
+        "headers": {"trace": "abc", JOB_HEADER: "8:t-1", "ignore_result": None},
+        "ignore_result": True,
+        "expires": None,
         "chain": chain,
         "link_error": [{"task": "shop.warn"}],
         "group_index": 0,
@@ -51,6 +53,12 @@ def test_a_message_is_sent_to_its_queue_with_its_options() -> None:
 )
 def test_only_the_task_that_a_replay_has_sent_reports_to_it(header: object, job_id: int | None) -> None:
     assert replay_job_of(request(**{JOB_HEADER: header})) == job_id
+
+
+@pytest.mark.parametrize("stored", [True, False, None])
+def test_the_worker_stores_the_result_as_the_first_message_asked_for(stored: bool | None) -> None:
+    options = TaskMessage.of_request("shop.charge", request(ignore_result=stored), (), {}).send_options(8)
+    assert options["headers"]["ignore_result"] is stored, "None: as the task says"
 
 
 def test_a_message_through_an_exchange_keeps_exchange_and_routing_key() -> None:
