@@ -70,9 +70,16 @@ def connect(app: _App, celery: Celery, /, *, replay_timeout: Seconds = DAY_SECON
         The bridge.
 
     Raises:
+        ImportError: Celery is too old.
         TypeError: One of them is not an app, or they are swapped.
         ValueError: The Celery app is connected already.
     """
+    if VERSION < (5, 4):
+        version = ".".join(map(str, VERSION[:3]))
+        raise ImportError(
+            f"redrive.celery needs Celery 5.4 or later, not {version}: "
+            'pip install "redrive[celery]"'
+        )
     if not hasattr(app, "registrations"):
         raise TypeError(
             f"connect: the first argument must be a redrive.App, not {type(app).__name__}; "

@@ -255,9 +255,16 @@ def sentry(
         The sink.
 
     Raises:
+        ImportError: sentry-sdk is too old.
         TypeError: An option has the wrong type.
         ValueError: A number of minutes is below 1.
     """
+    version: str = sentry_sdk.VERSION
+    if tuple(int(part) for part in version.split(".")[:2]) < (2, 30):
+        raise ImportError(
+            "journal.sentry() needs sentry-sdk 2.30 or later, "
+            f'not {version}: pip install "redrive[sentry]"'
+        )
     for name, value in (("check_ins", check_ins), ("send_users", send_users)):
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, not {value!r}")

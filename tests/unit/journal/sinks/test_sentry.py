@@ -343,3 +343,11 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ImportError) as raised:
         journal.sentry  # noqa: B018  # loaded when it is used
     assert str(raised.value) == 'journal.sentry() needs sentry-sdk: pip install "redrive[sentry]"'
+
+
+@pytest.mark.parametrize("version", ["1.45.1", "2.29.1", "2.9.0rc1"])
+def test_an_sdk_that_is_too_old_is_one_line(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sentry_sdk, "VERSION", version)
+    with pytest.raises(ImportError) as raised:
+        journal.sentry()
+    assert str(raised.value) == f'journal.sentry() needs sentry-sdk 2.30 or later, not {version}: pip install "redrive[sentry]"'
