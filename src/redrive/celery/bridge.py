@@ -6,6 +6,7 @@ the worker if that process was killed. It opens nothing before a task fails.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Protocol
 from weakref import WeakSet, WeakValueDictionary
@@ -20,12 +21,12 @@ from ..ledger.ledger import Ledger
 from ..ledger.model import NewJob
 from ..worker.job_type import JobType
 from .ledger_writer import LedgerWriter, report_loss
-from .message import JOB_HEADER, TaskMessage, parameter_names
+from .message import TaskMessage, parameter_names, replay_job_of
 from .replay import PREFIX, Replayer, is_recorded, serializers_of
 from .task_end import TaskEnd, is_requeued
 
 DAY_SECONDS = 86_400.0
-NOT_STORED = "too large for the ledger, or not accepted by a serializer of the Celery app"
+NOT_STORED = "too large for the ledger, or no serializer of the Celery app reads or writes them"
 HIDES_REJECTS = VERSION < (5, 7)
 """Whether this version of Celery reports no failure of a task that is rejected without requeue. A
 task whose retry cannot be sent is rejected, too."""
@@ -69,9 +70,16 @@ def connect(app: _App, celery: Celery, /, *, replay_timeout: Seconds = DAY_SECON
         The bridge.
 
     Raises:
+        ImportError: Celery is too old.
         TypeError: One of them is not an app, or they are swapped.
         ValueError: The Celery app is connected already.
     """
+    if VERSION < (5, 4):
+        version = ".".join(map(str, VERSION[:3]))
+        raise ImportError(
+            f"redrive.celery needs Celery 5.4 or later, not {version}: "
+            'pip install "redrive[celery]"'
+        )
     if not hasattr(app, "registrations"):
         raise TypeError(
             f"connect: the first argument must be a redrive.App, not {type(app).__name__}; "
@@ -170,14 +178,14 @@ class CeleryBridge:
             self._on_failure(sender, exception=retval, **given)
             return
         request = sender.request
-        is_replay = (request.headers or {}).get(JOB_HEADER) is not None
+        is_replay = replay_job_of(request) is not None
         if is_replay and state in (states.SUCCESS, states.IGNORED) and self._is_own(sender):
             end = TaskEnd("done", attempts=(request.retries or 0) + 1, worker=request.hostname)
             self._end(sender.name, request, end, request.args, request.kwargs)
 
     def _on_revoked(self, sender: Any = None, request: Any = None, **_: Any) -> None:
         """A task was revoked, or has expired. That is a decision, and no failure."""
-        if self._is_own(sender) and (request.headers or {}).get(JOB_HEADER) is not None:
+        if self._is_own(sender) and replay_job_of(request) is not None:
             end = TaskEnd("cancelled", error="the task was revoked", worker=request.hostname)
             self._end(sender.name, request, end, request.args, request.kwargs)
 
@@ -186,17 +194,23 @@ class CeleryBridge:
         sender: Any = None,
         message: Any = None,
         name: str = "",
-        **_: Any,
+        **given: Any,
     ) -> None:
         """A worker got a task that it does not know. Celery drops the message."""
         if getattr(sender, "app", None) is not self._celery:
             return
-        args, kwargs, embedded = message.payload
-        request = Context(
-            {**message.headers, **(embedded or {})},
-            delivery_info=message.delivery_info,
-            hostname=sender.hostname,
-        )
+        args: Any = None
+        kwargs: Any = None
+        fields = {**message.headers, "id": given.get("id")}
+        with suppress(Exception):  # such as a pickle of a class that this worker does not have
+            body = message.payload
+            if isinstance(body, dict):  # version 1 of the protocol, which other programs send
+                args, kwargs, fields = body.get("args") or (), body.get("kwargs"), body
+            else:
+                args, kwargs, embedded = body
+                fields |= embedded or {}
+        place = {"delivery_info": message.delivery_info, "hostname": sender.hostname}
+        request = Context({**fields, **place})
         end = TaskEnd.of_failure(None, request, NotRegistered(name))
         self._end(name, request, end, args, kwargs)
 
@@ -217,17 +231,22 @@ class CeleryBridge:
     def _end(
         self, name: str, request: Any, end: TaskEnd, args: Any, kwargs: Any, task: Any = None
     ) -> None:
-        """Write the end of a task. A failure of the ledger never reaches Celery."""
+        """Write the end of a task. A failure of the ledger never reaches Celery.
+
+        Without `args`, the message could not be decoded.
+        """
         kind, payload = PREFIX + name, b""
         try:
-            job_id = (request.headers or {}).get(JOB_HEADER)
-            if job_id is not None and self._writer.report_end(int(job_id), end):
+            job_id = replay_job_of(request)
+            if job_id is not None and self._writer.report_end(job_id, end):
                 return
             if end.outcome == "dead":
                 message = TaskMessage.of_request(name, request, args, kwargs)
                 names = [] if task is None else parameter_names(task.run)
                 lost = message.encode_without_arguments(NOT_STORED)
-                payload = message.encode(names, serializers_of(self._celery, task)) or lost
+                if args is not None:
+                    payload = message.encode(names, serializers_of(self._celery, task)) or b""
+                payload = payload or lost
                 self._writer.record(_job_of(kind, message, request, payload), end, lost)
         except Exception as error:
             report_loss(kind, str(request.id), payload, error)

@@ -20,7 +20,8 @@ from kombu.utils import json
 from ..worker.job_type import Undecodable
 
 JOB_HEADER = "redrive_job"
-"""Header of a message that a replay has sent: the job of the ledger that waits for its end."""
+"""Header of a message that a replay has sent: the job of the ledger that waits for its end, and
+the id of the task. A task may pass its headers on to other tasks, which are not the replay."""
 OPAQUE = b"\xff"
 """First byte of a message that is not stored as JSON. UTF-8 has no such byte, so that no page
 shows the message as text."""
@@ -70,7 +71,7 @@ class TaskMessage:
         headers.pop(JOB_HEADER, None)
         if headers:
             options["headers"] = headers
-        if "ignore_result" in vars(request):
+        if vars(request).get("ignore_result") is not None:
             options["ignore_result"] = bool(request.ignore_result)
         delivery = request.delivery_info or {}
         names = ("exchange", "routing_key", "priority")
@@ -92,8 +93,15 @@ class TaskMessage:
         if target.get("exchange") == "" and target.get("routing_key"):
             del target["exchange"]  # sent straight to a queue
             target["queue"] = target.pop("routing_key")
-        headers = {**self.options.get("headers", {}), JOB_HEADER: job_id}
-        return {**self.options, **target, "task_id": self.task_id, "headers": headers}
+        headers = {
+            **self.options.get("headers", {}),
+            JOB_HEADER: f"{job_id}:{self.task_id}",
+            "ignore_result": self.options.get("ignore_result"),
+        }
+        sent = {"task_id": self.task_id, "headers": headers, "expires": None}
+        # The worker reads the header. The option is for the sender, which waits for no result:
+        # the backend on Redis would subscribe to it, and not recover from a long outage.
+        return {**self.options, **target, **sent, "ignore_result": True}
 
     # --- Stored form
 
@@ -197,6 +205,13 @@ class TaskMessage:
             )
         options = {**options, "serializer": registry.type_to_name.get(kind)}
         return cls(head["task"], head["id"], args, kwargs, head["queue"], options)
+
+
+def replay_job_of(request: Any, /) -> int | None:
+    """Return the job that waits for the end of a task. None: the task is not a replay."""
+    header = str((request.headers or {}).get(JOB_HEADER))
+    job_id, _, task_id = header.partition(":")
+    return int(job_id) if job_id.isdecimal() and task_id == str(request.id) else None
 
 
 def _named_value(argument: object) -> Iterable[Any]:

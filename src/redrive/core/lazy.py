@@ -40,6 +40,7 @@ EXTRAS = {
     "numpy": "simulate",
     "celery": "celery",
     "kombu": "celery",
+    "sentry_sdk": "sentry",
 }
 """The extra that installs each library."""
 PACKAGE = __name__.removesuffix(".core.lazy")

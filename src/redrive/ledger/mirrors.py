@@ -84,15 +84,14 @@ def record_failed(connections: Connections, run: FailedRun, max_payload: int, /)
     new = check_job(run.job, max_payload)
     with connections.write.use() as session, session.transaction("settle"):
         row = _current_row(session, new)
-        if row is not None and run.joins and row.state in LETTER_STATES:
-            joined = None if _is_same_run(row, new) else _join(connections, session, run, row.id)
-            if joined is not None:
-                return joined
+        joined = _join(connections, session, run, new, row)
+        if joined is not None:
+            return joined
         if row is not None and not _free_key(session, new, row, run.closed_at):
             return None
         (submitted,) = connections.store.submit_in(session.run, [new])
-        if not submitted.created:
-            return None
+        if not submitted.created:  # Another run of the job has been recorded meanwhile.
+            return _join(connections, session, run, new, _current_row(session, new))
         counters.add(session, {new.kind: {"ready": -1, "leased": 1}})
         _settle(connections, session, run, submitted.id, 1, run.attempts)
         return submitted.id
@@ -136,14 +135,20 @@ def _settle(
     connections.store.settle_in(session.run, [settlement])
 
 
-def _join(connections: Connections, session: Session, run: FailedRun, job_id: int) -> int | None:
+def _join(
+    connections: Connections, session: Session, run: FailedRun, new: NewJob, row: Any
+) -> int | None:
     """Add a failure to the pending dead letter of a job, as a failed replay does.
 
     Rows are locked in the order of a replay: the dead letter, then its job.
 
     Returns:
-        The id of the job. None if it has no pending dead letter.
+        The id of the job. None if the run must not join, or the job has no pending dead letter.
     """
+    is_letter = run.joins and row is not None and row.state in LETTER_STATES
+    if not is_letter or _is_same_run(row, new):
+        return None
+    job_id: int = row.id
     letters = select(dead.c.id, dead.c.kind, dead.c.signature, dead.c.blocked)
     is_pending = (dead.c.job_id == job_id, dead.c.status == "pending")
     letter = session.core.execute(letters.where(*is_pending).with_for_update()).one_or_none()

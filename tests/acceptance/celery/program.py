@@ -115,6 +115,18 @@ def build(place: Place, **options: Any) -> tuple[App, Celery]:
     def secretive() -> None:
         raise Secretive("token=abcdefghijkl is not pickled", 1)
 
+    @task(name="shop.order", bind=True)
+    def order(self: Any, name: str) -> None:
+        if not is_fixed("order"):
+            raise ConnectionError("no stock")
+        headers = dict(self.request.headers or {})  # as programs do that pass on the headers of a trace
+        secretive.apply_async(task_id=f"child-of-{name}", headers=headers)
+        end = time.monotonic() + 60
+        while not is_fixed(f"wait for {name}"):  # the child ends first
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        raise ConnectionError("no stock again")
+
     connect(app := App(place.ledger), celery, **options)
     return app, celery
 

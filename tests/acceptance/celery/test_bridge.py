@@ -8,8 +8,9 @@ import pytest
 from celery import chain, chord, group
 from fastapi.testclient import TestClient
 
-from redrive import ops
+from redrive import journal, ops
 from redrive.console import asgi
+from redrive.journal import Record
 from redrive.ledger.failpoint import STATUS
 from redrive.ops import DeadLetterFilter
 from tests.acceptance.celery.conftest import SOON, Shop, celery_worker, until
@@ -80,6 +81,21 @@ def test_every_way_to_fail_for_good_is_one_dead_letter(shop: Shop) -> None:
         shop.replay(letters["die"].id, letters["stall"].id)
         shop.letter(ids["die"], status="replayed", replays=1)
         shop.letter(ids["stall"], status="replayed", replays=1)
+
+
+def test_an_unknown_task_of_another_program_is_a_dead_letter(shop: Shop) -> None:
+    """A message of version 1 of Celery's protocol, and one whose class the worker does not have."""
+    queue = {"routing_key": f"{shop.place.name}-main", "declare": [shop.celery.amqp.queues[f"{shop.place.name}-main"]]}
+    body = {"task": "shop.removed", "id": "removed-2", "args": [7], "kwargs": {"password": "hunter2"}, "retries": 2}
+    pickled = {"content_type": "application/x-python-serialize", "content_encoding": "binary"}
+    with shop.celery.producer_pool.acquire() as producer:
+        producer.publish(body, serializer="json", **queue)
+        producer.publish(b"cno.module\nParcel\n.", headers={"task": "shop.removed", "id": "removed-3"}, **pickled, **queue)
+    letter, lost = shop.letter("removed-2"), shop.letter("removed-3")
+    assert (letter.reason, letter.attempts) == ("undecodable", 3)
+    stored = json.loads(letter.payload)
+    assert (stored["args"], stored["kwargs"]) == ([{"0": 7}], {"password": "hunter2"})
+    assert (lost.reason, json.loads(lost.payload)["task"]) == ("payload_lost", "shop.removed")
 
 
 def test_a_task_that_fails_twice_has_one_dead_letter_with_both_failures(shop: Shop) -> None:
@@ -169,6 +185,18 @@ def test_a_replay_continues_a_chain_and_completes_a_group_and_runs_a_chord_task_
     assert shop.lines("pack [") == []
 
 
+def test_a_child_with_the_headers_of_a_replay_has_a_dead_letter_of_its_own(shop: Shop) -> None:
+    task_id = shop.send("shop.order", "tree")
+    letter = shop.letter(task_id)
+    shop.fix("order")
+    with shop.app.worker(threads=2):
+        shop.replay(letter.id)
+        child = shop.letter("child-of-tree")
+        shop.fix("wait for tree")
+        again = shop.letter(task_id, replays=1)
+    assert (child.kind, (again.error or "").partition("\n")[0]) == ("celery:shop.secretive", "ConnectionError: no stock again")
+
+
 def test_a_revoked_replay_is_pending_again(shop: Shop) -> None:
     task_id = shop.send("shop.charge", "o-9", "4111")
     letter = shop.letter(task_id)
@@ -196,6 +224,26 @@ def test_a_replay_that_no_worker_runs_is_a_dead_letter_after_the_timeout(shop: S
         "check that a Celery worker reads the queue, and whether the task has run"
     )
     celery.close()
+
+
+def test_a_broker_that_is_away_delays_a_replay(shop: Shop) -> None:
+    """With a result backend on the same Redis, which Celery would subscribe to before it sends."""
+    letter = shop.letter(shop.send("shop.charge", "o-14", "4111"))
+    shop.fix("o-14")
+    other, celery = build(shop.place._replace(broker="redis://:hunter4@127.0.0.1:1/0"))
+    retries: list[Record] = []
+    unsubscribe = journal.subscribe(lambda record: retries.append(record) if record.kind == "retry" else None, inline=True)
+    shop.replay(letter.id)
+    with other, other.worker(threads=2):
+        until(lambda: retries)
+    unsubscribe()
+    celery.close()
+    error = str(retries[0].fields["error"])
+    assert error.startswith("the broker of Celery cannot be reached: Error 111 connecting to 127.0.0.1:1"), error
+    assert "hunter4" not in error
+    with shop.app.worker(threads=2):
+        shop.letter(letter.ids["task_id"], status="replayed", replays=1)
+    assert shop.state(letter.ids["task_id"]) == "SUCCESS", "the worker of Celery has stored the result"
 
 
 def test_a_worker_killed_after_the_send_sends_the_task_again(shop: Shop) -> None:

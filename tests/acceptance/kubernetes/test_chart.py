@@ -12,8 +12,10 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
+from psycopg.conninfo import conninfo_to_dict
 
 from redrive.console.pages.system import router
+from redrive.ledger.db.address import parse
 from redrive.settings import KEYS, settings
 from redrive.worker.worker import UNHEALTHY_SECONDS
 from tests.acceptance.kubernetes.chart import (
@@ -244,6 +246,13 @@ def test_an_address_may_have_ports_and_several_hosts() -> None:
     assert pod["containers"][0]["env"][1]["value"] == "postgresql://worker@pg-1:5432,pg-2:5433/shop?sslmode=require"
 
 
+def test_an_account_may_have_any_name() -> None:
+    found = tuple(objects(template(*SMALLEST, ledger__worker__user="bob@tenant:1 x")))
+    pod = get(found, "Deployment", "shop-redrive-worker")["spec"]["template"]["spec"]
+    address = conninfo_to_dict(parse(pod["containers"][0]["env"][1]["value"]).target)
+    assert (address["user"], address["host"]) == ("bob@tenant:1 x", "postgres.data.svc")
+
+
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
@@ -255,6 +264,13 @@ def test_an_address_may_have_ports_and_several_hosts() -> None:
         ({"ledger__host": ""}, "ledger.host: Does not match pattern"),
         ({"ledger__host": "postgresql://db/shop"}, "ledger.host: Does not match pattern"),
         ({"ledger__parameters": "password=hunter2"}, "ledger.parameters: Must not validate the schema (not)"),
+        ({"ledger__parameters": "sslmode=require&sslpassword=hunter2"}, "ledger.parameters: Must not validate the schema (not)"),
+        ({"console": None}, "(root): console is required"),
+        ({"worker__replicas": None}, "worker: replicas is required"),
+        ({"worker__drain": None}, "worker: drain is required"),
+        ({"extraEnv": [{"name": "LOG_LEVEL", "value": 3}]}, "extraEnv.0.value: Invalid type. Expected: string, given: integer"),
+        ({"extraEnv": [{"nme": "LOG_LEVEL"}]}, "extraEnv.0: name is required"),
+        ({"extraVolumes": [{"emptyDir": {}}]}, "extraVolumes.0: name is required"),
         ({"image__tag": ""}, "image.tag: set the tag or the digest of your image"),
         ({"image__digest": "sha256:1"}, "image.digest: Does not match pattern"),
         ({"console__existingSecret": ""}, "console.existingSecret: set the secret with the password of operators"),

@@ -63,6 +63,18 @@ def test_a_run_that_joins_is_added_to_the_pending_dead_letter(ledger: Ledger) ->
 
 
 @pytest.mark.req("X-8")
+def test_runs_that_are_recorded_at_the_same_time_join(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = record(ledger, failed_run("run-1", attempts=3))
+    seen = iter([None])  # the second run has read the ledger before the first one was written
+    read = mirrors._current_row
+    monkeypatch.setattr(mirrors, "_current_row", lambda *args, **options: next(seen, read) and read(*args, **options))
+    assert record(ledger, failed_run("run-2", attempts=2)._replace(joins=True)) == job_id
+    (letter,) = ledger.dead_letters()
+    assert letter.attempts == 5
+    assert ledger.imbalance() == []
+
+
+@pytest.mark.req("X-8")
 def test_a_run_that_joins_finds_the_dead_letter_of_a_cancelled_replay(ledger: Ledger) -> None:
     record(ledger, failed_run())
     replay = ledger.replay([1], actor="ann", because="fixed").done[1]

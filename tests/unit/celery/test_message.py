@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from celery.app.task import Context
 
-from redrive.celery.message import JOB_HEADER, TaskMessage, parameter_names
+from redrive.celery.message import JOB_HEADER, TaskMessage, parameter_names, replay_job_of
 from redrive.worker.job_type import Undecodable
 
 pytestmark = pytest.mark.req("X-8")
@@ -29,13 +29,15 @@ def request(**fields: Any) -> Context:
 def test_a_message_is_sent_to_its_queue_with_its_options() -> None:
     chain = [{"task": "shop.pack", "args": [], "kwargs": {}}]
     embedded = {"chain": chain, "chord": {"task": "shop.sum"}, "callbacks": None, "errbacks": [{"task": "shop.warn"}]}
-    context = request(**embedded, group_index=0, timelimit=[60, 30], shadow=None, trace="abc", **{JOB_HEADER: 7})
+    context = request(**embedded, group_index=0, timelimit=[60, 30], shadow=None, trace="abc", **{JOB_HEADER: "7:t-1"})
     options = TaskMessage.of_request("shop.charge", context, ("o-1",), {}).send_options(8)
     expected = {
         "task_id": "t-1",
         "queue": "mail",
         "priority": 3,
-        "headers": {"trace": "abc", JOB_HEADER: 8},
+        "headers": {"trace": "abc", JOB_HEADER: "8:t-1", "ignore_result": None},
+        "ignore_result": True,
+        "expires": None,
         "chain": chain,
         "link_error": [{"task": "shop.warn"}],
         "group_index": 0,
@@ -44,6 +46,19 @@ def test_a_message_is_sent_to_its_queue_with_its_options() -> None:
         "replaced_task_nesting": 0,
     }
     assert options == expected, "without its retries, its expiry and its chord"
+
+
+@pytest.mark.parametrize(
+    ("header", "job_id"), [("7:t-1", 7), ("7:t-2", None), ("7", None), (7, None), ("x:t-1", None), (None, None)]
+)
+def test_only_the_task_that_a_replay_has_sent_reports_to_it(header: object, job_id: int | None) -> None:
+    assert replay_job_of(request(**{JOB_HEADER: header})) == job_id
+
+
+@pytest.mark.parametrize("stored", [True, False, None])
+def test_the_worker_stores_the_result_as_the_first_message_asked_for(stored: bool | None) -> None:
+    options = TaskMessage.of_request("shop.charge", request(ignore_result=stored), (), {}).send_options(8)
+    assert options["headers"]["ignore_result"] is stored, "None: as the task says"
 
 
 def test_a_message_through_an_exchange_keeps_exchange_and_routing_key() -> None:

@@ -47,7 +47,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- $ledger := .root.Values.ledger -}}
 {{- $host := $ledger.host -}}
 {{- if not (contains ":" $host) -}}{{- $host = printf "%s:%d" $host (int $ledger.port) -}}{{- end -}}
-postgresql://{{ .account.user }}@{{ $host }}/{{ $ledger.database }}{{ with $ledger.parameters }}?{{ . }}{{ end }}
+postgresql://{{ .account.user | urlquery | replace "+" "%20" }}@{{ $host }}/{{ $ledger.database }}{{ with $ledger.parameters }}?{{ . }}{{ end }}
 {{- end -}}
 
 {{/* Variables for the ledger. Takes a dict of root and account. */}}

@@ -16,6 +16,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from time import monotonic
 from typing import Any, Protocol
 
@@ -122,7 +123,10 @@ class SentrySink:
             event = _build_event(Record(record.kind, record.at, shown), fingerprint, trace)
             if hidden:
                 event["contexts"][LOGGER]["left_out"] = hidden
-            sentry_sdk.capture_event(event)
+            # Not with the scopes of this thread: it inherits user, tags and breadcrumbs of the web
+            # request in which it was started.
+            client, scope = sentry_sdk.get_client(), sentry_sdk.get_global_scope()
+            client.capture_event(event, scope=scope)
         if self._check_ins and _is_scheduled_run(key, operation):
             _check_in(operation, str(key), "error")
 
@@ -251,9 +255,16 @@ def sentry(
         The sink.
 
     Raises:
+        ImportError: sentry-sdk is too old.
         TypeError: An option has the wrong type.
         ValueError: A number of minutes is below 1.
     """
+    version: str = sentry_sdk.VERSION
+    if tuple(int(part) for part in version.split(".")[:2]) < (2, 30):
+        raise ImportError(
+            "journal.sentry() needs sentry-sdk 2.30 or later, "
+            f'not {version}: pip install "redrive[sentry]"'
+        )
     for name, value in (("check_ins", check_ins), ("send_users", send_users)):
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, not {value!r}")
@@ -329,15 +340,29 @@ def _check_in(
     monitor: dict[str, Any] | None = None,
     duration: float | None = None,
 ) -> None:
-    """Send a check-in. All attempts of a run, in any process, have the same id."""
-    slug = _NOT_IN_SLUG.sub("-", operation.lower()).strip("-")[:MAX_SLUG_CHARS]
+    """Send a check-in. All attempts of a run, in any process, have the same id.
+
+    Sentry keeps one check-in of an id, over all organizations, projects and environments. It drops
+    those of the others.
+    """
+    options = sentry_sdk.get_client().options
+    owner = f"{options.get('dsn')} {options.get('environment')}"
     capture_checkin(
-        monitor_slug=slug,
-        check_in_id=uuid.uuid5(CHECK_IN_NAMESPACE, key).hex,
+        monitor_slug=_slug_of(operation),
+        check_in_id=uuid.uuid5(CHECK_IN_NAMESPACE, f"{owner} {key}").hex,
         status=status,
         duration=duration,
         monitor_config=monitor,  # type: ignore[arg-type]  # a TypedDict of the SDK
     )
+
+
+def _slug_of(operation: str) -> str:
+    """Return the slug of a monitor: at most 50 ASCII characters, and not only digits."""
+    slug = _NOT_IN_SLUG.sub("-", operation.lower()).strip("-")
+    if operation.isascii() and slug and not slug.isdigit() and len(slug) <= MAX_SLUG_CHARS:
+        return slug
+    digest = sha256(operation.encode()).hexdigest()[:8]  # so that two names have two monitors
+    return f"{slug[: MAX_SLUG_CHARS - 9] or 'schedule'}-{digest}"
 
 
 def _quietly(function: Callable[..., None], /, *arguments: Any, **options: Any) -> None:

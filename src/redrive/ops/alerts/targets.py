@@ -39,8 +39,9 @@ NO_TARGET = (
     "alerts: no target; set REDRIVE_ALERTS_WEBHOOK or REDRIVE_ALERTS_SLACK to a URL, "
     "or REDRIVE_ALERTS_WEBHOOK_FILE or REDRIVE_ALERTS_SLACK_FILE to a file with the URL"
 )
-GONE_STATUSES = frozenset((401, 403, 404, 405, 410))
-"""Statuses of a URL that is wrong, or that its service has revoked."""
+GONE_STATUSES = frozenset((301, 302, 303, 307, 308, 401, 403, 404, 405, 410))
+"""Statuses of a URL that is wrong, has moved, or was revoked. Redirects are not followed: another
+host would get the message and the credentials."""
 
 
 @dataclass(frozen=True, slots=True)

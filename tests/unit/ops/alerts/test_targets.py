@@ -65,7 +65,8 @@ def test_a_message_is_retried_with_the_same_idempotency_key(server: FaultServer,
         ("close", "not delivered after 3 attempts (RemoteProtocolError); retried at the next check"),
         ("garbage", "not delivered after 3 attempts (RemoteProtocolError); retried at the next check"),
         (404, "not delivered after 1 attempt (HTTP 404); check the URL in REDRIVE_ALERTS_SLACK"),
-        (302, "not delivered after 1 attempt (HTTP 302); retried at the next check"),
+        (302, "not delivered after 1 attempt (HTTP 302); check the URL in REDRIVE_ALERTS_SLACK"),
+        (308, "not delivered after 1 attempt (HTTP 308); check the URL in REDRIVE_ALERTS_SLACK"),
     ],
 )
 def test_a_target_that_fails_is_one_line_without_the_url(
