@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
-from redrive import RetryPolicy, outcome
+from redrive import RetryPolicy, deadline, outcome
 from redrive.errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from redrive.storage import Store
 from redrive.storage.obstore import AzureObstore, Gcs, S3Obstore, services
@@ -99,6 +102,14 @@ def test_a_large_create_survives_a_lost_copy(lake: Lake) -> None:
     assert lake.store.read_bytes("big") == BIG
 
 
+@pytest.mark.parametrize("how", ["write", "create"])
+def test_an_object_whose_parts_are_larger_than_8_mib_is_complete(lake: Lake, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of an object above 78 GiB: the service accepts 10,000 parts."""
+    monkeypatch.setattr(Gcs, "max_parts", 2)
+    getattr(lake.store, how)("big", BIG)
+    assert lake.server.buckets["lake"]["big"].data == BIG
+
+
 def test_a_large_create_on_s3_is_exclusive(s3_url: str, s3_bucket: str) -> None:
     backend = S3Obstore("it", bucket=s3_bucket, **options(s3_url), retry=QUICK)
     store = Store(backend)
@@ -148,6 +159,19 @@ def test_a_failed_upload_is_aborted(lake: Lake) -> None:
         lake.store.write("big", BIG)
     assert lake.server.uploads == {}
     assert lake.server.buckets["lake"] == {}
+
+
+def test_a_deadline_in_an_upload_leaves_no_task(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(obstore_client, "LATE_ABORT_SECONDS", 0.01)
+    lake.proxy.script("pass", "hang")
+    with deadline(0.3), pytest.raises(Unavailable, match="the deadline has passed"):
+        lake.store.write("big", BIG)
+    gc.collect()
+    lake.store.backend.close()
+    gc.collect()
+    assert "Task was destroyed" not in caplog.text
 
 
 def test_an_interrupt_does_not_wait_for_a_server_that_hangs(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,6 +224,35 @@ def test_a_listing_drops_names_that_only_redrive_rejects(lake: Lake, caplog: pyt
     with caplog.at_level(logging.WARNING, "redrive.storage"):
         assert list(lake.store.files()) == ["file"]
     assert "google: skipped 'back\\\\slash' in a listing" in caplog.text
+
+
+# ---- containers and processes ----
+
+
+@pytest.mark.parametrize("path", ["a", "lake", "absent"])
+def test_a_delete_in_a_missing_container_is_an_error(lake: Lake, path: str) -> None:
+    backend = Gcs("google", bucket="absent-lake", token=TOKEN, endpoint_url=lake.server.url, retry=QUICK)
+    with pytest.raises(NotFound, match="google: the bucket 'absent-lake' is missing"):
+        Store(backend).delete(path)
+    backend.close()
+
+
+def test_a_file_that_the_parent_opened_is_an_error_in_a_forked_child(lake: Lake) -> None:
+    lake.store.write("big", BIG)
+    with lake.store.read("big") as file:
+        assert file.read(10) == BIG[:10]
+        child = os.fork()
+        if not child:
+            signal.alarm(20)  # It would wait forever.
+            ended = 1
+            try:
+                file.read()
+            except StorageError as error:
+                ended = 0 if "forked child" in str(error) else 2
+            finally:
+                os._exit(ended)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert file.read() == BIG[10:]
 
 
 # ---- settings and credentials ----

@@ -20,7 +20,7 @@ from ...errors import NotFound, StorageError, Unavailable
 from ..backend import OBJECT_STORE_CAPABILITIES, FileInfo, How, ensure_absent
 from ..body import Body
 from ..deadline import DeadlinePassed
-from ..errors import copy_outcome
+from ..errors import copy_outcome, file_not_found
 from ..path import TEMPORARY_PREFIX, ListingFilter
 from ..reader import ResumingStream, open_reader
 from .client import (
@@ -141,8 +141,8 @@ class ObstoreBackend:
             with self._storage_errors(path):
                 self._resend("delete", self._client.call, "delete", path, once=True)
         except NotFound as missing:
-            if path not in str(missing):  # The container is missing, not the object.
-                raise
+            if str(missing) != str(file_not_found(path, self.name)):
+                raise  # The container is missing, not the object.
 
     def move(self, source: str, target: str, /) -> None:
         self.copy(source, target)
@@ -188,7 +188,7 @@ class ObstoreBackend:
         if body.size is None or body.size > CREATE_BYTES:
             ensure_absent(self, path)
         token = secrets.token_hex(8)
-        first = body.read(CREATE_BYTES)
+        first = body.read(max(CREATE_BYTES, self._part_bytes(body)))
         options: dict[str, Any] = {"attributes": {self.write_token: token}}
         if len(first) < CREATE_BYTES:
             write = partial(self._client.call, "put", path, first, mode="create", **options)
