@@ -14,7 +14,7 @@ import pytest
 from redrive import RetryPolicy, deadline, outcome
 from redrive.errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from redrive.storage import Store
-from redrive.storage.obstore import AzureObstore, Gcs, S3Obstore, services
+from redrive.storage.obstore import AzureObstore, Gcs, S3Obstore
 from redrive.storage.obstore import client as obstore_client
 from redrive.testing import Answer, FaultServer
 from redrive.testing.http_server import Step
@@ -131,6 +131,20 @@ def test_a_large_create_on_s3_is_exclusive(s3_url: str, s3_bucket: str) -> None:
     backend.close()
 
 
+@pytest.mark.parametrize("is_size_known", [True, False])
+def test_a_create_above_the_limit_of_a_copy_is_rejected(
+    s3_url: str, s3_bucket: str, is_size_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(S3Obstore, "max_copy_bytes", 16 * MIB)
+    backend = S3Obstore("it", bucket=s3_bucket, **options(s3_url), retry=QUICK)
+    with pytest.raises(StorageError, match="it: 'big' is too large: create takes up to 0 GiB here; use write_atomic or type s3"):
+        Store(backend).create("big", BIG if is_size_known else iter([BIG]))
+    bare = client(s3_url)
+    assert "Contents" not in bare.list_objects_v2(Bucket=s3_bucket)
+    bare.close()
+    backend.close()
+
+
 def test_a_large_create_on_s3_reports_a_lost_copy_as_unknown(s3_url: str, s3_bucket: str) -> None:
     """A copy on S3 drops the metadata, so the writer cannot be identified."""
     with FaultServer(upstream=f"http://127.0.0.1:{options(s3_url)['endpoint_url'].rpartition(':')[2]}") as proxy:
@@ -188,7 +202,7 @@ def test_an_interrupt_does_not_wait_for_a_server_that_hangs(lake: Lake, monkeypa
 def test_an_object_too_large_for_one_copy_is_copied_through_the_client(
     s3_url: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "MAX_COPY_BYTES", MIB)
+    monkeypatch.setattr(S3Obstore, "max_copy_bytes", MIB)
     backend = S3Obstore("it", bucket=s3_bucket, **options(s3_url), retry=QUICK)
     Store(backend).write("big", BIG)
     Store(backend).copy("big", "other")
@@ -307,11 +321,13 @@ class Credential:
         ({"credential": Credential()}, "Bearer t-1", ""),
         ({"credential": KEY}, f"SharedKey {ACCOUNT}:", ""),
         ({"credential": "?sv=1&sig=abc"}, "", "sv=1&sig=abc"),
+        ({"suffix": "?sv=1&sig=abc"}, "", "sv=1&sig=abc"),
     ],
 )
 def test_azure_takes_a_token_a_key_or_a_sas(access: dict[str, Any], header: str, query: str) -> None:
     with FaultServer(Answer(200, HEAD)) as server:
-        backend = AzureObstore("it", container="box", account_url=f"{server.url}/{ACCOUNT}", **access, retry=QUICK)
+        url = f"{server.url}/{ACCOUNT}{access.get('suffix', '')}"
+        backend = AzureObstore("it", container="box", account_url=url, credential=access.get("credential"), retry=QUICK)
         assert Store(backend).exists("a")
         backend.close()
         (request,) = server.requests
@@ -342,6 +358,14 @@ def test_azure_reads_a_connection_string_without_an_endpoint() -> None:
             TypeError,
             "credential is a key, a SAS, or an object with get_token, not int",
         ),
+        (lambda: AzureObstore("it", container="c", account_url="acme"), ValueError, "^invalid address of the service; use https"),
+        (lambda: S3Obstore("it", bucket="b", endpoint_url="host:9000"), ValueError, "^invalid address of the service"),
+        (lambda: S3Obstore("it", bucket="b", endpoint_url="http://me:hush@host"), ValueError, "address of the service(?!.*hush)"),
+        (lambda: S3Obstore("it", bucket="a lake"), ValueError, "invalid name of a bucket or container: 'a lake'"),
+        (lambda: S3Obstore("it", bucket=""), ValueError, "invalid name of a bucket or container: ''"),
+        (lambda: Gcs("it", bucket="b", token="hush\n"), ValueError, "^token has a line break(?!.*hush)"),
+        (lambda: S3Obstore("it", bucket="b", token="hush\N{BULLET}"), ValueError, "^token has .* invalid character(?!.*hush)"),
+        (lambda: S3Obstore("it", bucket="b", key="k", secret="hush\n"), ValueError, "^secret has a line break(?!.*hush)"),
         (lambda: S3Obstore("it", bucket="b", timeout=0), ValueError, "timeout must be above 0"),
         (
             lambda: S3Obstore("it", bucket="b", store_kwargs={"retry_config": {}}),
