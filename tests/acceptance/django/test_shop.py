@@ -105,14 +105,14 @@ def test_the_shop_from_migration_to_replay(shop: Shop) -> None:
         def order(user: str, **fields: str) -> httpx.Response:
             return browser.post("/orders/", data={"user": user, **fields})
 
-        def shown(number: int) -> dict[str, object]:
+        def read_order(number: int) -> dict[str, object]:
             answer: dict[str, object] = browser.get(f"/orders/{number}/").json()
             return answer
 
         # A task commits with its order, and the worker runs it.
         first = order("ann").json()["order"]
-        wait_until(lambda: shown(first)["status"] == "SUCCESSFUL")
-        assert shown(first) == {"receipt": "sent to ann", "status": "SUCCESSFUL", "attempts": 1}
+        wait_until(lambda: read_order(first)["status"] == "SUCCESSFUL")
+        assert read_order(first) == {"receipt": "sent to ann", "status": "SUCCESSFUL", "attempts": 1}
 
         # A rolled back block leaves neither the order nor the task.
         assert order("bob", card="declined").status_code == 500
@@ -121,8 +121,8 @@ def test_the_shop_from_migration_to_replay(shop: Shop) -> None:
         # A task that fails three times is a dead letter.
         (shop.folder / "mail-is-down").touch()
         failed = order("carl").json()["order"]
-        wait_until(lambda: shown(failed)["status"] == "FAILED")
-        assert shown(failed) == {"receipt": "", "status": "FAILED", "attempts": 3}
+        wait_until(lambda: read_order(failed)["status"] == "FAILED")
+        assert read_order(failed) == {"receipt": "", "status": "FAILED", "attempts": 3}
         (shop.folder / "mail-is-down").unlink()
 
         # The console asks for Django's login.
@@ -145,7 +145,7 @@ def test_the_shop_from_migration_to_replay(shop: Shop) -> None:
             "/redrive/dead/apply", data={**hidden_fields(plan, "/redrive/dead/apply"), "because": "mail is up"}
         )
         assert applied.status_code == 303, applied.text
-        wait_until(lambda: shown(failed)["status"] == "SUCCESSFUL")
+        wait_until(lambda: read_order(failed)["status"] == "SUCCESSFUL")
         audit = browser.get("/redrive/audit").text
         assert "mail is up" in audit
         assert re.search(r">\s*ann\s*<", audit)

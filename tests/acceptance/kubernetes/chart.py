@@ -34,7 +34,7 @@ def template(*files: Path, **values: object) -> subprocess.CompletedProcess[str]
 
 
 @cache
-def rendered(*files: Path) -> tuple[dict[str, Any], ...]:
+def render_chart(*files: Path) -> tuple[dict[str, Any], ...]:
     """Return the objects of the chart with these files of values."""
     return tuple(objects(template(*files)))
 

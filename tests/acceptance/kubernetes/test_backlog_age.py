@@ -117,7 +117,7 @@ def test_the_tables_may_be_in_another_schema(postgres_db: str) -> None:
     assert age(postgres_db, query(autoscaling__schema="jobs")) >= 100
 
 
-def test_the_query_reads_the_index_whatever_the_backlog(url: str, ledger: Ledger, standard: str) -> None:
+def test_the_query_reads_the_index_at_any_backlog(url: str, ledger: Ledger, standard: str) -> None:
     ledger.submit_many([NewJob(f"kind.{each % 5}", f"k{each}", delay=60 * (each % 3)) for each in range(6000)])
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("ANALYZE redrive_job")

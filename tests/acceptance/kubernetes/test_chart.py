@@ -27,7 +27,7 @@ from tests.acceptance.kubernetes.chart import (
     helm,
     objects,
     pods,
-    rendered,
+    render_chart,
     template,
 )
 from tests.unit.cli import typed
@@ -71,7 +71,7 @@ KEDA = {
 
 @BOTH
 def test_the_objects_are_valid_for_kubernetes(files: tuple[Path, ...]) -> None:
-    for found in rendered(*files):
+    for found in render_chart(*files):
         if found["kind"] in KEDA:
             jsonschema.validate(found, KEDA[found["kind"]])
             continue
@@ -89,8 +89,8 @@ def test_the_linter_finds_no_problems(files: tuple[Path, ...]) -> None:
     assert "[WARNING]" not in done.stdout
 
 
-def test_each_part_of_production_is_there() -> None:
-    kinds = sorted((found["kind"], found["metadata"]["name"].removeprefix("shop-redrive")) for found in rendered(*PRODUCTION))
+def test_production_has_each_part() -> None:
+    kinds = sorted((found["kind"], found["metadata"]["name"].removeprefix("shop-redrive")) for found in render_chart(*PRODUCTION))
     assert kinds == [
         ("ConfigMap", "-grants"),
         ("Deployment", "-console"),
@@ -110,7 +110,7 @@ def test_each_part_of_production_is_there() -> None:
 
 @BOTH
 def test_the_command_and_the_settings_of_each_container_are_valid(files: tuple[Path, ...]) -> None:
-    for name, pod in pods(rendered(*files)):
+    for name, pod in pods(render_chart(*files)):
         for container in containers(pod):
             variables = {each["name"]: each.get("value", "secret-value") for each in container.get("env", ())}
             own = {variable: value for variable, value in variables.items() if variable.startswith("REDRIVE_")}
@@ -123,7 +123,7 @@ def test_the_command_and_the_settings_of_each_container_are_valid(files: tuple[P
 
 @BOTH
 def test_containers_have_no_rights_and_no_secrets_in_their_text(files: tuple[Path, ...]) -> None:
-    found = rendered(*files)
+    found = render_chart(*files)
     assert not any(each["kind"] == "Secret" for each in found)
     for name, pod in pods(found):
         assert pod["securityContext"]["runAsNonRoot"] is True, name
@@ -145,7 +145,7 @@ def test_containers_have_no_rights_and_no_secrets_in_their_text(files: tuple[Pat
 
 @BOTH
 def test_objects_refer_to_each_other(files: tuple[Path, ...]) -> None:
-    found = rendered(*files)
+    found = render_chart(*files)
     labels = {
         each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"] for each in found if each["kind"] == "Deployment"
     }
@@ -173,7 +173,7 @@ def test_objects_refer_to_each_other(files: tuple[Path, ...]) -> None:
 def test_the_secrets_of_the_example_have_every_key_that_is_used() -> None:
     secret = yaml.safe_load((EXAMPLE / "secrets.yaml").read_text())
     used = set()
-    for _, pod in pods(rendered(*PRODUCTION)):
+    for _, pod in pods(render_chart(*PRODUCTION)):
         for container in containers(pod):
             references = [each["valueFrom"]["secretKeyRef"] for each in container.get("env", ()) if "valueFrom" in each]
             used |= {reference["key"] for reference in references if reference["name"] == secret["metadata"]["name"]}
@@ -190,17 +190,17 @@ def test_the_grace_period_is_above_the_drain(drain: int) -> None:
 
 
 def test_a_database_restart_does_not_restart_workers() -> None:
-    worker = get(rendered(*SMALLEST), "Deployment", "shop-redrive-worker")["spec"]["template"]["spec"]["containers"][0]
+    worker = get(render_chart(*SMALLEST), "Deployment", "shop-redrive-worker")["spec"]["template"]["spec"]["containers"][0]
     liveness = worker["livenessProbe"]
     assert liveness["periodSeconds"] * liveness["failureThreshold"] >= 600 > UNHEALTHY_SECONDS
-    console = get(rendered(*SMALLEST), "Deployment", "shop-redrive-console")["spec"]["template"]["spec"]["containers"][0]
+    console = get(render_chart(*SMALLEST), "Deployment", "shop-redrive-console")["spec"]["template"]["spec"]["containers"][0]
     paths = {route.path for route in router.routes}  # type: ignore[attr-defined]  # all of them are routes of FastAPI
     assert console["livenessProbe"]["httpGet"]["path"] == "/health"
     assert {console[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} <= paths
 
 
 def test_the_migration_runs_before_each_install_and_upgrade_as_the_owner() -> None:
-    job = get(rendered(*SMALLEST), "Job", "shop-redrive-migrate")
+    job = get(render_chart(*SMALLEST), "Job", "shop-redrive-migrate")
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
     pod = job["spec"]["template"]["spec"]
     assert "serviceAccountName" not in pod, "it does not exist before the first install"
@@ -210,7 +210,7 @@ def test_the_migration_runs_before_each_install_and_upgrade_as_the_owner() -> No
 
 
 def test_grants_run_after_the_migration_with_the_sql_of_the_repository() -> None:
-    found = rendered(*PRODUCTION)
+    found = render_chart(*PRODUCTION)
     pod = get(found, "Job", "shop-redrive-migrate")["spec"]["template"]["spec"]
     assert [container["name"] for container in containers(pod)] == ["migrate", "grants"]
     sql = get(found, "ConfigMap", "shop-redrive-grants")["data"]["roles.sql"]
@@ -218,7 +218,7 @@ def test_grants_run_after_the_migration_with_the_sql_of_the_repository() -> None
 
 
 def test_autoscaling_leaves_the_number_of_workers_to_keda() -> None:
-    found = rendered(*PRODUCTION)
+    found = render_chart(*PRODUCTION)
     worker, scaled = get(found, "Deployment", "shop-redrive-worker"), get(found, "ScaledObject", "shop-redrive-worker")
     assert "replicas" not in worker["spec"]
     assert scaled["spec"]["scaleTargetRef"]["name"] == worker["metadata"]["name"]
@@ -230,7 +230,7 @@ def test_autoscaling_leaves_the_number_of_workers_to_keda() -> None:
 
 
 def test_the_watcher_reads_its_urls_from_files() -> None:
-    pod = get(rendered(*PRODUCTION), "Deployment", "shop-redrive-watch")["spec"]["template"]["spec"]
+    pod = get(render_chart(*PRODUCTION), "Deployment", "shop-redrive-watch")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     variables = {each["name"]: each.get("value") for each in container["env"]}
     assert variables["REDRIVE_ALERTS_SLACK_FILE"] == "/alerts/slack"
@@ -302,11 +302,11 @@ def leaves(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
             yield path + name
 
 
-def allowed(schema: Mapping[str, Any], definitions: Mapping[str, Any], path: str = "") -> Iterator[str]:
+def list_properties(schema: Mapping[str, Any], definitions: Mapping[str, Any], path: str = "") -> Iterator[str]:
     for name, own in schema["properties"].items():
         resolved = definitions[own["$ref"].rpartition("/")[2]] if "$ref" in own else own
         if "properties" in resolved:
-            yield from allowed(resolved, definitions, f"{path}{name}.")
+            yield from list_properties(resolved, definitions, f"{path}{name}.")
         else:
             yield path + name
 
@@ -315,5 +315,5 @@ def test_values_and_schema_have_the_same_names() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     names = {re.sub(r"(resources\.(requests|limits)).*", r"\1", name) for name in leaves(values)}
-    unused = {"global"} | {name for name in allowed(schema, schema["definitions"]) if name.endswith("resources.claims")}
-    assert names == set(allowed(schema, schema["definitions"])) - unused
+    unused = {"global"} | {name for name in list_properties(schema, schema["definitions"]) if name.endswith("resources.claims")}
+    assert names == set(list_properties(schema, schema["definitions"])) - unused

@@ -105,7 +105,7 @@ def test_an_agent_reads_without_secrets_and_has_no_tool_that_changes_something(l
     assert ledger.audit(limit=10) == []
 
 
-def test_an_agent_applies_only_what_was_shown_with_a_reason(ledger: Ledger, url: str, tmp_path: Path) -> None:
+def test_an_agent_applies_only_a_shown_plan_with_a_reason(ledger: Ledger, url: str, tmp_path: Path) -> None:
     ids = die(ledger, *(f"shop:ann:o-{number}:sync:v1" for number in range(4)))
     ann = Operator(ledger, actor="ann")
 

@@ -41,7 +41,7 @@ def test_built_files_have_no_problems(distributions: Path) -> None:
     assert release.check_distributions(distributions, VERSION, EPOCH) == []
 
 
-def test_the_wheel_has_what_runs_and_nothing_else(distributions: Path) -> None:
+def test_the_wheel_has_the_files_that_run_and_no_others(distributions: Path) -> None:
     with zipfile.ZipFile(distributions / WHEEL) as archive:
         names = archive.namelist()
     assert {name.partition("/")[0] for name in names} == {"redrive", f"redrive-{VERSION}.dist-info"}

@@ -183,7 +183,7 @@ def measure_policy(file: Path, scenario: OutageScenario, policy: SimulatedPolicy
     return run_for_real(file, scenario, policy)
 
 
-def simulated(scenario: OutageScenario, policy: SimulatedPolicy) -> Measured:
+def simulate_run(scenario: OutageScenario, policy: SimulatedPolicy) -> Measured:
     """Return the medians of several simulations of a policy."""
     alone = replace(scenario, policies=(policy,))
     return medians([_measure(scenario, simulate(alone, seed=seed).runs[0].curve) for seed in SEEDS])
@@ -236,7 +236,7 @@ def main() -> int:
     scenario, is_calibrated = read_scenario(str(SCENARIO)), True
     for policy in scenario.policies:
         real = medians([measure_policy(SCENARIO, scenario, policy) for _ in range(RUNS)])
-        model = simulated(scenario, policy)
+        model = simulate_run(scenario, policy)
         print(f"{policy.name}", flush=True)
         for name, difference in differences(real, model).items():
             values = "" if name == "curve" else f"real {getattr(real, name):9.3f}, simulated {getattr(model, name):9.3f}, "

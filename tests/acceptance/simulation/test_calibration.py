@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from redrive.ops.retries.simulation import read_scenario
-from tests.acceptance.simulation.calibration import TOLERANCE, Measured, TooBusy, differences, run_for_real, simulated
+from tests.acceptance.simulation.calibration import TOLERANCE, Measured, TooBusy, differences, run_for_real, simulate_run
 
 SCENARIO = """
 minutes = 0.25
@@ -39,7 +39,7 @@ def test_real_clients_agree_with_the_simulation(tmp_path: Path) -> None:
     file.write_text(SCENARIO)
     scenario = read_scenario(str(file))
     (policy,) = scenario.policies
-    model, different = simulated(scenario, policy), []
+    model, different = simulate_run(scenario, policy), []
     for _ in range(RUNS):
         try:
             real: Measured = run_for_real(file, scenario, policy)

@@ -224,7 +224,7 @@ def test_markers_of_folders_are_not_files(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("key", ["a//b", "../../evil", "new\nline"])
-def test_a_listing_with_an_invalid_key_says_so(lake: Lake, key: str) -> None:
+def test_a_listing_reports_an_invalid_key(lake: Lake, key: str) -> None:
     lake.store.write("file", b"x")
     lake.server.buckets["lake"][key] = lake.server.buckets["lake"]["file"]
     with pytest.raises(StorageError, match="google: '': obstore cannot list this folder: Encountered object with invalid path"):

@@ -42,7 +42,7 @@ def check(source: str, **options: Any) -> WatchReport:
         return watcher.check()
 
 
-def received(server: FaultServer) -> list[list[tuple[str, str]]]:
+def read_received(server: FaultServer) -> list[list[tuple[str, str]]]:
     """Change and id of the alerts of each message."""
     bodies = [json.loads(request.body) for request in server.requests]
     return [[(alert["change"], alert["id"]) for alert in body["alerts"]] for body in bodies]
@@ -68,7 +68,7 @@ def test_a_finding_is_sent_once_over_restarts(
     ann.apply(ann.dead_letters.discard(DeadLetterFilter(ids=tuple(letters))), because="a test order")
     assert deliveries(check(url)) == ["unchanged"]
     assert deliveries(check(url)) == ["sent"]
-    assert received(server) == [
+    assert read_received(server) == [
         [("new", "dead letters pending")],
         [("new", "no workers")],
         [("resolved", "no workers"), ("resolved", "dead letters pending")],
@@ -91,7 +91,7 @@ def test_several_watchers_send_a_finding_once(url: str, ledger: Ledger, server: 
         thread.start()
     for thread in threads:
         thread.join()
-    assert received(server) == [[("new", "dead letters pending")]]
+    assert read_received(server) == [[("new", "dead letters pending")]]
     assert sorted(delivery for report in reports for delivery in deliveries(report)).count("sent") == 1
     assert deliveries(check(url)) == ["unchanged"]
 
@@ -141,7 +141,7 @@ def test_an_open_finding_is_repeated(url: str, ledger: Ledger, server: FaultServ
     die(ledger, "a")
     check(url)
     check(url, repeat=1e-6)
-    assert received(server) == [[("new", "dead letters pending")], [("repeated", "dead letters pending")]]
+    assert read_received(server) == [[("new", "dead letters pending")], [("repeated", "dead letters pending")]]
 
 
 def test_warnings_can_be_left_out(url: str, ledger: Ledger, server: FaultServer) -> None:
@@ -150,7 +150,7 @@ def test_warnings_can_be_left_out(url: str, ledger: Ledger, server: FaultServer)
     ledger.submit(NewJob("mail", "b"))
     pass_time(ledger, 300)
     assert deliveries(check(url, severity="critical")) == ["sent"]
-    assert received(server) == [[("new", "no workers")]]
+    assert read_received(server) == [[("new", "no workers")]]
 
 
 def test_a_ledger_that_is_away_is_reported_once_and_resolved(
@@ -168,7 +168,7 @@ def test_a_ledger_that_is_away_is_reported_once_and_resolved(
         assert deliveries(watcher.check()) == ["sent"]
         assert deliveries(watcher.check()) == ["sent"]
         assert deliveries(watcher.check()) == ["unchanged"]
-    assert received(server) == [
+    assert read_received(server) == [
         [("new", "check failed")],
         [("new", "dead letters pending")],
         [("resolved", "check failed")],
@@ -197,7 +197,7 @@ def test_the_console_role_may_watch(postgres_db: str, server: FaultServer) -> No
         connection.execute(SQL.read_bytes())
     try:
         assert deliveries(check(under(postgres_db, "redrive_console"))) == ["sent"]
-        assert received(server) == [[("new", "dead letters pending")]]
+        assert read_received(server) == [[("new", "dead letters pending")]]
         assert deliveries(check(under(postgres_db, "redrive_worker"))) == ["unchanged"]
     finally:
         with psycopg.connect(postgres_db, autocommit=True) as connection:

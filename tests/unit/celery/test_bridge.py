@@ -61,7 +61,7 @@ def test_arguments_of_connect_are_checked(app: App, celery: Any) -> None:
         connect(app, celery, replay_timeout=0)
 
 
-def test_an_eager_task_is_no_dead_letter(app: App, celery: Any) -> None:
+def test_an_eager_task_makes_no_dead_letter(app: App, celery: Any) -> None:
     def fail() -> None:
         raise ValueError("at once")
 

@@ -86,7 +86,7 @@ def test_values_that_json_would_change_are_stored_in_another_serializer(value: A
         TaskMessage.decode(stored, [PICKLE_TYPE], is_edited=True)
 
 
-def test_a_message_that_no_serializer_takes_says_so() -> None:
+def test_a_message_that_no_serializer_takes_is_reported() -> None:
     message = TaskMessage("t", "1", [lambda: None])
     assert message.encode([], ["json", "pickle"]) is None
     with pytest.raises(Undecodable, match=r"the arguments of the task are not stored \(too large\); send it again") as raised:
@@ -112,6 +112,6 @@ def test_a_class_that_cannot_be_read_any_more_is_a_reason_not_a_crash() -> None:
         (b'{"task": "t", "args": [{"a": 1, "b": 2}], "kwargs": {}}', 'each of "args" must be an object with one entry'),
     ],
 )
-def test_a_payload_that_is_no_message_is_rejected(payload: bytes, problem: str) -> None:
+def test_a_payload_without_a_message_is_rejected(payload: bytes, problem: str) -> None:
     with pytest.raises(Undecodable, match=problem):
         TaskMessage.decode(payload, [JSON_TYPE])

@@ -182,7 +182,7 @@ def test_a_reserved_or_long_name_is_replaced() -> None:
         assert (f"user {user.pk}" if name == "redrive" else "x" * 100) in page
 
 
-def test_a_project_without_the_middleware_is_told_so() -> None:
+def test_a_project_without_the_middleware_gets_an_error() -> None:
     request = RequestFactory().get("/")
     with pytest.raises(ImproperlyConfigured, match="add 'django.contrib.auth.middleware.AuthenticationMiddleware'"):
         asyncio.run(show_console(request))

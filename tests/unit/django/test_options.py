@@ -89,7 +89,7 @@ def test_the_check_of_a_good_project_finds_nothing(tmp_path: Path) -> None:
             call_command("check")
 
 
-def test_the_check_reports_what_is_missing_around_the_backend(tmp_path: Path) -> None:
+def test_the_check_reports_missing_settings_around_the_backend(tmp_path: Path) -> None:
     with (
         django_databases(default=MEMORY),
         override_settings(INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes"]),

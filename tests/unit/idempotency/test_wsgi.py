@@ -327,7 +327,7 @@ def test_servers_send_no_files_by_themselves(app: App) -> None:
     assert Server().serve(app.wsgi_idempotency(wsgi)).replayed
 
 
-def test_callers_known_to_the_server_are_told_apart(app: App) -> None:
+def test_the_server_distinguishes_known_callers(app: App) -> None:
     wsgi = app.wsgi_idempotency(streaming([b"a"]))
     for name in ("REMOTE_USER", "SSL_CLIENT_S_DN", "HTTPS_DN"):
         key = {"HTTP_IDEMPOTENCY_KEY": name}

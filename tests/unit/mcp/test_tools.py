@@ -85,7 +85,7 @@ def test_a_list_without_a_cursor_of_its_own_has_an_end() -> None:
         {"a": [[{"b": "c" * 10_000}] * 100] * 10},
     ],
 )
-def test_a_large_result_is_cut_and_says_so(value: Any) -> None:
+def test_a_large_result_is_cut_with_a_note(value: Any) -> None:
     cut = fit({"payload": value})
     text = json.dumps(cut)
     assert len(text) <= MAX_RESULT_CHARS
@@ -160,7 +160,7 @@ def test_pauses_and_limits_change_by_a_plan(busy: Ledger) -> None:
         ({"act": "cancel"}, "cancel: select jobs by id, or by a filter such as the job type; nothing was changed"),
     ],
 )
-def test_an_incomplete_plan_says_what_is_missing(busy: Ledger, arguments: dict[str, Any], problem: str) -> None:
+def test_an_incomplete_plan_names_the_missing_parts(busy: Ledger, arguments: dict[str, Any], problem: str) -> None:
     actor = ToolServer(busy, actor="ann", allow_acts=True)
     assert actor.call("plan_job_change", arguments, "ann") == (problem, None)
 

@@ -44,7 +44,7 @@ def test_a_peak_beyond_the_scale_is_cut_and_labelled() -> None:
     assert "↑ 20k/s" in texts(draw(report(20_000)))
 
 
-def test_without_an_outage_there_is_no_recovery() -> None:
+def test_a_run_without_an_outage_has_no_recovery() -> None:
     found = texts(draw(report(10, outages=False)))
     assert "outage" not in found
     assert not any("recovered" in text for text in found)

@@ -142,8 +142,8 @@ def _shut_down(line: int) -> None:
 
 
 def _after_fork() -> None:
-    for watch in list(_WATCHES):
-        watch._reset()  # the parent's thread does not run in the child
+    for each in list(_WATCHES):
+        each._reset()  # the parent's thread does not run in the child
 
 
 if hasattr(os, "register_at_fork"):

@@ -261,7 +261,7 @@ def flask_shop(app: App, world: World, options: dict[str, Any]) -> Any:
 
 
 def django_views(world: World, *, is_async: bool) -> list[Any]:
-    def charged(request: Any, number: int) -> Any:
+    def charge_view(request: Any, number: int) -> Any:
         response = django_http.JsonResponse({"number": number, "body": request.body.decode()}, status=201)
         response["x-number"] = str(number)
         response.set_cookie("session", "secret")
@@ -280,14 +280,14 @@ def django_views(world: World, *, is_async: bool) -> list[Any]:
             return count(request)
         number = world.call(str(current().key))
         world.wait()
-        return charged(request, number)
+        return charge_view(request, number)
 
     async def charge_async(request: Any) -> Any:
         if request.method != "POST":
             return count(request)
         number = world.call(str(current().key))
         await asyncio.to_thread(world.wait)
-        return charged(request, number)
+        return charge_view(request, number)
 
     def status(request: Any) -> Any:
         return django_http.JsonResponse({"n": world.call("status")}, status=world.status)

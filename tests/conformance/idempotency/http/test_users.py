@@ -66,7 +66,7 @@ def test_an_empty_user_is_anonymous_and_its_credentials_are_compared(shops: Shop
 
 @pytest.mark.req("I-4")
 @pytest.mark.filterwarnings("ignore:idempotency. requests carry")
-def test_anonymous_callers_are_told_apart_by_their_headers(shops: Shops, world: World, key: str) -> None:
+def test_headers_distinguish_anonymous_callers(shops: Shops, world: World, key: str) -> None:
     client = shops.serve(user=None)
     for name in (
         "authorization", "cookie", "x-api-key", "Api-Key", "x-auth-token", "x-amz-security-token", "host",

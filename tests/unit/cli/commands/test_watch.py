@@ -35,7 +35,7 @@ def watch(*options: str) -> tuple[int, str]:
     return status, printed
 
 
-def test_once_sends_what_is_new_and_prints_it(ledger: Ledger, slack: FaultServer) -> None:
+def test_once_sends_new_findings_and_prints_them(ledger: Ledger, slack: FaultServer) -> None:
     assert watch("--once") == (0, "No problems found; 0 alerts sent.\n")
     ledger.submit(NewJob("mail", "a"))
     ledger.settle(ledger.claim({"mail": 1}, worker="w")[0].dead("attempts"))

@@ -63,10 +63,10 @@ def test_an_async_function_and_an_async_callable_are_awaited(app: App) -> None:
         async def __call__(self, scope: Any) -> User:
             return BEN
 
-    def wrapped(scope: Any) -> Any:
+    def forward(scope: Any) -> Any:
         return who(scope)
 
-    for function in (who, Service(), wrapped):
+    for function in (who, Service(), forward):
         assert ">ben<" in host(app, function).get("/redrive/").text
 
 
@@ -197,7 +197,7 @@ def test_an_invalid_option_is_reported_at_the_start(
         asgi(app, **options)
 
 
-def test_a_target_that_is_no_app_is_reported_at_the_start() -> None:
+def test_a_target_other_than_an_app_is_reported_at_the_start() -> None:
     with pytest.raises(TypeError, match="pass an App or an open ledger, not str"):
         asgi("sqlite:///redrive.db")  # type: ignore[arg-type]
 

@@ -97,10 +97,10 @@ def test_the_address_of_the_connection_counts_not_the_forwarded_one(app: App) ->
     """Behind a proxy whose X-Forwarded-For is trusted, the server replaces the client by the forwarded address."""
     console = asgi(app, proxy=PROXY)
 
-    async def forged(scope: Any, receive: Any, send: Any) -> None:
+    async def forged_request(scope: Any, receive: Any, send: Any) -> None:
         await console({**scope, PEER: ("203.0.113.9", 1), "client": ("10.0.0.5", 1)}, receive, send)
 
-    client = TestClient(forged, base_url=HERE, follow_redirects=False)
+    client = TestClient(forged_request, base_url=HERE, follow_redirects=False)
     assert client.get("/dead", headers={"x-forwarded-user": "ann"}).status_code == 401
 
 

@@ -104,7 +104,7 @@ def test_a_finding_that_came_and_went_while_the_target_was_away_is_not_reported(
     assert target.known == {}
 
 
-def test_findings_are_told_apart_by_name_and_subject() -> None:
+def test_name_and_subject_distinguish_findings() -> None:
     target = Target()
     kinds = OverviewFinding("late", "warning", "x: late", 1, None, "redrive overview", kind="mail.send")
     found = [finding(), kinds, finding("failing"), finding(), finding(severity="critical")]
