@@ -55,7 +55,7 @@ def _import_parquet() -> ModuleType:
         from pyarrow import parquet  # noqa: PLC0415  # optional
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            'Parquet needs pyarrow: pip install "redrive[s3-pyarrow]", or pyarrow alone'
+            'Parquet needs pyarrow: pip install "redrive[arrow]"'
         ) from None
     library: ModuleType = parquet
     return library
