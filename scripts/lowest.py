@@ -31,6 +31,7 @@ TESTS = (
         f"tests/acceptance/{part}"
         for part in ("classify", "grpc", "http", "idempotency", "messages", "native", "storage", "temporal")
     ),
+    "tests/acceptance/partitions/test_frames.py",
 )
 DESELECTED = (
     # Alembic 1.14 reports defaults of SQLite that are equal.

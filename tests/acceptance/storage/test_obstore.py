@@ -382,7 +382,7 @@ def test_invalid_settings_are_rejected_when_a_backend_is_created(make: Any, erro
 def test_an_old_version_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     import obstore
 
-    monkeypatch.setattr(obstore, "__version__", "0.10.3")
+    monkeypatch.setattr(obstore, "__version__", "0.11.1")
     with pytest.raises(ImportError) as caught:
         S3Obstore("it", **S3_KEYS).info("a")
-    assert str(caught.value) == 'obstore 0.10.3 is too old: pip install --upgrade "redrive[obstore]"'
+    assert str(caught.value) == 'obstore 0.11.1 is too old: pip install --upgrade "redrive[obstore]"'

@@ -22,8 +22,8 @@ from ..errors import file_exists, file_not_found
 
 T = TypeVar("T")
 
-MIN_VERSION = (0, 11)
-"""The first version with `disable_bulk_delete`."""
+MIN_VERSION = (0, 12)
+"""The first version that aborts an upload if one of its last parts fails."""
 CLOSE_SECONDS = 1.0
 """Time for running requests when a client is closed."""
 ABORT_SECONDS = 5.0
