@@ -31,7 +31,8 @@ TESTS = (
         f"tests/acceptance/{part}"
         for part in ("classify", "grpc", "http", "idempotency", "messages", "native", "storage", "temporal")
     ),
-    "tests/acceptance/partitions/test_frames.py",
+    *(f"tests/acceptance/partitions/test_{part}.py" for part in ("dask", "frames")),
+    "tests/acceptance/mcp",
 )
 DESELECTED = (
     # Alembic 1.14 reports defaults of SQLite that are equal.
