@@ -250,7 +250,7 @@ TURN = Picture(
 LAYER_ROWS = (
     ("django", "tasks, requests, migrations, a worker command, the console as a view", "wait"),
     ("cli", "", "wait"),
-    ("console · demo", "", "wait"),
+    ("console · demo · mcp", "pages and REST API; the demo; tools for agents", "wait"),
     ("ops · flask", "everything an operator can do; requests of Flask", "wait"),
     ("app", "App: the ledger and the registered functions", "active"),
     ("partitions · temporal · celery", "data by customer and day; commands on Temporal; failed tasks of Celery", "active"),

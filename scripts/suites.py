@@ -81,11 +81,25 @@ def check() -> list[Result]:
     results = [
         run("ruff", "ruff", "check", "--quiet", "."),
         run("format", "ruff", "format", "--check", "--quiet", "."),
-        run("mypy", "mypy"),
     ]
-    if "tests" not in sys.argv:  # which has them too
-        results.append(run("architecture", "pytest", "-q", "tests/architecture"))
-    return results
+    if "tests" in sys.argv:  # which has the others, and mypy runs beside it
+        return results
+    return [*results, run("mypy", "mypy"), run("architecture", "pytest", "-q", "tests/architecture")]
+
+
+def start_types() -> subprocess.Popen[str]:
+    """Start mypy. It runs beside the tests, which mostly wait."""
+    command = ["nice", sys.executable, "-m", "mypy"]
+    output = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=output, stderr=subprocess.STDOUT, text=True)
+
+
+def finish_types(process: subprocess.Popen[str]) -> Result:
+    """Wait for mypy, and print what it found. The time is what it takes after the tests."""
+    started = time.monotonic()
+    output, _ = process.communicate()
+    print(f"\n=== mypy\n{output}", end="", flush=True)
+    return "mypy, beside the tests", process.returncode == 0, time.monotonic() - started
 
 
 def quick() -> list[Result]:
@@ -100,7 +114,14 @@ def start_compiling() -> subprocess.Popen[bytes]:
 
 def tests() -> list[Result]:
     shutil.rmtree(RECORDS, ignore_errors=True)  # so that the records belong to this run
-    return [run(f"all tests, Python {VERSION}", "pytest", "-q", *ALL_TESTS_WORKERS, "--durations=5", "--durations-min=2")]
+    types = start_types() if "check" in sys.argv else None
+    command = ("pytest", "-q", *ALL_TESTS_WORKERS, "--durations=5", "--durations-min=2")
+    try:
+        results = [run(f"all tests, Python {VERSION}", *command)]
+        return results if types is None else [*results, finish_types(types)]
+    finally:
+        if types is not None:
+            types.kill()  # has no effect on a process that has exited
 
 
 def other_interpreters() -> dict[str, str]:

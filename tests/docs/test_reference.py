@@ -17,7 +17,7 @@ from tests.django_project import HAS_TASKS
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PACKAGES = [
-    "redrive", "redrive.backoff", "redrive.batch", "redrive.celery", "redrive.console", "redrive.django", "redrive.flask",
+    "redrive", "redrive.backoff", "redrive.batch", "redrive.celery", "redrive.console", "redrive.flask",
     "redrive.grpc", "redrive.http", "redrive.journal", "redrive.ledger", "redrive.messages",
     "redrive.native", "redrive.ops", "redrive.partitions", "redrive.storage", "redrive.testing",
     *(["redrive.django"] if HAS_TASKS else []),

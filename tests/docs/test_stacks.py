@@ -1,4 +1,4 @@
-"""The pages for FastAPI and Kubernetes: the program runs on Postgres, and the manifests fit Redrive."""
+"""The page for FastAPI: the programs run on Postgres."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from redrive.worker.worker import DRAIN_SECONDS
 from tests.docs.blocks import blocks
 
 DOCS = Path(__file__).parents[2] / "docs" / "how-to"
@@ -84,40 +81,6 @@ def test_the_async_endpoint_of_the_fastapi_page_runs_on_postgres(postgres_db: st
         text=True,
     )
     assert done.returncode == 0, done.stderr
-
-
-@pytest.fixture(scope="module")
-def manifests() -> list[dict[str, Any]]:
-    page = (DOCS / "operate" / "kubernetes.md").read_text(encoding="utf-8")
-    found = re.findall(r"(?ms)^```yaml\n(.*?)^```$", page)
-    return [manifest for text in found for manifest in yaml.safe_load_all(text)]
-
-
-def test_every_manifest_has_a_kind_and_a_name(manifests: list[dict[str, Any]]) -> None:
-    kinds = [manifest["kind"] for manifest in manifests]
-    assert kinds == ["Secret", "Job", "Deployment", "PodDisruptionBudget", "Deployment", "Service"]
-    assert all(manifest["metadata"]["name"] and manifest["apiVersion"] for manifest in manifests)
-
-
-def test_a_worker_has_more_time_to_stop_than_it_drains(manifests: list[dict[str, Any]]) -> None:
-    pod = manifests[2]["spec"]["template"]["spec"]
-    arguments = pod["containers"][0]["args"]
-    drain = float(arguments[arguments.index("--drain") + 1])
-    assert drain == DRAIN_SECONDS
-    assert pod["terminationGracePeriodSeconds"] >= drain + 10
-
-
-def test_secrets_and_labels_of_the_manifests_exist(manifests: list[dict[str, Any]]) -> None:
-    secret = manifests[0]["stringData"]
-    for manifest in manifests[1:]:
-        template = manifest["spec"].get("template")
-        if template is None:
-            continue
-        for variable in template["spec"]["containers"][0]["env"]:
-            if "valueFrom" in variable:
-                assert variable["valueFrom"]["secretKeyRef"]["key"] in secret
-        if manifest["kind"] == "Deployment":
-            assert manifest["spec"]["selector"]["matchLabels"] == template["metadata"]["labels"]
 
 
 ORDERS = """

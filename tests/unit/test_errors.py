@@ -36,6 +36,7 @@ EVERY: list[Exception] = [
     errors.Incomplete("two days", gaps=[1, 2]),
     errors.LeaseLost("gone"),
     errors.NotAllowed("no"),
+    errors.MissingRight("no right"),
     errors.Drift("moved"),
     errors.LedgerUnavailable("away"),
     errors.LedgerRemoved("gone"),

@@ -22,11 +22,12 @@ def _points(verbs: Iterable[str], steps: Iterable[str] = _COMMIT, /, prefix: str
 VERBS = (
     *("submit", "start", "renew", "settle", "turn", "reap", "replay", "discard", "prune", "fold"),
     *("beat", "caller", "migrate", "sweep", "step", "cancel", "reschedule", "suspend", "signal"),
-    *("sequence", "pause", "resume", "limits", "schedule", "fire"),
+    *("sequence", "pause", "resume", "limits", "schedule", "fire", "token", "session"),
 )
 POINTS = (*_points(VERBS), "submit.in_caller", "settle.in_caller", "signal.in_caller")
-"""Crash points of jobs. before_commit: everything is written, nothing is durable. after_commit:
-durable, but the caller does not know. in_caller: written in the caller's transaction."""
+"""Crash points of jobs and of what operators do. before_commit: everything is written, nothing is
+durable. after_commit: durable, but the caller does not know. in_caller: written in the caller's
+transaction."""
 KEY_VERBS = ("begin", "complete", "fail", "free")
 KEY_POINTS = (
     *_points(KEY_VERBS, (*_COMMIT, "in_caller"), prefix="key."),

@@ -7,14 +7,15 @@ transaction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import text
 
 from redrive.errors import Suspended
-from redrive.ledger import Lease, Ledger, NewJob, Settlement, failpoint, open_ledger
+from redrive.ledger import Lease, Ledger, NewJob, Settlement, access, failpoint, open_ledger
 from redrive.ledger.jobs import limits, pauses, schedule_runs
 from redrive.ledger.store.signals import send_to_job
 from redrive.worker.steps import JobSteps
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str]) -> int:
         submit(ledger, diary)
         control(ledger, diary)
         pause_and_limit(ledger)
+        grant_access(ledger)
         while True:
             work(ledger, diary)
             has_work = send_signals(ledger)
@@ -134,6 +136,27 @@ def pause_and_limit(ledger: Ledger) -> None:
     with ledger.reading() as connection:
         assert not pauses.read_pauses(connection, ledger.now())
         assert not limits.read_limits(connection)
+
+
+def grant_access(ledger: Ledger) -> None:
+    """Create and revoke a token, start and end a session, as an operator."""
+    who: Any = {"actor": "test", "because": "a new program"}
+    now = ledger.now()
+    role: Any = {"role": "operator", "acts": None, "job_types": None, "revoked_at": None}
+    for key in KEYS:
+        token = access.StoredToken(key, uuid4().hex, created_at=now, created_by="", expires_at=None, **role)
+        signed_in = access.StoredSession(uuid4().hex, key, via="password", started_at=now, expires_at=now + timedelta(1), **role)
+        with ledger.reading() as connection:
+            valid = {each.name for each in access.list_tokens(connection) if each.is_valid(now)}
+        with ledger.connections.write.use() as session:
+            if key not in valid:
+                access.create_token(session, token, **who)
+            access.revoke_token(session, key, **who)
+            access.start_session(session, signed_in)
+            access.end_sessions(session, like=signed_in)
+    with ledger.reading() as connection:
+        assert not any(each.is_valid(now) for each in access.list_tokens(connection))
+        assert not access.list_sessions(connection, now)
 
 
 def work(ledger: Ledger, diary: Diary) -> None:

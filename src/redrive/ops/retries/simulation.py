@@ -64,7 +64,7 @@ def simulate(
         if missing.name != "numpy":
             raise
         install = 'pip install "redrive[simulate]"'
-        raise Unreadable(f"redrive simulate needs NumPy: {install}") from missing
+        raise Unreadable(f"simulate: NumPy is not installed; {install}") from missing
     chosen = scenario.seed if seed is None else seed
     runs = []
     for policy in scenario.policies:

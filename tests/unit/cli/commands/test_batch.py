@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from getpass import getuser
 from pathlib import Path
 
 import pytest
@@ -173,7 +174,8 @@ def test_items_of_a_table_in_user_code_are_reopened(
     assert done.stdout.splitlines()[1:] == ["Skipped t4: it is not given up (state 'pending')", "Reopened: t1"]
     assert [one["item"] for one in json.loads(run("batch", "giveups", *own, "--json").stdout)] == ["t0", "t2"]
     (entry,) = ledger.audit()
-    assert (entry.actor, entry.what) == ("ann", {"batch": "tiles", "store": "wiring:items", "items": ["t1"]})
+    via = f"account {getuser()}"
+    assert (entry.actor, entry.what) == ("ann", {"batch": "tiles", "store": "wiring:items", "items": ["t1"], "via": via})
     for wrong, said in (
         ("wiring", "pass module:object"),
         ("wiring:nothing", "wiring:nothing is an int, not a TableItems"),

@@ -173,6 +173,7 @@ def test_a_subclass_of_a_known_error_is_classified_like_it() -> None:
         (errors.Dead("dead", dead_id="1", reason="spent"), PERMANENT),
         (errors.LeaseLost(), PERMANENT),
         (errors.Drift(), PERMANENT),
+        (errors.MissingRight(), PERMANENT),
         (errors.SchemaMismatch("newer"), PERMANENT),
         (errors.Again(), TRANSIENT),
         (errors.Again(after=timedelta(seconds=2)), Fault("transient", 2.0)),

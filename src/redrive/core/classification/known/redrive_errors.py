@@ -50,6 +50,7 @@ _OURS: dict[str, Entry] = {
             "redrive.NotReady",
             "redrive.LeaseLost",
             "redrive.NotAllowed",
+            "redrive.MissingRight",
         ),
         PERMANENT,
     ),

@@ -96,7 +96,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, f"redrive.simulation.{name}", raising=False)
     monkeypatch.setitem(sys.modules, "numpy", None)
     status, output = call("simulate", "outage.toml")
-    assert (status, output) == (2, 'redrive: redrive simulate needs NumPy: pip install "redrive[simulate]"\n')
+    assert (status, output) == (2, 'redrive: simulate: NumPy is not installed; pip install "redrive[simulate]"\n')
 
 
 def test_a_terminal_gets_a_progress_bar() -> None:
