@@ -58,7 +58,8 @@ def main():
     with app.worker(threads=1, processes=1):
         for job in jobs:
             print(job.result(60))
-    print(Registry(RegistryConfig.from_dict({"stores": {"raw": {"type": "memory"}}})).get_store("raw").exists("a"))
+    store = Registry(RegistryConfig.from_dict({"stores": {"raw": {"type": "memory"}}})).get_store("raw")
+    print(store.exists("a"), store.fsspec().exists("a"))
     from starlette.testclient import TestClient
 
     console = import_module("NAME.console").asgi(app)
@@ -97,7 +98,7 @@ no metadata
 fetched
 receipt of ann
 rendered for bob
-False
+False False
 True
 200 text/css; charset=utf-8 True 304
 200 text/javascript; charset=utf-8 True 304

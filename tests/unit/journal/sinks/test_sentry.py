@@ -273,7 +273,8 @@ def test_the_log_messages_of_the_same_records_are_ignored(server: FaultServer) -
     unsubscribe = journal.subscribe(journal.sentry())
     assert "redrive" in sentry_logging._IGNORED_LOGGERS
     unsubscribe()
-    assert "redrive" not in sentry_logging._IGNORED_LOGGERS
+    # Old versions cannot forget a logger.
+    assert ("redrive" in sentry_logging._IGNORED_LOGGERS) != hasattr(sentry_logging, "unignore_logger")
 
 
 def test_a_sentry_that_is_not_initialised_is_an_error_at_the_start() -> None:
