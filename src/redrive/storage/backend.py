@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias
 
+from ..core.lazy import EXTRAS
 from ..errors import NotFound
 from .body import Body
 from .errors import file_exists
@@ -218,6 +219,10 @@ def backend_class(type_: str, /) -> Callable[..., Backend]:
     try:
         cls: Callable[..., Backend] = getattr(import_module(module, __package__), name)
     except (ImportError, AttributeError) as missing:
+        client = (getattr(missing, "name", None) or "").partition(".")[0]
+        if client in EXTRAS:
+            message = f'type {type_} needs {client}: pip install "redrive[{EXTRAS[client]}]"'
+            raise ValueError(message) from missing
         raise ValueError(f"the backend {type_} cannot be imported: {missing}") from missing
     return cls
 

@@ -11,13 +11,17 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self, cast
 
 from fsspec import AbstractFileSystem
+from fsspec.compression import compr as COMPRESSORS  # noqa: N812  # a table
+from fsspec.core import get_compression
 
-from ..errors import AlreadyExists, Denied, NotFound, StorageError
+from ..errors import AlreadyExists, Denied, NotFound, PathInvalid, StorageError
 from .backend import FileInfo, How
+from .body import CHUNK_BYTES
 from .store import SPOOL_BYTES, Store
 
 HOW_BY_MODE: dict[str, How] = {"wb": "atomic", "xb": "create"}
 PROTOCOL = "redrive"
+TEXT_OPTIONS = ("encoding", "errors", "newline")
 
 
 class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # published without types
@@ -71,6 +75,24 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # published wi
         with _os_errors(name):
             return self._describe(name) if name else _folder_entry("")
 
+    def exists(self, path: str, **_options: Any) -> bool:
+        """Return whether there is a file or a folder. An outage is an error."""
+        return self._type_of(path) is not None
+
+    def isfile(self, path: str) -> bool:
+        """Return whether there is a file. An outage is an error."""
+        return self._type_of(path) == "file"
+
+    def isdir(self, path: str) -> bool:
+        """Return whether there is a folder. An outage is an error."""
+        return self._type_of(path) == "directory"
+
+    def _type_of(self, path: str) -> str | None:
+        try:
+            return str(self.info(path)["type"])
+        except (FileNotFoundError, PathInvalid):
+            return None
+
     def find(
         self,
         path: str,
@@ -111,7 +133,26 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # published wi
 
     # ---- files ----
 
-    def _open(self, path: str, mode: str = "rb", **_options: Any) -> Any:
+    def open(self, path: str, mode: str = "rb", *arguments: Any, **options: Any) -> Any:
+        """Open a file. Text and compressed files, too, appear only when they are closed."""
+        if "r" in mode:
+            return super().open(path, mode, *arguments, **options)
+        # fsspec's layers would publish a part after an error, and lose a compressed file.
+        text = {key: options.pop(key) for key in TEXT_OPTIONS if key in options}
+        binary = mode if "b" in mode else f"{mode.replace('t', '')}b"
+        compression = get_compression(path, options.pop("compression", None))
+        writer = super().open(path, binary, *arguments, codec=compression, **options)
+        return writer if "b" in mode else _TextWriter(writer, **text)
+
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        *,
+        autocommit: bool = True,
+        codec: str | None = None,
+        **_options: Any,
+    ) -> Any:
         name = self._strip_protocol(path)
         if mode == "rb":
             with _os_errors(name):
@@ -119,9 +160,12 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # published wi
         self._check_writable(name)
         if mode not in HOW_BY_MODE:
             raise ValueError(f"mode {mode!r} is not supported: a store has rb, wb and xb")
-        if mode == "xb" and self.store.exists(name):
-            raise FileExistsError(f"file {name!r} already exists")
-        return _StoreWriter(self.store, name, HOW_BY_MODE[mode])
+        if not autocommit:
+            raise ValueError("transactions are not supported: a file appears when it is closed")
+        with _os_errors(name):
+            if mode == "xb" and self.store.exists(name):
+                raise FileExistsError(f"file {name!r} already exists")
+        return _StoreWriter(self.store, name, HOW_BY_MODE[mode], codec)
 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_options: Any) -> None:
         """Write a file. The mode `create` raises FileExistsError if it exists."""
@@ -143,9 +187,13 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # published wi
         self.rm_file(path)
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Delete files, and with `recursive` the files below folders."""
+        """Delete files, and with `recursive` the files below folders.
+
+        Raises:
+            FileNotFoundError: There is no such file or folder.
+        """
         for name in self.expand_path(path, recursive=recursive, maxdepth=maxdepth):
-            if self.isfile(name):
+            if self.info(name)["type"] == "file":
                 self.rm_file(name)
 
     def cp_file(self, path1: str, path2: str, **_options: Any) -> None:
@@ -185,6 +233,17 @@ class _StoreReader(io.BufferedIOBase):
     def seekable(self) -> bool:
         return self._file.seekable()
 
+    @property
+    def size(self) -> int:
+        """Number of bytes, for fsspec."""
+        position = self.tell()
+        end = self.seek(0, io.SEEK_END)
+        self.seek(position)
+        return end
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        return self.read(CHUNK_BYTES if size is None or size < 0 else size)
+
     def read(self, size: int | None = -1, /) -> bytes:
         return self._file.read(-1 if size is None else size)
 
@@ -211,23 +270,27 @@ class _StoreReader(io.BufferedIOBase):
 class _StoreWriter(io.BufferedIOBase):
     """A file that is written to the store when it is closed. Do not share it between threads."""
 
-    def __init__(self, store: Store, path: str, how: How) -> None:
+    def __init__(self, store: Store, path: str, how: How, codec: str | None) -> None:
         self._store = store
         self._path = path
         self._how: How = how
         self._spool = SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115  # closed by close()
+        self._file: Any = COMPRESSORS[codec](self._spool, mode="w") if codec else self._spool
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any, /) -> int:
-        return self._spool.write(data)
+        written: int = self._file.write(data)
+        return written
 
     def tell(self) -> int:
-        return self._spool.tell()
+        position: int = self._file.tell()
+        return position
 
     def discard(self) -> None:
         """Close without writing to the store."""
+        self._file.close()
         self._spool.close()
         super().close()
 
@@ -235,6 +298,8 @@ class _StoreWriter(io.BufferedIOBase):
         if self.closed:
             return
         try:
+            if self._file is not self._spool:
+                self._file.close()  # Writes what the codec has left.
             self._spool.seek(0)
             source = cast(BinaryIO, self._spool)
             write = self._store.create if self._how == "create" else self._store.write_atomic
@@ -261,6 +326,33 @@ class _StoreWriter(io.BufferedIOBase):
     def __del__(self) -> None:
         if not self.closed:
             self.discard()  # Not close(): a file that was dropped is not complete.
+
+
+class _TextWriter(io.TextIOWrapper):
+    """Text that is encoded into a `_StoreWriter`. Do not share it between threads."""
+
+    def __exit__(self, raised: type[BaseException] | None, /, *rest: Any) -> None:
+        if raised is None:
+            self.close()
+        else:
+            self.discard()
+
+    def close(self) -> None:
+        if not self.closed:
+            try:
+                self.flush()
+            except BaseException:
+                self.discard()  # The base class would publish the rest.
+                raise
+            super().close()
+
+    def discard(self) -> None:
+        """Close without writing to the store."""
+        cast(_StoreWriter, self.buffer).discard()
+
+    def __del__(self) -> None:
+        if not self.closed:
+            self.discard()
 
 
 @contextmanager

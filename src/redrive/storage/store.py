@@ -245,7 +245,7 @@ class Store:
         """
         import_client("fsspec", "fsspec")
         # By name: the view needs fsspec, and its module imports this one.
-        view_class = import_module("redrive.storage.filesystem").StoreFileSystem
+        view_class = import_module(".filesystem", __package__).StoreFileSystem
         return view_class(self, read_only=read_only)
 
     def __repr__(self) -> str:

@@ -7,11 +7,13 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 from redrive.core.version import VERSION
+from scripts.sbom import requirements_of
 
 pytestmark = pytest.mark.req("X-5")
 
@@ -56,7 +58,8 @@ def main():
     with app.worker(threads=1, processes=1):
         for job in jobs:
             print(job.result(60))
-    print(Registry(RegistryConfig.from_dict({"stores": {"raw": {"type": "memory"}}})).get_store("raw").exists("a"))
+    store = Registry(RegistryConfig.from_dict({"stores": {"raw": {"type": "memory"}}})).get_store("raw")
+    print(store.exists("a"), store.fsspec().exists("a"))
     from starlette.testclient import TestClient
 
     console = import_module("NAME.console").asgi(app)
@@ -95,7 +98,7 @@ no metadata
 fetched
 receipt of ann
 rendered for bob
-False
+False False
 True
 200 text/css; charset=utf-8 True 304
 200 text/javascript; charset=utf-8 True 304
@@ -152,3 +155,26 @@ def test_a_vendored_copy_works_under_another_name(tmp_path: Path, libraries: Pat
     (tmp_path / "tasks.py").write_text(TASKS.replace("NAME", "shop._vendor.redrive"))
     printed = run(tmp_path, [libraries, tmp_path], "-c", "import tasks; tasks.main()")
     assert printed.rstrip() == EXPECTED.format(is_top_level=False)
+
+
+def test_every_command_loads_with_the_extra_cli_alone(tmp_path: Path) -> None:
+    """So that `pip install ".[cli]"` is enough for commands without a ledger, such as `layers` and `storage`."""
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    for name in requirements_of("redrive", "cli").keys() - {"redrive"}:
+        package = distribution(name)
+        for top in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
+            if not (installed / top).exists():
+                (installed / top).symlink_to(Path(str(package.locate_file(top))))
+    program = """
+import sys
+from importlib import import_module
+from redrive.cli.root import COMMANDS, app
+for name in COMMANDS:
+    try:
+        app([name, "--help"])
+    except SystemExit as ended:
+        assert not ended.code, name
+"""
+    printed = run(tmp_path, [installed, PACKAGE.parent], "-c", program)
+    assert "Simulate" in printed

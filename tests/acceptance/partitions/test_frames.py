@@ -24,7 +24,10 @@ from redrive.partitions.raw.writer import RunWriter
 from redrive.storage import Store
 from redrive.storage.local import Local
 from redrive.storage.memory import Memory
+from redrive.storage.obstore import S3Obstore
+from redrive.storage.s3 import S3
 from redrive.testing import sandbox
+from tests.servers.buckets import options
 
 pytestmark = pytest.mark.req("X-6")
 NOW = datetime(2026, 2, 1, 3, tzinfo=timezone.utc)
@@ -193,3 +196,18 @@ def test_duckdb_reads_raw_files_by_the_documented_layout(tmp_path: Path) -> None
     assert stored is not None
     assert sorted(count for _, count in manifests) == [0, 1]  # The rejected run has a manifest too.
     assert reading.files[0].run_id in {run_id for run_id, _ in manifests}
+
+
+@pytest.mark.req("P-11")
+@pytest.mark.parametrize("kind", [S3, S3Obstore])
+def test_duckdb_reads_raw_files_of_s3_through_a_view(kind: type[Any], s3_url: str, s3_bucket: str) -> None:
+    backend = kind("lake", bucket=s3_bucket, **options(s3_url))
+    store = Store(backend, root_path="raw/v1")
+    table = pa.table({"amount": list(range(200_000))})
+    raw = run_of(lambda out: write_parquet(out, table), store)
+    with duckdb.connect() as connection:
+        connection.register_filesystem(store.fsspec(read_only=True))
+        query = "SELECT sum(amount), any_value(customer_id) FROM read_parquet(?, hive_partitioning=true) WHERE amount < 10"
+        assert connection.execute(query, [[f"redrive://{raw.files[0].path}"]]).fetchall() == [(45, "acme")]
+    assert Reading(raw.files, []).to_arrow().num_rows == 200_000
+    backend.close()

@@ -79,5 +79,6 @@ def test_memory_of_s3(s3_url: str, s3_bucket: str, kind: str) -> None:
 
 @pytest.mark.req("S-12")
 @pytest.mark.skipif("REDRIVE_FULL" not in os.environ, reason="make bench-storage measures it: REDRIVE_FULL=1 runs it here")
-def test_memory_of_azure(azure_connection: str, azure_container: str) -> None:
-    assert memory_growth("azure", {"container": azure_container, "connection_string": azure_connection}) < 48 * 1024 * 1024
+@pytest.mark.parametrize("kind", ["azure", "azure-obstore"])
+def test_memory_of_azure(azure_connection: str, azure_container: str, kind: str) -> None:
+    assert memory_growth(kind, {"container": azure_container, "connection_string": azure_connection}) < 48 * 1024 * 1024

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
 
-from redrive import RetryPolicy, outcome
+from redrive import RetryPolicy, deadline, outcome
 from redrive.errors import AlreadyExists, Denied, NotFound, StorageError, Unavailable
 from redrive.storage import Store
-from redrive.storage.obstore import AzureObstore, Gcs, S3Obstore, services
+from redrive.storage.obstore import AzureObstore, Gcs, S3Obstore
 from redrive.storage.obstore import client as obstore_client
 from redrive.testing import Answer, FaultServer
 from redrive.testing.http_server import Step
@@ -99,6 +102,14 @@ def test_a_large_create_survives_a_lost_copy(lake: Lake) -> None:
     assert lake.store.read_bytes("big") == BIG
 
 
+@pytest.mark.parametrize("how", ["write", "create"])
+def test_an_object_whose_parts_are_larger_than_8_mib_is_complete(lake: Lake, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of an object above 78 GiB: the service accepts 10,000 parts."""
+    monkeypatch.setattr(Gcs, "max_parts", 2)
+    getattr(lake.store, how)("big", BIG)
+    assert lake.server.buckets["lake"]["big"].data == BIG
+
+
 def test_a_large_create_on_s3_is_exclusive(s3_url: str, s3_bucket: str) -> None:
     backend = S3Obstore("it", bucket=s3_bucket, **options(s3_url), retry=QUICK)
     store = Store(backend)
@@ -116,6 +127,20 @@ def test_a_large_create_on_s3_is_exclusive(s3_url: str, s3_bucket: str) -> None:
     assert store.read_bytes("big") == BIG
     bare = client(s3_url)
     assert sorted(item["Key"] for item in bare.list_objects_v2(Bucket=s3_bucket)["Contents"]) == ["big", "other"]
+    bare.close()
+    backend.close()
+
+
+@pytest.mark.parametrize("is_size_known", [True, False])
+def test_a_create_above_the_limit_of_a_copy_is_rejected(
+    s3_url: str, s3_bucket: str, is_size_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(S3Obstore, "max_copy_bytes", 16 * MIB)
+    backend = S3Obstore("it", bucket=s3_bucket, **options(s3_url), retry=QUICK)
+    with pytest.raises(StorageError, match="it: 'big' is too large: create takes up to 0 GiB here; use write_atomic or type s3"):
+        Store(backend).create("big", BIG if is_size_known else iter([BIG]))
+    bare = client(s3_url)
+    assert "Contents" not in bare.list_objects_v2(Bucket=s3_bucket)
     bare.close()
     backend.close()
 
@@ -150,6 +175,19 @@ def test_a_failed_upload_is_aborted(lake: Lake) -> None:
     assert lake.server.buckets["lake"] == {}
 
 
+def test_a_deadline_in_an_upload_leaves_no_task(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(obstore_client, "LATE_ABORT_SECONDS", 0.01)
+    lake.proxy.script("pass", "hang")
+    with deadline(0.3), pytest.raises(Unavailable, match="the deadline has passed"):
+        lake.store.write("big", BIG)
+    gc.collect()
+    lake.store.backend.close()
+    gc.collect()
+    assert "Task was destroyed" not in caplog.text
+
+
 def test_an_interrupt_does_not_wait_for_a_server_that_hangs(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt() -> Iterator[bytes]:
         yield BIG
@@ -164,7 +202,7 @@ def test_an_interrupt_does_not_wait_for_a_server_that_hangs(lake: Lake, monkeypa
 def test_an_object_too_large_for_one_copy_is_copied_through_the_client(
     s3_url: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "MAX_COPY_BYTES", MIB)
+    monkeypatch.setattr(S3Obstore, "max_copy_bytes", MIB)
     backend = S3Obstore("it", bucket=s3_bucket, **options(s3_url), retry=QUICK)
     Store(backend).write("big", BIG)
     Store(backend).copy("big", "other")
@@ -200,6 +238,35 @@ def test_a_listing_drops_names_that_only_redrive_rejects(lake: Lake, caplog: pyt
     with caplog.at_level(logging.WARNING, "redrive.storage"):
         assert list(lake.store.files()) == ["file"]
     assert "google: skipped 'back\\\\slash' in a listing" in caplog.text
+
+
+# ---- containers and processes ----
+
+
+@pytest.mark.parametrize("path", ["a", "lake", "absent"])
+def test_a_delete_in_a_missing_container_is_an_error(lake: Lake, path: str) -> None:
+    backend = Gcs("google", bucket="absent-lake", token=TOKEN, endpoint_url=lake.server.url, retry=QUICK)
+    with pytest.raises(NotFound, match="google: the bucket 'absent-lake' is missing"):
+        Store(backend).delete(path)
+    backend.close()
+
+
+def test_a_file_that_the_parent_opened_is_an_error_in_a_forked_child(lake: Lake) -> None:
+    lake.store.write("big", BIG)
+    with lake.store.read("big") as file:
+        assert file.read(10) == BIG[:10]
+        child = os.fork()
+        if not child:
+            signal.alarm(20)  # It would wait forever.
+            ended = 1
+            try:
+                file.read()
+            except StorageError as error:
+                ended = 0 if "forked child" in str(error) else 2
+            finally:
+                os._exit(ended)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert file.read() == BIG[10:]
 
 
 # ---- settings and credentials ----
@@ -254,11 +321,13 @@ class Credential:
         ({"credential": Credential()}, "Bearer t-1", ""),
         ({"credential": KEY}, f"SharedKey {ACCOUNT}:", ""),
         ({"credential": "?sv=1&sig=abc"}, "", "sv=1&sig=abc"),
+        ({"suffix": "?sv=1&sig=abc"}, "", "sv=1&sig=abc"),
     ],
 )
 def test_azure_takes_a_token_a_key_or_a_sas(access: dict[str, Any], header: str, query: str) -> None:
     with FaultServer(Answer(200, HEAD)) as server:
-        backend = AzureObstore("it", container="box", account_url=f"{server.url}/{ACCOUNT}", **access, retry=QUICK)
+        url = f"{server.url}/{ACCOUNT}{access.get('suffix', '')}"
+        backend = AzureObstore("it", container="box", account_url=url, credential=access.get("credential"), retry=QUICK)
         assert Store(backend).exists("a")
         backend.close()
         (request,) = server.requests
@@ -289,6 +358,14 @@ def test_azure_reads_a_connection_string_without_an_endpoint() -> None:
             TypeError,
             "credential is a key, a SAS, or an object with get_token, not int",
         ),
+        (lambda: AzureObstore("it", container="c", account_url="acme"), ValueError, "^invalid address of the service; use https"),
+        (lambda: S3Obstore("it", bucket="b", endpoint_url="host:9000"), ValueError, "^invalid address of the service"),
+        (lambda: S3Obstore("it", bucket="b", endpoint_url="http://me:hush@host"), ValueError, "address of the service(?!.*hush)"),
+        (lambda: S3Obstore("it", bucket="a lake"), ValueError, "invalid name of a bucket or container: 'a lake'"),
+        (lambda: S3Obstore("it", bucket=""), ValueError, "invalid name of a bucket or container: ''"),
+        (lambda: Gcs("it", bucket="b", token="hush\n"), ValueError, "^token has a line break(?!.*hush)"),
+        (lambda: S3Obstore("it", bucket="b", token="hush\N{BULLET}"), ValueError, "^token has .* invalid character(?!.*hush)"),
+        (lambda: S3Obstore("it", bucket="b", key="k", secret="hush\n"), ValueError, "^secret has a line break(?!.*hush)"),
         (lambda: S3Obstore("it", bucket="b", timeout=0), ValueError, "timeout must be above 0"),
         (
             lambda: S3Obstore("it", bucket="b", store_kwargs={"retry_config": {}}),
@@ -305,7 +382,7 @@ def test_invalid_settings_are_rejected_when_a_backend_is_created(make: Any, erro
 def test_an_old_version_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     import obstore
 
-    monkeypatch.setattr(obstore, "__version__", "0.10.3")
+    monkeypatch.setattr(obstore, "__version__", "0.11.1")
     with pytest.raises(ImportError) as caught:
         S3Obstore("it", **S3_KEYS).info("a")
-    assert str(caught.value) == 'obstore 0.10.3 is too old: pip install --upgrade "redrive[obstore]"'
+    assert str(caught.value) == 'obstore 0.11.1 is too old: pip install --upgrade "redrive[obstore]"'

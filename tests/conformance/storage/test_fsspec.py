@@ -22,8 +22,8 @@ from fsspec.tests.abstract import (
 from pyarrow import dataset, parquet
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 
-from redrive.errors import PathInvalid
-from redrive.storage import Store
+from redrive.errors import PathInvalid, Unavailable
+from redrive.storage import FileInfo, Store
 from redrive.storage.local import Local
 from redrive.storage.memory import Memory
 from redrive.storage.obstore import Gcs
@@ -107,7 +107,7 @@ def test_a_view_lists_describes_and_deletes(store: Store) -> None:
 
 def test_errors_are_those_of_open(store: Store) -> None:
     view = store.fsspec()
-    for act in (view.ls, view.info, view.open, view.rm_file):
+    for act in (view.ls, view.info, view.open, view.rm_file, view.rm):
         with pytest.raises(FileNotFoundError):
             act("no")
     store.write("a", b"x")
@@ -132,10 +132,67 @@ def test_a_file_appears_when_it_is_closed_and_not_after_an_error(store: Store) -
     with pytest.raises(ZeroDivisionError), view.open("half", "wb") as file:
         file.write(b"half")
         raise ZeroDivisionError
-    dropped = view.open("dropped", "wb")
-    dropped.write(b"dropped")
-    del dropped
+    with pytest.raises(ZeroDivisionError), view.open("half.txt", "w") as text:
+        text.write("half")
+        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), view.open("half.gz", "wb", compression="gzip") as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+    dropped = [view.open("dropped", "wb"), view.open("dropped.gz", "xb", compression="infer")]
+    for file in dropped:
+        file.write(b"dropped")
+    dropped_text = view.open("dropped.txt", "w")
+    dropped_text.write("dropped")
+    del dropped, file, dropped_text
     assert list(store.files()) == ["text"]
+
+
+def test_text_that_cannot_be_stored_completely_is_not_stored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = store.fsspec().open("full", "w")
+    text.write("half")
+    monkeypatch.setattr(type(text.buffer), "write", lambda *_: exec("raise OSError(28, 'No space left on device')"))
+    with pytest.raises(OSError, match="No space left"):
+        text.close()
+    assert not store.exists("full")
+
+
+@pytest.mark.parametrize("compression", [None, "gzip", "bz2", "xz", "zip"])
+@pytest.mark.parametrize("mode", ["b", "t"])
+def test_a_file_is_written_and_read_compressed_and_as_text(store: Store, compression: str | None, mode: str) -> None:
+    view = store.fsspec()
+    lines = [f"Zeile {number} äö\n" for number in range(3000)]
+    with view.open("file", f"w{mode}", compression=compression, **({"encoding": "utf-8"} if mode == "t" else {})) as file:
+        file.writelines(lines if mode == "t" else [line.encode() for line in lines])
+    assert (store.read_bytes("file") == "".join(lines).encode()) == (compression is None)
+    with view.open("file", "r", compression=compression, encoding="utf-8") as text:
+        assert text.readline() == lines[0]
+        assert list(text) == lines[1:]
+
+
+def test_ranges_of_a_file_are_read(store: Store) -> None:
+    store.write("a", b"one\ntwo\nthree\n")
+    view = store.fsspec()
+    assert view.cat_file("a", -6, -1) == b"three"
+    assert view.read_block("a", 2, 4, b"\n") == b"two\n"
+    assert (view.head("a", 3), view.tail("a", 3)) == (b"one", b"ee\n")
+
+
+def test_an_outage_is_not_an_absent_file() -> None:
+    class Down(Memory):
+        def info(self, path: str, /) -> FileInfo:
+            raise Unavailable("down", path=path, backend=self.name)
+
+    view = Store(Down()).fsspec()
+    for act in (view.exists, view.isfile, view.isdir, view.rm, lambda name: view.open(name, "xb")):
+        with pytest.raises(Unavailable):
+            act("a")
+    assert not Store(Memory()).fsspec().exists("../a")
+
+
+def test_transactions_are_rejected(store: Store) -> None:
+    view = store.fsspec()
+    with view.transaction, pytest.raises(ValueError, match="transactions are not supported"):
+        view.open("a", "wb")
 
 
 def test_a_read_only_view_changes_nothing(store: Store) -> None:

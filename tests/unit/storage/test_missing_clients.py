@@ -9,6 +9,7 @@ import pytest
 
 from redrive import RetryPolicy
 from redrive.storage import Registry, RegistryConfig
+from redrive.storage.backend import backend_class
 
 S3 = {"bucket": "b", "key": "k", "secret": "s"}
 
@@ -30,6 +31,7 @@ S3 = {"bucket": "b", "key": "k", "secret": "s"}
 def test_the_error_names_the_extra_to_install(
     kind: str, options: dict[str, Any], missing: tuple[str, ...], extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    backend_class(kind)  # The module of a type that is in use.
     for name in missing:
         monkeypatch.setitem(sys.modules, name, None)
     config = {"stores": {"raw": {"type": kind, "options": options, "retry": {"max_attempts": 1}}}}
@@ -40,3 +42,15 @@ def test_the_error_names_the_extra_to_install(
                 act()
             assert str(caught.value) == f'this backend needs its client: pip install "redrive[{extra}]"'
     assert registry.config.backends["raw"].retry == RetryPolicy(max_attempts=1)
+
+
+@pytest.mark.req("X-6")
+@pytest.mark.parametrize("kind", ["s3", "s3-pyarrow"])
+def test_a_configuration_without_the_client_names_the_extra(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module of these types is a subclass of their client's session, so that it is imported first."""
+    for name in [name for name in sys.modules if name.startswith(("aiobotocore", "redrive.storage.s3"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "aiobotocore", None)
+    config = RegistryConfig.from_dict({"stores": {"raw": {"type": kind, "options": S3}}})
+    with pytest.raises(ValueError, match=rf'type {kind} needs aiobotocore: pip install "redrive\[s3\]"'):
+        Registry(config)

@@ -15,7 +15,6 @@ from .files import File
 
 BATCH_ROWS = 65_536
 """Rows of a batch."""
-EXTRA_BY_LIBRARY = {**EXTRAS, "pyarrow": "arrow"}
 
 
 def import_library(name: str, method: str, /) -> Any:
@@ -25,7 +24,7 @@ def import_library(name: str, method: str, /) -> Any:
     except ModuleNotFoundError as missing:
         if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
             raise
-        install = f'pip install "redrive[{EXTRA_BY_LIBRARY[name.partition(".")[0]]}]"'
+        install = f'pip install "redrive[{EXTRAS[name.partition(".")[0]]}]"'
         raise ImportError(f"{method}() needs {name}: {install}", name=missing.name) from missing
 
 

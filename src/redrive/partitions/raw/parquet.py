@@ -54,8 +54,6 @@ def _import_parquet() -> ModuleType:
     try:
         from pyarrow import parquet  # noqa: PLC0415  # optional
     except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            'Parquet needs pyarrow: pip install "redrive[s3-pyarrow]", or pyarrow alone'
-        ) from None
+        raise ModuleNotFoundError('Parquet needs pyarrow: pip install "redrive[arrow]"') from None
     library: ModuleType = parquet
     return library

@@ -20,7 +20,7 @@ from ...errors import NotFound, StorageError, Unavailable
 from ..backend import OBJECT_STORE_CAPABILITIES, FileInfo, How, ensure_absent
 from ..body import Body
 from ..deadline import DeadlinePassed
-from ..errors import copy_outcome
+from ..errors import copy_outcome, file_not_found
 from ..path import TEMPORARY_PREFIX, ListingFilter
 from ..reader import ResumingStream, open_reader
 from .client import (
@@ -64,6 +64,8 @@ class ObstoreBackend:
     """Metadata of an object written with `create`: identifies its writer if a response was lost."""
     copies_metadata: ClassVar[bool] = True
     """Whether a conditional copy keeps the metadata."""
+    max_copy_bytes: ClassVar[int | None] = None
+    """Largest object that obstore copies at the service. None: any."""
 
     def __init__(
         self,
@@ -141,8 +143,8 @@ class ObstoreBackend:
             with self._storage_errors(path):
                 self._resend("delete", self._client.call, "delete", path, once=True)
         except NotFound as missing:
-            if path not in str(missing):  # The container is missing, not the object.
-                raise
+            if str(missing) != str(file_not_found(path, self.name)):
+                raise  # The container is missing, not the object.
 
     def move(self, source: str, target: str, /) -> None:
         self.copy(source, target)
@@ -187,8 +189,9 @@ class ObstoreBackend:
     def _create(self, path: str, body: Body) -> None:
         if body.size is None or body.size > CREATE_BYTES:
             ensure_absent(self, path)
+        self._check_can_create(path, body.size or 0)
         token = secrets.token_hex(8)
-        first = body.read(CREATE_BYTES)
+        first = body.read(max(CREATE_BYTES, self._part_bytes(body)))
         options: dict[str, Any] = {"attributes": {self.write_token: token}}
         if len(first) < CREATE_BYTES:
             write = partial(self._client.call, "put", path, first, mode="create", **options)
@@ -199,11 +202,18 @@ class ObstoreBackend:
         temporary = f"{folder}{slash}{TEMPORARY_PREFIX}{token}"
         self._upload(temporary, body, first, **options)
         try:
+            self._check_can_create(path, body.moved)
             copy = partial(self._client.call, "copy", temporary, path, overwrite=False)
             self._write_if_absent(path, token, copy, is_known=self.copies_metadata)
         finally:
             with suppress(StorageError):
                 self.delete(temporary)
+
+    def _check_can_create(self, path: str, size: int) -> None:
+        if self.max_copy_bytes is not None and size > self.max_copy_bytes:
+            limit = f"create takes up to {self.max_copy_bytes // 1024**3} GiB here"
+            message = f"{self.name}: {path!r} is too large: {limit}; use write_atomic or type s3"
+            raise StorageError(message, path=path, backend=self.name)
 
     def _write_if_absent(
         self, path: str, token: str, write: Callable[..., Any], *, is_known: bool = True

@@ -22,8 +22,8 @@ from ..errors import file_exists, file_not_found
 
 T = TypeVar("T")
 
-MIN_VERSION = (0, 11)
-"""The first version with `disable_bulk_delete`."""
+MIN_VERSION = (0, 12)
+"""The first version that aborts an upload if one of its last parts fails."""
 CLOSE_SECONDS = 1.0
 """Time for running requests when a client is closed."""
 ABORT_SECONDS = 5.0
@@ -256,9 +256,11 @@ class MultipartUpload:
         self._pieces.put_nowait(piece)
         # Wait until obstore has taken it: one piece less in memory.
         handed_over = asyncio.ensure_future(self._pieces.join())
-        await asyncio.wait((handed_over, self._upload), return_when=asyncio.FIRST_COMPLETED)
-        if not handed_over.done():
+        try:
+            await asyncio.wait((handed_over, self._upload), return_when=asyncio.FIRST_COMPLETED)
+        finally:
             handed_over.cancel()
+        if self._upload.done():
             self._upload.result()
 
     async def _wait(self) -> None:
@@ -285,7 +287,11 @@ def import_obstore() -> Any:
 
 
 def run_until_deadline(loop: EventLoopThread, work: Callable[[], Awaitable[T]], /) -> T:
-    """Run an operation. Cancel it and raise DeadlinePassed at the deadline around the call."""
+    """Run an operation. Cancel it and raise DeadlinePassed at the deadline around the call.
+
+    Raise ForkedProcess in a forked child, also for a file that its parent opened.
+    """
+    RUNTIME_OWNER.check()
     remaining = time_left()
     try:
         return loop.run(work, remaining)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
@@ -20,8 +21,12 @@ CONNECT_SECONDS = 10.0
 """Longest time for connecting."""
 NO_LIMIT = timedelta(days=1)
 """obstore limits the time of a request with its body. Only a stalled one should end."""
-MAX_COPY_BYTES = 5 * 1024**3
-"""Larger objects are copied through this process: obstore copies in one request."""
+OPTION_BY_ARGUMENT = {
+    "access_key_id": "key",
+    "secret_access_key": "secret",
+    "session_token": "token",
+    "bearer_token": "token",
+}
 AZURE_SCOPE = "https://storage.azure.com/.default"
 
 
@@ -43,6 +48,7 @@ class S3Obstore(ObstoreBackend):
     """
 
     copies_metadata = False
+    max_copy_bytes = 5 * 1024**3
 
     def __init__(
         self,
@@ -74,9 +80,10 @@ class S3Obstore(ObstoreBackend):
         super().__init__(name, bucket, create_store, retry)
 
     def copy(self, source: str, target: str, /) -> None:
-        if self.info(source).size <= MAX_COPY_BYTES:
+        if self.info(source).size <= self.max_copy_bytes:
             super().copy(source, target)
             return
+        # Through this process, because obstore copies in one request.
         with self.read(source) as file:
             self.write(target, Body(file), "atomic")
 
@@ -121,11 +128,12 @@ class AzureObstore(ObstoreBackend):
             arguments = _read_connection_string(connection_string)
         else:
             account = urlsplit(str(account_url))
+            credential = account.query or None if credential is None else credential  # A SAS.
             # An emulator has the account in the path. Azure has it in the host.
             name_in_url = account.path.strip("/") or (account.hostname or "").partition(".")[0]
             arguments = {
                 "account_name": name_in_url,
-                "endpoint": account_url,
+                "endpoint": account._replace(query="").geturl(),
                 **_credential_arguments(credential),
             }
         create_store = _store_factory("AzureStore", container, arguments, timeout, store_kwargs)
@@ -188,7 +196,8 @@ def _store_factory(
         fix = "use retry and the root_path of a store"
         raise TypeError(f"store_kwargs cannot hold {min(reserved)!r}; {fix}")
     seconds = positive("timeout", timeout)
-    endpoint = arguments.get("endpoint") or arguments.get("base_url") or ""
+    endpoint = arguments.get("endpoint") or arguments.get("base_url")
+    _check_settings(endpoint, container, arguments)
     client_options = {
         "allow_http": str(endpoint).startswith("http://"),
         "timeout": NO_LIMIT,
@@ -200,6 +209,21 @@ def _store_factory(
     return partial(
         _create_store, class_name, container, {**known, "client_options": client_options, **extra}
     )
+
+
+def _check_settings(endpoint: Any, container: str, arguments: Mapping[str, Any]) -> None:
+    """Raise ValueError for settings at which obstore would panic, or which it would log."""
+    address = urlsplit("https://aws" if endpoint is None else str(endpoint))
+    if address.scheme not in ("http", "https") or not address.hostname or "@" in address.netloc:
+        expected = "https://HOST or http://HOST:PORT, without user and password"
+        raise ValueError(f"invalid address of the service; use {expected}")
+    if not container or re.search(r"[\s/?#%\\]", container):
+        raise ValueError(f"invalid name of a bucket or container: {container!r}")
+    for name, value in arguments.items():
+        is_header = not name.startswith("service_account")
+        if is_header and not (str(value).isascii() and str(value).isprintable()):
+            option = OPTION_BY_ARGUMENT.get(name, name)
+            raise ValueError(f"{option} has a line break or another invalid character; remove it")
 
 
 def _create_store(
