@@ -44,7 +44,7 @@ class Traced:
 
 
 @contextmanager
-def traced() -> Iterator[Traced]:
+def record_spans() -> Iterator[Traced]:
     """Subscribe the sink of OpenTelemetry in the block."""
     made = Traced()
     unsubscribe = journal.subscribe(journal.otel(tracer_provider=made.provider, meter_provider=made.meters))

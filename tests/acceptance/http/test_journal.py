@@ -15,7 +15,7 @@ from redrive import correlate, http, journal, retry
 from redrive.journal import Record
 from redrive.testing import Answer, FaultServer
 from tests.acceptance.http.both import QUICK, Mode, client
-from tests.spans import attributes_of, traced
+from tests.spans import attributes_of, record_spans
 
 pytestmark = pytest.mark.req("H-5")
 
@@ -101,7 +101,7 @@ def test_fields_of_a_call_are_removed_after_it(mode: Mode, server: FaultServer, 
 @pytest.mark.req("X-10")
 def test_each_attempt_is_a_client_span_with_the_number_of_the_resend(mode: Mode, server: FaultServer) -> None:
     server.script(503, "reset", 201, 404)
-    with traced() as tracing, client(mode, server.url, alone=False) as api:
+    with record_spans() as tracing, client(mode, server.url, alone=False) as api:
         api.request("PUT", "/a/7?token=hush", json={"password": "hush"})
         with pytest.raises(httpx2.HTTPStatusError):
             api.request("PURGE", "/b")
@@ -126,7 +126,7 @@ def test_each_attempt_is_a_client_span_with_the_number_of_the_resend(mode: Mode,
 @pytest.mark.req("X-10")
 def test_a_body_that_breaks_is_an_error_of_its_class(mode: Mode, server: FaultServer) -> None:
     server.script(Answer(200, body=b"abc", trouble="cut"), 200)
-    with traced() as tracing, client(mode, server.url, alone=False) as api:
+    with record_spans() as tracing, client(mode, server.url, alone=False) as api:
         api.get("/")
         broken, _ = tracing.spans()
     assert attributes_of(broken)["error.type"] == "RemoteProtocolError"

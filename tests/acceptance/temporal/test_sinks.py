@@ -11,7 +11,7 @@ import sentry_sdk
 from opentelemetry.sdk.trace import ReadableSpan
 
 from redrive import App, RetryPolicy, journal
-from tests.spans import traced
+from tests.spans import record_spans
 
 QUICK = RetryPolicy(max_attempts=2, backoff_base=0.02, backoff_max=0.05, jitter=0)
 SOON = 60.0
@@ -38,7 +38,7 @@ def test_the_span_of_an_activity_ends_with_its_outcome(app: App, is_async: bool)
         send()
 
     command = app.command("mail.send", retry=QUICK)(asend if is_async else send)
-    with traced() as tracing:
+    with record_spans() as tracing:
         with tracing.tracer.start_as_current_span("checkout") as checkout:
             job = command.submit()
         with app.worker():

@@ -16,7 +16,7 @@ from redrive.messages import Message, RabbitQueue, Source
 from redrive.messages.direct import DirectLayer
 from tests.conformance.messages.brokers import Broker
 from tests.conformance.messages.shop import work
-from tests.spans import Traced, attributes_of, traced
+from tests.spans import Traced, attributes_of, record_spans
 
 pytestmark = pytest.mark.req("X-10")
 SOON = RetryPolicy(3, 0.01, 0.01, 0)
@@ -27,7 +27,7 @@ ELSEWHERE = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
 
 @pytest.fixture
 def tracing() -> Iterator[Traced]:
-    with traced() as made:
+    with record_spans() as made:
         yield made
 
 
@@ -230,7 +230,7 @@ def test_without_a_sink_handlers_are_not_wrapped_and_messages_have_no_traceparen
 def test_a_worker_without_the_sink_sends_the_span_of_the_publisher(ledger: Ledger) -> None:
     destination = Sent()
     app = App(ledger, destinations=[destination])
-    with traced() as made, made.tracer.start_as_current_span("checkout") as checkout:
+    with record_spans() as made, made.tracer.start_as_current_span("checkout") as checkout:
         app.publish(Event("paid", 1, id="p-1"), to="invoices")
     work(app, lambda: destination.messages)
     assert destination.messages[0].headers["traceparent"] == format_traceparent(checkout.get_span_context())

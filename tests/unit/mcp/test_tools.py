@@ -78,11 +78,11 @@ def test_a_list_without_a_cursor_of_its_own_has_an_end() -> None:
     assert last == {"numbers": [1, 2], "next_cursor": None}
 
 
-def nested(value: Any, levels: int) -> Any:
+def nest(value: Any, levels: int) -> Any:
     """Return a value that is cut at each level, with characters that are long in JSON."""
     if levels == 0:
         return "\N{GRINNING FACE}" * 100
-    inner = nested(value, levels - 1)
+    inner = nest(value, levels - 1)
     return [inner] * 4 if isinstance(value, list) else {f"{number}" * 100: inner for number in range(4)}
 
 
@@ -94,8 +94,8 @@ def nested(value: Any, levels: int) -> Any:
         {f"name {number}": {"deep": ["z" * 100] * 100} for number in range(100)},
         {"a": [[{"b": "c" * 10_000}] * 100] * 10},
         {"name" * 100_000: 1},
-        nested({}, 6),
-        [nested([], 3)] * 100,
+        nest({}, 6),
+        [nest([], 3)] * 100,
     ],
 )
 def test_a_large_result_is_cut_with_a_note(value: Any) -> None:

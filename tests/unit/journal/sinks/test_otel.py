@@ -24,14 +24,14 @@ from redrive.messages import KafkaTopic
 from redrive.messages.tracing import source_attributes
 from redrive.ops import observe_ledger
 from redrive.testing import inject, instant
-from tests.spans import Traced, attributes_of, traced
+from tests.spans import Traced, attributes_of, record_spans
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.0, jitter=0.0)
 
 
 @pytest.fixture
 def tracing() -> Iterator[Traced]:
-    with traced() as made:
+    with record_spans() as made:
         yield made
 
 
