@@ -87,7 +87,7 @@ def sync_loop(settings: RetrySettings, fn: Callable[..., Any], limits: CallLimit
                     reject_result(reject, result, settings)
             except Exception as error:
                 if slot.scope is scope:
-                    slot.scope = outer
+                    slot.scope = scope = outer
                 wait = run.record_failure(error, giveups_before)
                 if wait is None:
                     raise
@@ -104,9 +104,10 @@ def sync_loop(settings: RetrySettings, fn: Callable[..., Any], limits: CallLimit
                 run.record_success()
                 return result
             finally:
-                # A greenlet may have changed the slot meanwhile. `outer` may have ended since then.
                 if slot.scope is scope:
                     slot.scope = outer
+                else:  # A greenlet changed the slot meanwhile, and `outer` may have ended.
+                    slot.scope = outer = slot.base
 
     return run_loop
 

@@ -38,13 +38,14 @@ def deadline_streams(library: Any, /) -> StreamClasses:
             chunks = iter(self._stream)
             while True:
                 _check_time(library, self._end)
-                cell = own_slot()
-                outer = cell.scope
-                cell.scope = within(self._end, outer)
+                slot = own_slot()
+                outer = slot.scope
+                slot.scope = scope = within(self._end, outer)
                 try:
                     chunk = next(chunks, None)
                 finally:
-                    cell.scope = outer
+                    # A greenlet may have changed the slot, as in the loop of `retry`.
+                    slot.scope = outer if slot.scope is scope else slot.base
                 if chunk is None:
                     return
                 yield chunk
