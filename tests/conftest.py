@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from redrive.core.context import scope_around
+from redrive.journal.bus import SUBSCRIPTIONS
 from redrive.journal.redaction.secrets import forget_values
 
 pytest_plugins = ["tests.order", "tests.servers.fixtures", "tests.requirements"]
@@ -56,3 +58,13 @@ def _sendable(value: Any) -> Any:
 def no_secrets_of_other_modules() -> None:
     """Registered secrets apply to the whole process: a password of one module may be a word of another."""
     forget_values()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_in_the_process() -> Iterator[None]:
+    """A sink or a scope that a test leaves changes the tests after it."""
+    before = list(SUBSCRIPTIONS)
+    yield
+    left = [each for each in SUBSCRIPTIONS if each not in before]
+    assert not left, f"still subscribed: {left}"
+    assert scope_around() is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from redrive import App, Event, current
+from redrive import App, Event, current, journal
 from redrive.console import Rights, User, asgi
 from redrive.errors import MissingRight
 from redrive.ledger import Ledger, NewJob
@@ -206,7 +206,16 @@ READING = [route.path for route in ROUTES if "GET" in (route.methods or set()) a
 QUERY = "?id=p-1&key=billing:ann:1:charge:v1&kind=billing&q=type:billing&act=discard&ids=1&user=ann&signature=x"
 
 
+@pytest.fixture
+def sink() -> Iterator[None]:
+    """Subscribe the Prometheus sink for one test. The page of metrics would leave its own subscribed."""
+    unsubscribe = journal.subscribe(journal.prometheus())
+    yield
+    unsubscribe()
+
+
 @pytest.mark.req("X-4")
+@pytest.mark.usefixtures("sink")
 def test_no_reading_route_shows_payloads_of_other_job_types(tmp_path: Path) -> None:
     """Payloads, results, steps, notes, checkpoints, signals and stored responses: on every page and in every answer."""
     app = App(f"sqlite:///{tmp_path / 'ledger.db'}")
