@@ -73,7 +73,7 @@ def sync_loop(settings: RetrySettings, fn: Callable[..., Any], limits: CallLimit
     def run_loop(run: RetryRun | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         call, clock = _simulation_target(settings, fn) if SLOW_PATH_USERS else (fn, SYSTEM)
         slot = own_slot()
-        outer = slot.scope
+        scope = outer = slot.scope
         key = None if settings.key is None else limits.key_of(args, kwargs)
         if run is None:
             run = start_run(settings, clock, limits.total, key, outer)

