@@ -69,8 +69,7 @@ def test_a_running_async_job_is_cancelled_within_seconds(app: App) -> None:
         try:
             await asyncio.sleep(SOON)
         finally:
-            while not may_end.is_set():
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(may_end.wait, SOON)
             cleaned.set()
 
     with app.worker() as worker:

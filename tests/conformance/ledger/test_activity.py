@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy
 
 from redrive.ledger import Ledger
+from redrive.ledger.db.tables import activity as activity_table
 from redrive.ledger.stats import activity
 from redrive.ledger.stats.activity import ALL_KINDS, ActivityRow, minute_of
 from tests.conformance.ledger.world import session
@@ -28,7 +29,7 @@ def write(ledger: Ledger, worker: str, *rows: ActivityRow) -> None:
 
 
 def read(ledger: Ledger, kind: str = "mail", since: int = 0, until: int = 2**40) -> list[ActivityRow]:
-    column = activity.activity.c
+    column = activity_table.c
     query = activity._ROWS.where(column.kind == kind, column.slot >= since, column.slot < until).order_by(column.slot)
     with ledger.reading() as connection:
         return [activity._from_row(each) for each in connection.execute(query)]

@@ -252,8 +252,8 @@ def test_messages_of_a_long_call_stay_reserved(ledger: Ledger, redis_url: str, c
         end = time.monotonic() + 15
         while sorted(idle_times) == idle_times:  # until it is less than before
             assert time.monotonic() < end
-            (row,) = client.xpending_range(stream, "shop", "-", "+", 10)
-            idle_times.append(row["time_since_delivered"])
+            rows: Any = client.xpending_range(stream, "shop", "-", "+", 10)
+            idle_times.append(rows[0]["time_since_delivered"])
             time.sleep(0.01)
 
     paid(client, stream, "p-1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, insert
@@ -94,9 +95,11 @@ def fill_failures(ledger: Ledger) -> None:
     now = ledger.now()
     last = slot_of(now)
     names = [f"Error{number}" for number in range(GROUPS)]
-    slots = [{"kind": "mail", "signature": n, "slot": last - ago, "tries": 1} for n in names for ago in range(0, 30 * 144, 8)]
+    slots: list[dict[str, Any]] = [
+        {"kind": "mail", "signature": n, "slot": last - ago, "tries": 1} for n in names for ago in range(0, 30 * 144, 8)
+    ]
     slots.append({"kind": "mail", "signature": "Burst", "slot": last, "tries": 600})
-    sums = Counter({each["slot"]: 0 for each in slots})
+    sums: Counter[int] = Counter()
     for each in slots:
         sums[each["slot"]] += each["tries"]
     slots += [{"kind": "mail", "signature": ALL_SIGNATURES, "slot": slot, "tries": tries} for slot, tries in sums.items()]
