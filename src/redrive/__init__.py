@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .core.version import VERSION
+
 TYPE_CHECKING = False  # importing it from typing takes 10 ms; type checkers know the name
 if TYPE_CHECKING:
     from typing import Any
@@ -50,7 +52,7 @@ if TYPE_CHECKING:
     from .messages.event import Event as Event
     from .temporal.engine import Temporal as Temporal
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "Again": "errors",

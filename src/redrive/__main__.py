@@ -1,5 +1,5 @@
 """`python -m redrive`: the command line, where the `redrive` script is not on the path."""
 
-from redrive.cli import main
+from .cli import main
 
 main()

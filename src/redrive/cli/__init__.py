@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     """Run the command line. Without the extra, say what to install and exit with 2."""
     try:
-        from redrive.cli.root import run  # noqa: PLC0415  # the extra may be missing
+        from .root import run  # noqa: PLC0415  # the extra may be missing
     except ModuleNotFoundError as error:
         if error.name not in {"typer", "rich"}:
             raise

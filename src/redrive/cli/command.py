@@ -208,7 +208,7 @@ class LazyCommand(NamedTuple):
     def load(self, name: str, /) -> Any:
         """Import the module and build the command."""
         module, _, attribute = self.target.partition(":")
-        function = getattr(import_module(f"redrive.cli.commands.{module}"), attribute)
+        function = getattr(import_module(f".commands.{module}", __package__), attribute)
         if isinstance(function, typer.Typer):
             function.rich_markup_mode = None
             command: Any = typer.main.get_group(function)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from ..core.version import VERSION
 from .command import LazyCommand, LazyGroup
 from .suggestions import remember_ledger
 
@@ -72,9 +73,7 @@ app = typer.Typer(
 
 def _show_version(is_requested: bool) -> None:
     if is_requested:
-        from importlib.metadata import version  # noqa: PLC0415  # 50 ms that only --version needs
-
-        typer.echo(f"redrive {version('redrive')}")
+        typer.echo(f"redrive {VERSION}")
         raise typer.Exit
 
 

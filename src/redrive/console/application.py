@@ -7,12 +7,14 @@ polls while no page is open.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator, Callable
+from importlib.resources import files
+from typing import NamedTuple
 
-from fastapi import FastAPI
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
-from starlette.staticfiles import StaticFiles
 
 from ..ops.operator import Operator
 from ..ops.project.target import Operated
@@ -21,7 +23,6 @@ from .api import ROUTERS as API_ROUTERS
 from .pages import ROUTERS as PAGE_ROUTERS
 from .pages.login import LoginThrottle
 from .render.errors import add_error_handlers
-from .render.templates import CONSOLE_FOLDER
 from .security.credentials import AccessControl
 from .security.middleware import SecurityMiddleware
 from .view import CurrentView
@@ -32,6 +33,8 @@ MAX_LISTENERS = 500
 """Pages that may listen at the same time. Each keeps a connection."""
 KEEP_ALIVE_SECONDS = 15.0
 """Time after which an idle stream sends a comment, so that proxies keep the connection."""
+MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+"""Types of static files. The tables of the machine may lack them."""
 
 
 class LiveUpdates:
@@ -94,6 +97,25 @@ class LiveUpdates:
             await asyncio.sleep(wait)
 
 
+class StaticFile(NamedTuple):
+    """A file for browsers. Immutable."""
+
+    content: bytes
+    media_type: str
+    etag: str
+
+
+def _read_static_files() -> dict[str, StaticFile]:
+    """Read the files of the folder `static` by name. They may be in a zip."""
+    found: dict[str, StaticFile] = {}
+    for file in (files(__package__) / "static").iterdir():
+        content = file.read_bytes()
+        media_type = MEDIA_TYPES[file.name.rpartition(".")[2]]
+        etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        found[file.name] = StaticFile(content, media_type, etag)
+    return found
+
+
 def create_application(target: Operated, access: AccessControl, /) -> SecurityMiddleware:
     """Return the console of an app or a ledger."""
     application = FastAPI(
@@ -108,7 +130,16 @@ def create_application(target: Operated, access: AccessControl, /) -> SecurityMi
         application.include_router(router, include_in_schema=False)
     for router in API_ROUTERS:
         application.include_router(router)
-    application.mount("/static", StaticFiles(directory=CONSOLE_FOLDER / "static"))
+    static_files = _read_static_files()
+
+    @application.api_route("/static/{name}", methods=["GET", "HEAD"], include_in_schema=False)
+    async def send_static_file(name: str, request: Request) -> Response:
+        file = static_files.get(name)
+        if file is None:
+            raise HTTPException(404)
+        if file.etag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers={"etag": file.etag})
+        return Response(file.content, media_type=file.media_type, headers={"etag": file.etag})
 
     @application.get("/live", include_in_schema=False)
     async def stream_changes(_view: CurrentView) -> Response:

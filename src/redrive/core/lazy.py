@@ -28,6 +28,8 @@ EXTRAS = {
     "temporalio": "temporal",
 }
 """The extra that installs each library."""
+PACKAGE = __name__.removesuffix(".core.lazy")
+"""Name of this package. A vendored copy has another one than `redrive`."""
 
 
 def lazily(package: str, homes: Mapping[str, str], /) -> Callable[[str], Any]:
@@ -74,5 +76,11 @@ class Deferred:
 
 
 def deferred(package: str, /, *names: str) -> list[Any]:
-    """Return modules of a package that are imported at first use."""
-    return [Deferred(f"{package}.{name}") for name in names]
+    """Return modules of a package that are imported at first use.
+
+    Args:
+        package: Name of the package, such as `redrive.worker`, also in a vendored copy.
+        names: Names of the modules.
+    """
+    home = PACKAGE + package.removeprefix(PACKAGE).removeprefix("redrive")
+    return [Deferred(f"{home}.{name}") for name in names]

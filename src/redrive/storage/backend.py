@@ -190,13 +190,13 @@ class Backend(Protocol):
 
 
 BACKEND_TYPES = {
-    "azure": "redrive.storage.azure:Azure",
-    "graph": "redrive.storage.graph:Graph",
-    "local": "redrive.storage.local:Local",
-    "memory": "redrive.storage.memory:Memory",
-    "s3": "redrive.storage.s3:S3",
-    "s3-pyarrow": "redrive.storage.s3:S3Arrow",
-    "sftp": "redrive.storage.sftp:Sftp",
+    "azure": ".azure:Azure",
+    "graph": ".graph:Graph",
+    "local": ".local:Local",
+    "memory": ".memory:Memory",
+    "s3": ".s3:S3",
+    "s3-pyarrow": ".s3:S3Arrow",
+    "sftp": ".sftp:Sftp",
 }
 """Built-in types and their classes. Users name their own class: `type = "package.module:Class"`."""
 NOT_OPTIONS = frozenset(("name", "retry", "clock"))
@@ -213,9 +213,9 @@ def backend_class(type_: str, /) -> Callable[..., Backend]:
             f"unknown type of backend {type_!r}{_suggestion(type_, BACKEND_TYPES)}; {known}"
         )
     try:
-        cls: Callable[..., Backend] = getattr(import_module(module), name)
+        cls: Callable[..., Backend] = getattr(import_module(module, __package__), name)
     except (ImportError, AttributeError) as missing:
-        raise ValueError(f"the backend {location} cannot be imported: {missing}") from missing
+        raise ValueError(f"the backend {type_} cannot be imported: {missing}") from missing
     return cls
 
 

@@ -27,7 +27,7 @@ from ..ledger.model import Lease, Settlement
 from ..ledger.validation import check_settlements
 from .job_type import EndedElsewhere, JobType, ProcessCrashed, Undecodable, Unstorable
 
-PLAIN_MODULES = ("builtins", "__main__", "redrive.errors", "redrive.worker.job_type")
+PLAIN_MODULES = ("builtins", "__main__", Stop.__module__, JobType.__module__)
 """Modules whose errors are named without the module."""
 MAX_FRAMES = 6
 """Frames of a traceback that are stored with an error: the innermost ones."""

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import replace
 from datetime import datetime
-from importlib.metadata import version
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +19,7 @@ from typing import Any, Self
 from ..core.clock import SYSTEM
 from ..core.outage import Parking
 from ..core.seconds import Seconds, dated_duration, seconds, whole_number
+from ..core.version import VERSION
 from ..journal.bus import ATTEMPT_WRAPPERS, emit
 from ..ledger.ledger import DAY, Ledger
 from .attempt import call_process
@@ -216,7 +216,7 @@ class Worker:
             "tasks": self._options.tasks,
             "processes": self.processes,
             "lease": self._options.lease_seconds,
-            "version": version("redrive"),
+            "version": VERSION,
             **({"limits": limits} if limits else {}),
             **({"sources": self._sources} if self._sources else {}),
         }

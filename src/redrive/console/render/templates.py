@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
+from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from ...core.text import format_duration, pluralise
 from ...ops.render import ago, utc
@@ -22,7 +22,7 @@ MAX_DETAIL_CHARS = 80
 MAX_ERROR_CHARS = 400
 """Characters of an error in a list. An error may have thousands, and a page fifty errors."""
 MAX_PAYLOAD_CHARS = 50_000
-CONSOLE_FOLDER = Path(__file__).parent.parent
+TEMPLATES_FOLDER = files(__package__.rpartition(".")[0]) / "templates"
 
 
 def iso(time: datetime | None, /) -> str:
@@ -95,10 +95,16 @@ def percent(part: float, total: float, /) -> str:
     return f"{100.0 * part / total:.2f}%" if total else "0%"
 
 
+def _read_template(name: str) -> tuple[str, str, None]:
+    """Return the text and the path of a template. It may be in a zip."""
+    file = TEMPLATES_FOLDER / name
+    return file.read_text(encoding="utf-8"), str(file), None
+
+
 def _create_environment() -> Environment:
     # Escape in every template, regardless of its name. An undefined name is an error.
     environment = Environment(
-        loader=FileSystemLoader(CONSOLE_FOLDER / "templates"),
+        loader=FunctionLoader(_read_template),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

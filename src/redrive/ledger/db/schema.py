@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Select, inspect, literal_column, select, table
 from sqlalchemy.exc import DBAPIError
@@ -20,8 +21,10 @@ from .address import migrate_command, migration
 from .session import NO_LIMIT, Session
 from .tables import HEAD, METADATA, VERSION_TABLE
 
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
 MIGRATIONS = Path(__file__).parent / "migrations"
-REVISIONS = tuple(sorted(path.name[:4] for path in (MIGRATIONS / "versions").glob("[0-9]*.py")))
 DENIED, NO_COLUMN = "42501", "42703"
 """SQLSTATE of Postgres."""
 MIGRATION_LOCK = 0x7265647269766531
@@ -138,17 +141,22 @@ def migrate(session: Session, to: str = HEAD, /, *, shown: str) -> None:
     from alembic import command  # noqa: PLC0415  # 100 ms that only a migration needs
     from alembic.config import Config  # noqa: PLC0415
 
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     _begin(session, shown)
     try:
         session.lock(MIGRATION_LOCK)
         current = revision(session.core)  # another program may have been first
-        config.attributes["connection"] = session.core
-        if to == "base" or (current is not None and to < current):
-            command.downgrade(config, to)
-        elif to != current:
-            command.upgrade(config, to)
+        with _migration_scripts() as folder:
+            config = Config()
+            config.set_main_option("script_location", str(folder).replace("%", "%%"))
+            config.attributes["ledger"] = {
+                "connection": session.core,
+                "target_metadata": METADATA,
+                "version_table": VERSION_TABLE,
+            }
+            if to == "base" or (current is not None and to < current):
+                command.downgrade(config, to)
+            elif to != current:
+                command.upgrade(config, to)
         if to == "base":
             session.raw.execute(f"DROP TABLE IF EXISTS {VERSION_TABLE}")
         crash_point("migrate.before_commit")
@@ -161,6 +169,29 @@ def migrate(session: Session, to: str = HEAD, /, *, shown: str) -> None:
             raise LedgerError(_missing_rights(session.sqlite, shown)) from error
         raise
     crash_point("migrate.after_commit")
+
+
+@contextmanager
+def _migration_scripts() -> Iterator[Path]:
+    """Yield the folder with Alembic's files. Alembic does not read a zip, so it is unpacked."""
+    if MIGRATIONS.is_dir():
+        yield MIGRATIONS
+        return
+    from importlib.resources import files  # noqa: PLC0415  # 10 ms that only a zip needs
+    from tempfile import TemporaryDirectory  # noqa: PLC0415
+
+    with TemporaryDirectory(prefix="redrive-") as folder:
+        _unpack(files(__package__) / MIGRATIONS.name, Path(folder))
+        yield Path(folder)
+
+
+def _unpack(packed: Traversable, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for entry in packed.iterdir():
+        if entry.is_dir():
+            _unpack(entry, folder / entry.name)
+        else:
+            (folder / entry.name).write_bytes(entry.read_bytes())
 
 
 def _silence_alembic() -> None:

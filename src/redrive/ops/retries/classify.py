@@ -217,7 +217,7 @@ def _of_path(path: str) -> Classified:
     if "." not in name and not hasattr(builtins, name):
         if not _is_ours(name):
             return _by_bare_name(name)
-        name = f"redrive.errors.{name}"
+        name = f"{Final.__module__}.{name}"
     error = _class_of(name)
     if error is None:
         return _by_name(name)

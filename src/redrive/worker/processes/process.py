@@ -32,7 +32,7 @@ MAX_POLL_SECONDS = 3600.0
 """Longest wait of one poll. The system takes at most 24 days."""
 CODE = (
     "import sys; sys.path[:] = {path!r}; "
-    "from redrive.worker.processes.child import main; main({connection}, {life})"
+    "from {package}.child import main; main({connection}, {life})"
 )
 
 
@@ -60,7 +60,9 @@ class ChildProcess:
         self.socket, theirs = socket.socketpair()
         life, self._life = os.pipe()
         try:
-            code = CODE.format(path=sys.path, connection=theirs.fileno(), life=life)
+            code = CODE.format(
+                path=sys.path, package=__package__, connection=theirs.fileno(), life=life
+            )
             self._popen = subprocess.Popen(  # noqa: S603  # no untrusted input
                 [sys.executable, "-c", code],
                 stdin=subprocess.DEVNULL,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from alembic import context
 
-from redrive.ledger.db.tables import METADATA, VERSION_TABLE
-
+# Alembic runs this file outside of its package. schema.py passes the names, because a vendored copy has another package name.
 context.configure(
-    connection=context.config.attributes["connection"],
-    target_metadata=METADATA,
-    version_table=VERSION_TABLE,
+    **context.config.attributes["ledger"],
     transactional_ddl=True,
     render_as_batch=True,
 )
