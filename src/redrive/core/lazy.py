@@ -79,8 +79,9 @@ def deferred(package: str, /, *names: str) -> list[Any]:
     """Return modules of a package that are imported at first use.
 
     Args:
-        package: Name of the package, such as `redrive.worker`, also in a vendored copy.
+        package: Name of the package. Write `redrive.worker` also for a vendored copy.
         names: Names of the modules.
     """
-    home = PACKAGE + package.removeprefix(PACKAGE).removeprefix("redrive")
+    is_ours = package == "redrive" or package.startswith("redrive.")
+    home = PACKAGE + package.removeprefix("redrive") if is_ours else package
     return [Deferred(f"{home}.{name}") for name in names]

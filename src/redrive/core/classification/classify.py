@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..fault import UNKNOWN, Fault
+from ..lazy import PACKAGE
 from ..lock import before_fork
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ def _name(kind: type) -> str:
 
     Libraries move classes between modules, but not between packages.
     """
-    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+    is_ours = kind.__module__.startswith(f"{PACKAGE}.")  # a vendored copy has another first name
+    return f"{'redrive' if is_ours else kind.__module__.partition('.')[0]}.{kind.__name__}"
 
 
 def _forget(key: int) -> None:

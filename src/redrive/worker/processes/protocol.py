@@ -168,7 +168,11 @@ def reference_to(job_type: JobType, /) -> FunctionReference:
             reference = _locate(module, name)
             if reference is not None and _find(sys.modules[module], name, job_type):
                 return reference
-            problem = f"is not the command {job_type.name!r} in its module"
+            problem = (
+                "is in a program that is not a file (a zip, or a prompt)"
+                if reference is None and module == "__main__"
+                else f"is not the command {job_type.name!r} in its module"
+            )
         else:
             problem = "is defined inside a function"
     raise TypeError(
@@ -237,10 +241,10 @@ def _locate(module: str, name: str) -> FunctionReference | None:
         return FunctionReference(module, name) if module in sys.modules else None
     main = sys.modules[module]
     spec = getattr(main, "__spec__", None)
-    if spec is not None:  # python -m module
+    if spec is not None and spec.name != "__main__":  # python -m module
         return FunctionReference(spec.name, name)
-    file = getattr(main, "__file__", None)
-    return None if file is None else FunctionReference(module, name, str(Path(file).absolute()))
+    file = Path(getattr(main, "__file__", None) or "")  # a folder or a zip has a __main__.py
+    return FunctionReference(module, name, str(file.absolute())) if file.is_file() else None
 
 
 def _find(module: ModuleType, name: str, job_type: JobType) -> bool:
