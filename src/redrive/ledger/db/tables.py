@@ -29,7 +29,9 @@ from sqlalchemy import (
     text,
     true,
 )
+from sqlalchemy.dialects.postgresql import dialect as postgresql
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateTable
 from sqlalchemy.sql.functions import FunctionElement
 
 from .clock import UtcTimestamp
@@ -52,6 +54,19 @@ BUSY = {
     "autovacuum_vacuum_threshold": "1000",
     "autovacuum_analyze_scale_factor": "0.05",
 }
+
+HAS_STORAGE_OPTIONS = "with" in dict(postgresql.construct_arguments or ())[Table]
+"""Whether `Table` takes `postgresql_with`. SQLAlchemy 2.0 does not."""
+
+if not HAS_STORAGE_OPTIONS:
+    Table.argument_for("postgresql", "with", None)
+
+    @compiles(CreateTable, "postgresql")
+    def _create_with_storage_options(table: CreateTable, compiler: Any, **options: Any) -> str:
+        statement: str = compiler.visit_create_table(table, **options)
+        values = table.element.dialect_options["postgresql"]["with"] or {}
+        written = ", ".join(f"{name} = {value}" for name, value in values.items())
+        return f"{statement.rstrip()} WITH ({written})" if values else statement
 
 
 class user_in(FunctionElement[str]):  # noqa: N801  # a function of SQL
