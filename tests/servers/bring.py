@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import time
 
-from tests.servers import azurite, chromium, promtool, rabbitmq
+from tests.servers import azurite, chromium, interpreter, promtool, rabbitmq
 from tests.servers.process import ServerMissing
 
-BROUGHT = {"Azurite": azurite.bring, "Chromium": chromium.bring, "promtool": promtool.bring, "RabbitMQ": rabbitmq.bring}
+BROUGHT = {
+    "Azurite": azurite.bring,
+    "Chromium": chromium.bring,
+    "promtool": promtool.bring,
+    "RabbitMQ": rabbitmq.bring,
+    f"Python {interpreter.VERSION}": interpreter.bring,
+}
 
 
 def main() -> None:

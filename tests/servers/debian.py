@@ -3,7 +3,7 @@
 The packages come from the machine's own apt sources, which are signed. Lists and cache are private, so that no root and no
 earlier `apt-get update` is needed, stale lists of the machine do not matter, and nothing outside of .cache is changed.
 
-Versions are those of the machine's Debian release, because its mirrors keep no others.
+Versions are those of the machine's Debian release, because its mirrors keep no others. Another release can be named.
 """
 
 from __future__ import annotations
@@ -38,8 +38,23 @@ APT::Update::Error-Mode "any";
 """Read after the machine's configuration, whose hooks would change the system's cache. No sandbox: `_apt` may not write here."""
 
 
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+SUITE_CONFIG = """
+Dir::Etc::SourceList "{folder}/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+"""
+SUITE_SOURCE = "deb [signed-by={keyring}] http://deb.debian.org/debian {suite} main\n"
+
+
 def fetch(
-    home: Path, packages: Sequence[str], part: str, /, *, apt: str = "apt-get", sleep: Callable[[float], None] = time.sleep
+    home: Path,
+    packages: Sequence[str],
+    part: str,
+    /,
+    *,
+    suite: str | None = None,
+    apt: str = "apt-get",
+    sleep: Callable[[float], None] = time.sleep,
 ) -> str | None:
     """Fetch a part of the unpacked packages to this path, whole or not at all; the problem, if that failed.
 
@@ -47,28 +62,33 @@ def fetch(
         home: Where the part is put.
         packages: Their names.
         part: A file or a folder of the packages, such as `usr/bin/promtool`.
+        suite: Name of a Debian release. Default: the apt sources of this machine.
         apt: The program that fetches.
         sleep: Waits between two rounds.
     """
     if shutil.which(apt) is None or shutil.which("dpkg-deb") is None:
         return f"{apt} and dpkg-deb are needed, and this machine does not have both"
+    if suite is not None and not KEYRING.is_file():
+        return f"the keys of Debian are needed, and this machine does not have {KEYRING}"
     problem = None
     for turn in range(ROUNDS):
         if turn:
             sleep(PAUSE * turn)
         home.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f"{home.name}-", dir=home.parent) as folder:
-            problem = _fetch(Path(folder), home, packages, part, apt)
+            problem = _fetch(Path(folder), home, packages, part, suite, apt)
         if problem is None:
             break
     return problem
 
 
-def _fetch(folder: Path, home: Path, packages: Sequence[str], part: str, apt: str) -> str | None:
+def _fetch(folder: Path, home: Path, packages: Sequence[str], part: str, suite: str | None, apt: str) -> str | None:
     for name in ("lists/partial", "cache/archives/partial", "log"):
         (folder / name).mkdir(parents=True)
     config = folder / "apt.conf"
-    config.write_text(CONFIG.format(folder=folder))
+    config.write_text((CONFIG if suite is None else CONFIG + SUITE_CONFIG).format(folder=folder))
+    if suite is not None:
+        (folder / "sources.list").write_text(SUITE_SOURCE.format(keyring=KEYRING, suite=suite))
     # `update` fails if any source fails. `download` decides whether the packages are available.
     updated = _run([apt, "-q", "-c", config, "update"], folder)
     downloaded = _run([apt, "-q", "-c", config, "download", *packages], folder)
