@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help environment install demo test test-quick check format house walk requirements docs bench bench-call bench-ledger bench-commands bench-steps bench-batch bench-clients bench-storage bench-messages bench-engines bench-partitions bench-console screenshots crash-matrix kill-table ha-drill engine-drills plans wire-table constraints clean
+.PHONY: help environment install demo test test-quick check format house walk requirements docs bench bench-call bench-ledger bench-commands bench-steps bench-batch bench-clients bench-storage bench-messages bench-engines bench-partitions bench-console screenshots crash-matrix kill-table ha-drill engine-drills plans wire-table constraints lowest sbom release clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -17,15 +17,15 @@ help: ## List the targets
 environment:
 	@$(FIND); "$$found" scripts/environment.py .venv --extras all --group dev
 
-install: environment ## Create .venv with all extras and tools at the pinned versions, and install the npm packages of the tests
+install: environment ## Create .venv with all extras and tools at the pinned versions, and fetch the servers and interpreters of the tests
 	@$(RUN) -m tests.servers.bring
 
 demo: ## Run the demo: a shop with flaky services, a worker, and the console in your browser (in .venv-demo)
 	@$(FIND); "$$found" scripts/environment.py .venv-demo --extras cli,console,ledger
 	@.venv-demo/bin/python -m redrive.demo
 
-test: install ## Run everything: check, all tests, the other interpreters, requirements, docs
-	@$(RUN) scripts/suites.py check tests interpreters requirements docs
+test: install ## Run everything: check, all tests, the other interpreters, the lowest versions, requirements, docs
+	@$(RUN) scripts/suites.py check tests interpreters lowest requirements docs
 
 test-quick: environment ## Run the unit and property tests on this interpreter only
 	@$(RUN) scripts/suites.py quick
@@ -118,6 +118,15 @@ bench-engines: ## Measure the engines with 1 to 8 worker processes, against thei
 
 constraints: environment ## Pin the dependencies in constraints.txt and hashes.txt, for 3.11 and newer (UPGRADE=1: newest versions)
 	@$(RUN) scripts/constraints.py $(if $(UPGRADE),--upgrade)
+
+lowest: environment ## Run the tests of adapters with the lowest version of each library that an extra admits (in .venv-lowest, QUICK=1: a minute)
+	@$(RUN) scripts/lowest.py $(if $(QUICK),--quick)
+
+sbom: environment ## Write the bill of materials of Redrive with all extras into dist/ (CycloneDX)
+	@$(RUN) scripts/sbom.py
+
+release: environment ## Build and check the files of a release in dist/, without publishing them (REPOSITORY=https://git.example/owner/redrive)
+	@REPOSITORY='$(REPOSITORY)' $(RUN) scripts/release.py
 
 clean: ## Remove the files of the other targets
 	rm -rf .venv .venv-* .cache .hypothesis .pytest_cache .ruff_cache .mypy_cache site build dist

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = """\
-# Every version the tools and tests are run with, on CPython 3.11, 3.12 and 3.13.
+# Every version the tools and tests are run with, on CPython 3.11 to 3.14.
 # Made by `make constraints`; users of the package are not bound by it.
 """
 RESOLVE = "pip compile --universal --python-version 3.11 --no-annotate --no-header --quiet"

@@ -1,6 +1,6 @@
 """Run suites one after the other, and print a table of results and times. A failure does not stop the other suites.
 
-python scripts/suites.py check tests interpreters requirements docs
+python scripts/suites.py check tests interpreters lowest requirements docs
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ RECORDS = ROOT / ".cache" / "requirements"
 LIGHT = "cli,console,grpc,http,ledger,otel,postgres,prometheus,redis,structlog"
 
 # Interpreters differ in syntax, standard library, threads, tasks and exceptions. These tests cover the code that depends on
-# them. Tests of databases, servers, commands and pages run on one interpreter only.
-PORTABLE_TESTS = (*(f"tests/unit/{part}" for part in ("core", "engine", "journal", "ledger", "worker")), "tests/property")
+# them. Tests of databases, servers, commands and pages run on one interpreter only. The newest interpreter differs most from
+# the oldest, so it runs all portable tests, and those between them run the basic ones.
+BASIC_TESTS = tuple(f"tests/unit/{part}" for part in ("core", "engine", "journal"))
+PORTABLE_TESTS = (*BASIC_TESTS, "tests/unit/ledger", "tests/unit/worker", "tests/property")
 
 # More processes than cores, because many tests wait for a server or another process. Each process collects all tests.
 ALL_TESTS_WORKERS = ("-n", str(min(8, 2 * (os.cpu_count() or 1))), "--dist", "loadfile")
@@ -38,7 +40,8 @@ NEEDED_BYTES = 4 * 1024**3
 Result = tuple[str, bool, float]
 
 ENVIRONMENTS: dict[str, subprocess.Popen[bytes]] = {}
-"""Environments of other interpreters that are being created, by version."""
+"""Environments that are being created: of other interpreters, by version, and of the lowest versions of libraries."""
+LOWEST = "lowest"
 
 
 def run(name: str, *command: str, python: str = sys.executable) -> Result:
@@ -109,16 +112,27 @@ def start_setup(version: str, interpreter: str) -> subprocess.Popen[bytes]:
 def interpreters() -> list[Result]:
     """Run the portable tests on every other interpreter."""
     results: list[Result] = []
-    for version, environment in ENVIRONMENTS.items():
-        if environment.wait():
+    versions = [version for version in ENVIRONMENTS if version != LOWEST]
+    for version in versions:
+        if ENVIRONMENTS[version].wait():
             results.append((f"set-up, Python {version}", False, 0.0))
             continue
         python = str(ROOT / f".venv-{version}" / "bin" / "python")
-        name = f"core, engine, journal, ledger and worker, Python {version}"
-        results.append(run(name, "pytest", "-q", *PORTABLE_TESTS_WORKERS, "-k", "not postgres", *PORTABLE_TESTS, python=python))
+        is_newest = version == versions[-1]
+        name, tests = ("portable tests", PORTABLE_TESTS) if is_newest else ("core, engine and journal", BASIC_TESTS)
+        command = ("pytest", "-q", *PORTABLE_TESTS_WORKERS, "-k", "not postgres", *tests)
+        results.append(run(f"{name}, Python {version}", *command, python=python))
     if not results:
         print(f"\nNOT RUN: THE TESTS ON OTHER INTERPRETERS. Python {VERSION} is the only interpreter from 3.11 on this machine.")
     return results
+
+
+def lowest() -> list[Result]:
+    """Try the lowest versions of libraries. `make lowest` runs more tests on them."""
+    environment = ENVIRONMENTS.get(LOWEST)
+    if environment is not None and environment.wait():
+        return [("set-up, lowest versions", False, 0.0)]
+    return [run("adapters, lowest versions of libraries", "scripts.lowest", "--quick")]
 
 
 def requirement_tests() -> list[Result]:
@@ -137,7 +151,7 @@ def docs() -> list[Result]:
 
 
 SUITES: dict[str, Callable[[], list[Result]]] = {
-    suite.__name__: suite for suite in (check, quick, tests, interpreters, requirement_tests, requirements, docs)
+    suite.__name__: suite for suite in (check, quick, tests, interpreters, lowest, requirement_tests, requirements, docs)
 }
 
 
@@ -147,6 +161,9 @@ def main() -> int:
     compiling = start_compiling() if "tests" in sys.argv else None
     if "interpreters" in sys.argv:
         ENVIRONMENTS.update((version, start_setup(version, interpreter)) for version, interpreter in other_interpreters().items())
+    if "lowest" in sys.argv:
+        command = [sys.executable, "-m", "scripts.lowest", "--only-environment"]
+        ENVIRONMENTS[LOWEST] = subprocess.Popen(command, cwd=ROOT, env=environment())
     try:
         for name in sys.argv[1:]:
             if name == "tests" and compiling:

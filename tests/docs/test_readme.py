@@ -23,24 +23,21 @@ def test_a_relative_link_names_a_file(target: str) -> None:
     assert (ROOT / target.partition("#")[0]).is_file()
 
 
-def test_the_build_leaves_links_relative_without_a_repository() -> None:
+def test_the_build_leaves_links_relative_without_a_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REDRIVE_REPOSITORY", raising=False)
     assert readme_of(ROOT) == README
 
 
-def test_the_build_makes_links_absolute_with_a_repository(tmp_path: Path) -> None:
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert "\n[project.urls]" not in text, "the repository has an address now: test the real one"
-    (tmp_path / "pyproject.toml").write_text(f'{text}\n[project.urls]\nRepository = "{REPOSITORY}"\n', encoding="utf-8")
-    (tmp_path / "README.md").write_text(README, encoding="utf-8")
-    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
-    shown = readme_of(tmp_path)
+def test_the_build_makes_links_absolute_with_a_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDRIVE_REPOSITORY", REPOSITORY)
+    shown = readme_of(ROOT)
     assert relative(shown) == []
     assert f"]({REPOSITORY}/blob/v0.1.0/docs/tutorial/index.md)" in shown
     assert f"]({REPOSITORY}/raw/v0.1.0/docs/pictures/overview.png)" in shown
 
 
 def test_links_in_code_stay_as_they_are() -> None:
-    make_absolute = runpy.run_path(str(ROOT / "scripts" / "package_readme.py"))["make_absolute"]
+    make_absolute = runpy.run_path(str(ROOT / "scripts" / "package_metadata.py"))["make_absolute"]
     code = "```python\nhandlers[0](event)\n```\n"
     assert make_absolute(f"{code}[a](b.md) [c](#d) [e](https://f.example)\n{code}", REPOSITORY, "1.2") == (
         f"{code}[a]({REPOSITORY}/blob/v1.2/b.md) [c](#d) [e](https://f.example)\n{code}"
