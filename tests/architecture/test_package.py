@@ -6,9 +6,11 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 
 import pytest
 
+import redrive
 from redrive.core.lazy import EXTRAS
 from tests.architecture.imports import SRC
 
@@ -25,6 +27,18 @@ def test_classifiers_name_every_version_of_python_that_is_supported() -> None:
     named = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", text)]
     assert named == ["3.11", "3.12", "3.13", "3.14"]
     assert PROJECT["requires-python"] == f">={named[0]}"
+
+
+@pytest.mark.req("X-5")
+def test_the_version_is_the_same_without_metadata() -> None:
+    assert PROJECT["version"] == redrive.__version__ == version("redrive")
+
+
+@pytest.mark.req("X-5")
+def test_every_library_of_an_extra_has_a_lower_bound() -> None:
+    """`make lowest` tests with these versions."""
+    libraries = {text for texts in PROJECT["optional-dependencies"].values() for text in texts if not text.startswith("redrive[")}
+    assert [text for text in libraries if not re.fullmatch(r"[a-z0-9-]+(\[binary\])?>=[0-9.]+", text)] == []
 
 
 def test_an_index_accepts_the_metadata() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import debian
 from tests.servers.debian import ROUNDS, fetch
 
 PACKAGES, PART = ["prometheus"], "usr/bin/promtool"
@@ -30,6 +31,20 @@ def test_a_failed_fetch_is_repeated_and_leaves_nothing(tmp_path: Path) -> None:
     assert "E: downloadprometheus cannot reach the mirror" in problem
     assert (len(log.read_text().splitlines()), len(waits)) == (2 * ROUNDS, ROUNDS - 1)
     assert list(home.parent.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb, as the fetch does")
+def test_packages_of_another_release_come_from_its_signed_source_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    apt, log, keys = tmp_path / "apt-get", tmp_path / "log", tmp_path / "keys.gpg"
+    apt.write_text(f"#!/bin/sh\ncat sources.list apt.conf >> {log}\nexit 100\n")
+    apt.chmod(0o755)
+    monkeypatch.setattr(debian, "KEYRING", keys)
+    problem = fetch(tmp_path / "python", PACKAGES, PART, suite="forky", apt=str(apt), sleep=lambda _: None)
+    assert problem == f"the keys of Debian are needed, and this machine does not have {keys}"
+    keys.touch()
+    fetch(tmp_path / "python", PACKAGES, PART, suite="forky", apt=str(apt), sleep=lambda _: None)
+    assert f"deb [signed-by={keys}] http://deb.debian.org/debian forky main\n" in log.read_text()
+    assert 'Dir::Etc::SourceParts "/dev/null";' in log.read_text()
 
 
 def test_a_machine_without_apt_gets_a_clear_error(tmp_path: Path) -> None:
