@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ..messages import publish as message_publish
     from ..messages import reader as message_reader
     from ..messages import source as message_source
+    from ..messages import tracing as message_tracing
     from ..messages.inbox import Inbox
     from ..messages.publish import Destination, Outbox
     from ..messages.source import Source
@@ -36,6 +38,7 @@ else:  # each needs SQLAlchemy
     message_handlers, message_inbox, message_publish, message_reader, message_source = deferred(
         "redrive.messages", "handlers", "inbox", "publish", "reader", "source"
     )
+    (message_tracing,) = deferred("redrive.messages", "tracing")
 
 
 class Registrations:
@@ -133,7 +136,10 @@ class Registrations:
         inbox = self.used_inbox
         handler_types: list[JobType] = []
         if inbox is not None:
-            handler_types += inbox.job_types
+            describe = message_tracing.describe_events(
+                (source.name, source) for source in self.sources
+            )
+            handler_types += [replace(each, describe=describe) for each in inbox.job_types]
             for source in self.sources:
                 handler_types.append(message_reader.unread_type(source, inbox))
         if self.outbox is not None:

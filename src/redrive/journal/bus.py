@@ -42,10 +42,22 @@ class DropCounter:
 
 DROPS = DropCounter()
 
-AttemptWrapper: TypeAlias = "Callable[[str, str, Callable[..., Any]], Callable[..., Any]]"
-"""Wraps a job's function. Arguments: job type, `thread`, `async` or `transaction`, the function."""
+Describe: TypeAlias = "Callable[[Any], Mapping[str, str]]"
+"""Returns the attributes of an attempt in traces, from the lease of its job."""
+AttemptWrapper: TypeAlias = (
+    "Callable[[str, str, Callable[..., Any], Describe | None], Callable[..., Any]]"
+)
+"""Wraps a job's function. Arguments: job type, `thread`, `async` or `transaction`, the function,
+and its attributes."""
 ATTEMPT_WRAPPERS: list[AttemptWrapper] = []
 """Wrappers around each attempt of a job. A worker applies them when it starts."""
+HandlerWrapper: TypeAlias = (
+    "Callable[[str, bool, Callable[..., Any], Mapping[str, str]], Callable[..., Any]]"
+)
+"""Wraps a handler that is called without a job. Arguments: its name, whether it is async, the
+function, and the attributes of its source."""
+HANDLER_WRAPPERS: list[HandlerWrapper] = []
+"""Wrappers around each direct call of a handler. A reader applies them to new handlers."""
 
 SUBSCRIPTIONS: list[Subscription] = []
 """Changed under the lock, and read without it. Iterate over a copy."""

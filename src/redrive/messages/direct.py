@@ -10,7 +10,7 @@ import asyncio
 import math
 from _thread import get_ident
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from time import monotonic
@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 
 from ..core.context import IDS, SLOT, ContextSlot, Scope
 from ..core.event_loop_thread import EventLoopThread
+from ..journal.bus import HANDLER_WRAPPERS
 from ..worker.attempt import run_in_time
-from .event import trusted_event
+from .event import NO_HEADERS, trusted_event
 from .handlers import Handler
 from .stored_event import StoredEvent
 
@@ -49,8 +50,11 @@ class DirectLayer:
     __slots__ = ("decode", "fn", "handler", "max_attempts", "name", "operation", "seconds")
     job_id: Final = None
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: Handler, attributes: Mapping[str, str]) -> None:
+        """Create the layer. `attributes`: of the source, for traces."""
         self.handler, self.name, self.fn = handler, handler.name, handler.fn
+        for wrap in list(HANDLER_WRAPPERS):
+            self.fn = wrap(self.name, self.is_async, self.fn, attributes)
         self.operation: str | None = handler.name
         self.max_attempts: int | None = handler.settings.max_attempts
         self.seconds = handler.settings.attempt_timeout or math.inf
@@ -79,9 +83,15 @@ class HandlerCall(NamedTuple):
 class DirectRunner:
     """Runs direct calls. Belongs to the thread of a reader."""
 
-    def __init__(self, threads: int) -> None:
-        """Create a runner. `threads`: sync calls that run at the same time."""
+    def __init__(self, threads: int, attributes: Mapping[str, str] = NO_HEADERS) -> None:
+        """Create a runner.
+
+        Args:
+            threads: Sync calls that run at the same time.
+            attributes: Of the source, for traces.
+        """
         self._threads = threads
+        self._attributes = attributes
         self._pool: ThreadPoolExecutor | None = None
         self._loop = EventLoopThread("redrive-handlers")
         self._layers: dict[str, DirectLayer] = {}
@@ -119,7 +129,7 @@ class DirectRunner:
     def _layer_of(self, handler: Handler) -> DirectLayer:
         layer = self._layers.get(handler.name)
         if layer is None or layer.handler is not handler:
-            layer = self._layers[handler.name] = DirectLayer(handler)
+            layer = self._layers[handler.name] = DirectLayer(handler, self._attributes)
         return layer
 
     def run(self, calls: Sequence[HandlerCall], /) -> list[HandlerCall]:

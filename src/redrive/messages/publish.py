@@ -19,6 +19,7 @@ from ..worker.job_type import JobType
 from .event import DEFAULT_SOURCE, MAX_NAME_BYTES, Event, check_name
 from .source import Message
 from .stored_event import StoredEvent
+from .tracing import MESSAGE_ID, destination_attributes, with_traceparent
 
 PREFIX = "publish:"
 EVENT_TYPE, EVENT_ID, EVENT_SOURCE, EVENT_TIME = "type", "id", "source", "time"
@@ -97,7 +98,7 @@ def publish_job(event: Event[Any], to: str, key: str | None, /) -> NewJob:
 
 def message_to_publish(lease: Lease, /) -> Message:
     """Return the message of a job."""
-    headers = dict(lease.headers)
+    headers = with_traceparent(dict(lease.headers), lease.ids)
     key = headers.pop(KEY_HEADER, None)
     return Message(headers[EVENT_ID], lease.payload, headers, key=key)
 
@@ -173,6 +174,10 @@ class Outbox:
             name: SharedPublisher(destination.publisher)
             for name, destination in destinations.items()
         }
+        self._attributes = {
+            name: destination_attributes(destination, name)
+            for name, destination in destinations.items()
+        }
 
     def job(self, event: Event[Any], to: str, key: str | None, /) -> NewJob:
         """Return the job that publishes an event.
@@ -199,6 +204,10 @@ class Outbox:
                 execution="thread",
                 settings=SETTINGS,
                 is_sequenced=True,
+                describe=lambda lease: {
+                    **self._attributes[name],
+                    MESSAGE_ID: lease.headers[EVENT_ID],
+                },
             )
 
         return [job_type(name, publisher) for name, publisher in self._publishers.items()]

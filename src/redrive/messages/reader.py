@@ -35,6 +35,7 @@ from .handlers import attempts_of
 from .inbox import Inbox
 from .source import Message, Source
 from .stored_event import StoredEvent
+from .tracing import source_attributes
 
 BLOCK_SECONDS = 0.5
 """Time that a read waits for new messages. A worker that stops waits no longer than this."""
@@ -78,7 +79,7 @@ class SourceReader:
         self.consumer = source.connect()
         self._ack_and_read: AckAndRead | None = getattr(self.consumer, "ack_and_read", None)
         """Does both in one round trip. Not all consumers can."""
-        self._direct = DirectRunner(threads)
+        self._direct = DirectRunner(threads, source_attributes(source, source.name))
         self._next_backlog_check = 0.0
         self._has_backlog = False
         self._read_since_check = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -15,6 +15,7 @@ from ..core.policy import RetryPolicy
 from ..engine.retry import Retry
 from ..engine.settings import POLICY_NAMES, RetrySettings
 from ..ledger.jobs.tenants import TenantLimit
+from ..ledger.model import Lease
 
 Execution: TypeAlias = Literal["thread", "async", "transaction", "process"]
 """Where the function runs: in a thread, on the event loop, in a thread with the transaction that
@@ -59,6 +60,7 @@ class JobType:
         tenants: Limits of each tenant. None: the job type has no tenants.
         is_sequenced: Whether its jobs have sequences, which run one after another.
         is_mirror: Whether another engine runs its jobs, and ends those whose deadline passes.
+        describe: Returns the attributes of an attempt in traces. None: those of a job.
     """
 
     name: str
@@ -74,6 +76,7 @@ class JobType:
     tenants: TenantLimit | None = None
     is_sequenced: bool = False
     is_mirror: bool = False
+    describe: Callable[[Lease], Mapping[str, str]] | None = None
 
 
 class Undecodable(Exception):

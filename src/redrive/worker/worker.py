@@ -447,7 +447,9 @@ def with_wrappers(job_types: dict[str, JobType]) -> dict[str, JobType]:
     }
     for wrap in list(ATTEMPT_WRAPPERS):
         job_types = {
-            name: replace(job_type, run=wrap(name, job_type.execution, job_type.run))
+            name: replace(
+                job_type, run=wrap(name, job_type.execution, job_type.run, job_type.describe)
+            )
             for name, job_type in job_types.items()
         }
     return job_types

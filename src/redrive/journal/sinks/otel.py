@@ -3,7 +3,9 @@
 An attempt of a call becomes a span when its record arrives, under the span that was open around
 the call. An attempt of a job has a span while it runs, so that its calls and submissions are
 children of it. That span ends when the ledger has recorded the outcome. It is linked to the span
-in which the job was submitted. Exporters are the program's own.
+in which the job was submitted, or the message sent. Exporters are the program's own.
+
+Attributes have the names of OpenTelemetry's conventions for HTTP and messaging where there is one.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from time import time_ns
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 try:
     from opentelemetry import metrics as otel_metrics
@@ -35,10 +38,10 @@ except ModuleNotFoundError as missing:
         'journal.otel() needs OpenTelemetry: pip install "redrive[otel]"'
     ) from missing
 
-from ...core.context import CARRIERS
+from ...core.context import CARRIERS, IDS
 from ...core.text import safe_str
 from ...errors import Again, Blocked, Suspended
-from ..bus import ATTEMPT_WRAPPERS, DROPS
+from ..bus import ATTEMPT_WRAPPERS, DROPS, HANDLER_WRAPPERS
 from ..metrics import (
     ATTEMPT_END_KINDS,
     BUCKET_SECONDS,
@@ -53,6 +56,11 @@ from ..metrics import (
 from ..record import Record
 from ..redaction.redactor import redact, redact_text
 
+if TYPE_CHECKING:
+    from ..bus import Describe
+
+Attributes: TypeAlias = Mapping[str, str]
+"""Attributes of a span by name."""
 SCOPE = "redrive"
 TRACEPARENT = "traceparent"
 ATTRIBUTE_NAMES = {
@@ -64,6 +72,11 @@ ATTRIBUTE_NAMES = {
 """Fields with a name in OpenTelemetry's conventions. All others are `redrive.*`."""
 OMITTED_FIELDS = frozenset((TRACEPARENT, "trace_id", "error", "operation"))
 """Fields that are not attributes, because they are the span's context, status and name."""
+HTTP_METHODS = frozenset("CONNECT DELETE GET HEAD OPTIONS PATCH POST PUT TRACE".split())
+"""Methods that the conventions know. Another one is `_OTHER`, so that there are few values."""
+DEFAULT_PORTS = {"http": 80, "https": 443}
+JOB_SYSTEM = "redrive"
+"""`messaging.system` of jobs and of events that the program itself stored."""
 MAX_PENDING_ATTEMPTS = 10_000
 """Attempts of jobs that have ended, and whose record has not arrived yet."""
 MAX_SPANS_PER_ATTEMPT = 16
@@ -113,10 +126,12 @@ class OtelSink:
         """Carry the current span in correlation ids, and wrap the attempts of new workers."""
         CARRIERS.append(add_traceparent)
         ATTEMPT_WRAPPERS.append(self.wrap_attempts)
+        HANDLER_WRAPPERS.append(self.wrap_handler)
 
         def detach() -> None:
             CARRIERS.remove(add_traceparent)
             ATTEMPT_WRAPPERS.remove(self.wrap_attempts)
+            HANDLER_WRAPPERS.remove(self.wrap_handler)
             self._end_pending_spans()
 
         return detach
@@ -132,7 +147,7 @@ class OtelSink:
             fields.get("operation") or "call",
             context=context,
             kind=SpanKind.CLIENT if "http_method" in fields else SpanKind.INTERNAL,
-            attributes={"redrive.outcome": record.kind, **span_attributes(fields)},
+            attributes={"redrive.outcome": record.kind, **call_attributes(fields)},
             start_time=end - round((fields.get("latency_ms") or 0.0) * 1e6),
         )
         if "error" in fields:
@@ -154,31 +169,88 @@ class OtelSink:
         _end(pending)
 
     def wrap_attempts(
-        self, operation: str, execution: str, run: Callable[..., Any], /
+        self,
+        operation: str,
+        execution: str,
+        run: Callable[..., Any],
+        describe: Describe | None = None,
+        /,
     ) -> Callable[..., Any]:
         """Return a job's function that runs inside a span.
 
-        `execution` is `thread`, `async` or `transaction`.
+        Args:
+            operation: The job type.
+            execution: `thread`, `async` or `transaction`.
+            run: The function.
+            describe: Returns the attributes of a message. None: the job is not a message.
         """
         if execution == "async":
 
             async def run_async(lease: JobAttempt) -> Any:
-                with self._job_span(operation, lease):
+                with self._job_span(operation, lease, describe):
                     return await run(lease)
 
             return run_async
 
         def run_sync(*arguments: Any) -> Any:
             # The lease is the last argument. A transaction passes its connection first.
-            with self._job_span(operation, arguments[-1]):
+            with self._job_span(operation, arguments[-1], describe):
                 return run(*arguments)
 
         return run_sync
 
+    def wrap_handler(
+        self, operation: str, is_async: bool, run: Callable[..., Any], of_source: Attributes, /
+    ) -> Callable[..., Any]:
+        """Return a handler that runs inside a span, without a job.
+
+        Args:
+            operation: Name of the handler.
+            is_async: Whether it is a coroutine function.
+            run: The function.
+            of_source: Attributes of the source.
+        """
+        if is_async:
+
+            async def run_async(event: Any) -> Any:
+                with self._handler_span(operation, of_source):
+                    return await run(event)
+
+            return run_async
+
+        def run_sync(event: Any) -> Any:
+            with self._handler_span(operation, of_source):
+                return run(event)
+
+        return run_sync
+
     @contextmanager
-    def _job_span(self, operation: str, lease: JobAttempt) -> Iterator[None]:
+    def _handler_span(self, operation: str, of_source: Attributes) -> Iterator[None]:
         try:
-            span = self._start_job_span(operation, lease)
+            ids = IDS.get()
+            attributes = {**of_source, "messaging.message.id": ids.get("event_id", "")}
+            span = self._start_span(operation, ids, attributes, {})
+        except Exception:  # A tracer that raises must not stop the work.
+            DROPS.increment()
+            yield
+            return
+        outcome, failure = "success", None
+        try:
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+                yield
+        except BaseException as error:
+            outcome, failure = "retry", (type(error).__name__, safe_str(error))
+            raise
+        finally:
+            span.set_attribute("redrive.outcome", outcome)
+            _end(PendingSpan(span, time_ns(), failure))
+
+    @contextmanager
+    def _job_span(
+        self, operation: str, lease: JobAttempt, describe: Describe | None
+    ) -> Iterator[None]:
+        try:
+            span = self._start_job_span(operation, lease, describe)
         except Exception:  # A tracer that raises must not stop the work.
             DROPS.increment()
             yield
@@ -195,20 +267,41 @@ class OtelSink:
             pending = PendingSpan(span, time_ns(), failure)
             self._await_outcome(str(lease.job_id), lease.attempt, pending)
 
-    def _start_job_span(self, operation: str, lease: JobAttempt) -> Span:
-        submitter = parse_traceparent(lease.ids.get(TRACEPARENT))
+    def _start_job_span(self, operation: str, lease: JobAttempt, describe: Describe | None) -> Span:
+        attributes = {
+            "messaging.destination.name": operation,
+            "messaging.message.id": str(lease.job_id),
+            "messaging.operation.name": "process",
+            "messaging.operation.type": "process",
+            **({} if describe is None else describe(lease)),
+        }
         fields = {
-            **lease.ids,
             "job_id": str(lease.job_id),
             "attempt": lease.attempt,
             "idempotency_key": lease.key,
         }
+        return self._start_span(operation, lease.ids, attributes, fields)
+
+    def _start_span(
+        self,
+        operation: str,
+        ids: Mapping[str, str],
+        attributes: Attributes,
+        fields: Mapping[str, Any],
+    ) -> Span:
+        """Start the span of an attempt that processes or sends a message."""
+        cause = parse_traceparent(ids.get(TRACEPARENT))
+        is_sender = attributes["messaging.operation.type"] == "send"
         return self._tracer.start_span(
             operation,
             context=Context(),
-            kind=SpanKind.CONSUMER,
-            links=() if submitter is None else [Link(submitter, {"redrive.link": "cause"})],
-            attributes=span_attributes(redact(fields)),
+            kind=SpanKind.PRODUCER if is_sender else SpanKind.CONSUMER,
+            links=() if cause is None else [Link(cause, {"redrive.link": "cause"})],
+            attributes={
+                "messaging.system": JOB_SYSTEM,
+                **attributes,
+                **span_attributes(redact({**ids, **fields})),
+            },
         )
 
     def _await_outcome(self, job_id: str, attempt: int, pending: PendingSpan) -> None:
@@ -275,6 +368,26 @@ def parse_traceparent(text: object, /) -> SpanContext | None:
         return None
     context = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))
     return context if version != 255 and context.is_valid else None
+
+
+def call_attributes(fields: Mapping[str, Any], /) -> dict[str, str | int | float | bool]:
+    """Return the fields of a call's record as attributes, with those that HTTP clients have."""
+    attributes = span_attributes(fields)
+    method = fields.get("http_method")
+    if method is None:
+        return attributes
+    if method not in HTTP_METHODS:
+        attributes["http.request.method"] = "_OTHER"
+        attributes["http.request.method_original"] = method
+    if fields["attempt"] > 1:
+        attributes["http.request.resend_count"] = fields["attempt"] - 1
+    if fields.get("error_class") and (fields.get("http_status") or 0) >= 400:
+        attributes["error.type"] = str(fields["http_status"])
+    address = urlsplit(fields.get("url") or "")
+    if address.hostname:
+        attributes["server.address"] = address.hostname
+        attributes["server.port"] = address.port or DEFAULT_PORTS.get(address.scheme, 443)
+    return attributes
 
 
 def span_attributes(fields: Mapping[str, Any], /) -> dict[str, str | int | float | bool]:

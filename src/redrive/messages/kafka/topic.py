@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ...journal.redaction.secrets import keep_address_secret, keep_options_secret, redact_address
 from ..event import MAX_NAME_BYTES, Event
@@ -74,6 +74,9 @@ class KafkaTopic:
     dead_topic: str | None = field(default="", kw_only=True)
     start: Literal["earliest", "latest"] = field(default="earliest", kw_only=True)
     batch: int = field(default=100, kw_only=True)
+
+    messaging_system: ClassVar[str] = "kafka"
+    """Name of the system in traces."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "servers", _check_servers(self.servers))

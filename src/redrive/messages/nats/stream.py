@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar, TYPE_CHECKING
 
 from ...core.lazy import deferred
 from ...core.seconds import Seconds, positive
@@ -67,6 +67,9 @@ class NatsStream:
     credentials: str | Path | None = field(default=None, kw_only=True, repr=False)
     tls: ssl.SSLContext | None = field(default=None, kw_only=True, repr=False)
     address: NatsAddress = field(init=False, repr=False, compare=False)
+
+    messaging_system: ClassVar[str] = "nats"
+    """Name of the system in traces."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.url, str):

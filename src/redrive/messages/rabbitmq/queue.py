@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.seconds import whole_number
 from ...journal.redaction.secrets import keep_address_secret
@@ -53,6 +53,9 @@ class RabbitQueue:
     batch: int = field(default=100, kw_only=True)
     prefetch: int = field(default=0, kw_only=True)
     delivery_limit: int | None = field(default=20, kw_only=True)
+
+    messaging_system: ClassVar[str] = "rabbitmq"
+    """Name of the system in traces."""
 
     def __post_init__(self) -> None:
         check_texts(self, "url", "queue")

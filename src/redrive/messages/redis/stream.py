@@ -6,7 +6,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from ...core.seconds import Seconds, positive
 from ...journal.redaction.secrets import keep_address_secret, redact_address
@@ -63,6 +63,9 @@ class RedisStream:
     batch: int = field(default=100, kw_only=True)
     idle: Seconds = field(default=60, kw_only=True)
     trim: bool = field(default=False, kw_only=True)
+
+    messaging_system: ClassVar[str] = "redis"
+    """Name of the system in traces."""
 
     def __post_init__(self) -> None:
         check_texts(self, "url", "stream", "group")
