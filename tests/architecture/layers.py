@@ -70,6 +70,7 @@ FOREIGN: dict[str, frozenset[str]] = {
     "partitions": frozenset(("sqlalchemy",)),
     "temporal": frozenset(("temporalio",)),
     "partitions.raw.parquet": frozenset(("pyarrow",)),
+    "partitions.reader": frozenset(("duckdb", "pandas", "polars", "pyarrow")),
     "app": frozenset(("sqlalchemy",)),
     "ops": frozenset(("sqlalchemy",)),
     "cli": frozenset(("typer", "rich")),

@@ -90,10 +90,6 @@ class StoreFileSystem(AbstractFileSystem):  # type: ignore[misc]  # published wi
         ordered = dict(sorted(entries.items()))
         return ordered if detail else list(ordered)
 
-    def created(self, path: str) -> datetime:
-        """Raise NotImplementedError: stores keep only the time of the last change."""
-        raise NotImplementedError("a store keeps only the time of the last change")
-
     def modified(self, path: str) -> datetime | None:
         """Return the time of the last change."""
         name = self._strip_protocol(path)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from ..errors import NotFound, PathInvalid
 from .backend import Backend, Capabilities, FileInfo, How, import_client
 from .body import Body, Data, Progress
 from .path import MAX_PATH_BYTES, check_folder, check_path, join_path
-
-if TYPE_CHECKING:
-    from .filesystem import StoreFileSystem
 
 SPOOL_BYTES = 8 * 1024 * 1024
 """Bytes that `writer` keeps in memory. More go to a temporary file."""
@@ -233,22 +231,22 @@ class Store:
         """
         self.backend.check()
 
-    def fsspec(self, *, read_only: bool = False) -> StoreFileSystem:
+    def fsspec(self, *, read_only: bool = False) -> Any:
         """Return a view of this store as a file system of fsspec, for libraries that take one.
 
         Args:
             read_only: Reject every change with PermissionError.
 
         Returns:
-            The file system.
+            An `fsspec.AbstractFileSystem`.
 
         Raises:
             ImportError: fsspec is not installed. The message says how to install it.
         """
         import_client("fsspec", "fsspec")
-        from .filesystem import StoreFileSystem  # noqa: PLC0415  # needs fsspec
-
-        return StoreFileSystem(self, read_only=read_only)
+        # By name: the view needs fsspec, and its module imports this one.
+        view_class = import_module("redrive.storage.filesystem").StoreFileSystem
+        return view_class(self, read_only=read_only)
 
     def __repr__(self) -> str:
         where = f"{self.backend.name}/{self.root_path}" if self.root_path else self.backend.name
