@@ -60,7 +60,7 @@ def asgi(
         secret: Key that signs sessions. Set it if several processes serve the console.
         read_only: If True, no operator may act.
         who: Sync or async function of your application. It gets the ASGI scope of a request, and
-            returns its `User`, or None if nobody is signed in. A sync function runs in a thread.
+            returns its `User`, or None before a sign-in. A sync function runs in a thread.
             If it raises, the request is rejected with 500.
         login_url: Page of your application where users sign in, for `who=`. The requested page
             replaces `{next}`, or is added as `next=`.

@@ -201,7 +201,7 @@ def end_sessions(
     ids: Collection[str] = (),
     like: StoredSession | None = None,
 ) -> int:
-    """End sessions for the person who has them. It is no decision, so it is not audited.
+    """End sessions for the person who has them. The audit log has no entry of it.
 
     Args:
         session: A session without a transaction.

@@ -46,7 +46,7 @@ class HostUsers:
             raise ValueError(f"login_url=: invalid URL {url!r}; use /login or https://…")
 
     async def identify(self, scope: MutableMapping[str, Any]) -> User | None:
-        """Return the user of a request, or None if nobody is signed in.
+        """Return the user of a request, or None before a sign-in.
 
         Raises:
             WhoFailed: The function raised an error, or returned something else. It is logged.
