@@ -22,6 +22,7 @@ from benchmarks.report import machine
 from benchmarks.storage_suite import report
 from benchmarks.storage_suite.runner import ALL, FULL, QUICK, run
 from tests.servers.process import FOLDER
+from tests.servers.sftp import sshd
 
 MEMORY = Path("/dev/shm")
 NEEDED_BYTES = 14 * 1024**3
@@ -29,6 +30,9 @@ NEEDED_BYTES = 14 * 1024**3
 
 def measure(options: argparse.Namespace, only: list[str]) -> Output:
     effort = QUICK if options.quick else FULL
+    backends = tuple(only or ALL)
+    if "sftp" in backends and sshd() is None:
+        sys.exit("sftp: no sshd on this machine; install openssh-server, or name other backends with --only")
     began = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the files in memory are deleted
     in_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > NEEDED_BYTES
@@ -39,7 +43,7 @@ def measure(options: argparse.Namespace, only: list[str]) -> Output:
     def progress(line: str) -> None:
         print(f"{time.monotonic() - began:4.0f} s  {line}", flush=True)
 
-    for backend in only or ALL:
+    for backend in backends:
         cases |= run(backend, effort, libraries(backend), progress)
     results = report.Results(effort.size, effort.count, effort.rounds, in_memory, cases)
     outcomes = report.targets(results)

@@ -219,6 +219,11 @@ class CeleryBridge:
     def _is_own(self, task: Any) -> bool:
         return getattr(task, "app", None) is self._celery and is_recorded(task.name)
 
+    def _names_of(self, task: str) -> list[str]:
+        """Return the names of the positional parameters of a task. Empty if it is not known here."""
+        known = self._celery.tasks.get(task)
+        return [] if known is None else parameter_names(known.run)
+
     def _request_of(self, task: Any, task_id: str) -> Any:
         request = task.request
         if request.id == task_id:
@@ -242,10 +247,10 @@ class CeleryBridge:
                 return
             if end.outcome == "dead":
                 message = TaskMessage.of_request(name, request, args, kwargs)
-                names = [] if task is None else parameter_names(task.run)
                 lost = message.encode_without_arguments(NOT_STORED)
                 if args is not None:
-                    payload = message.encode(names, serializers_of(self._celery, task)) or b""
+                    serializers = serializers_of(self._celery, task)
+                    payload = message.encode(self._names_of, serializers) or b""
                 payload = payload or lost
                 self._writer.record(_job_of(kind, message, request, payload), end, lost)
         except Exception as error:

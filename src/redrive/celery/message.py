@@ -28,8 +28,15 @@ shows the message as text."""
 NOT_REPEATED = frozenset(("task_id", "expires", "retries", "chord", "origin"))
 """Options of the first message that a replay does not have. Its retries begin again, and it does
 not expire. The chord of a failed task has ended: Celery has called its errbacks."""
+NAMED = "args_have_names"
+"""Field of a stored signature whose positional arguments have the names of their parameters."""
+RESULTS, ERROR_ARGUMENTS = 1, 3
+"""Positional arguments that Celery puts before those of a later task and of an errback."""
 LOST = "arguments_lost"
 """Field of a stored message without its arguments: why they are not there."""
+
+NamesOf = Callable[[str], Sequence[str]]
+"""Returns the names of the positional parameters of a task, by its name. Empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,32 +112,32 @@ class TaskMessage:
 
     # --- Stored form
 
-    def encode(self, names: Sequence[str], serializers: Iterable[str], /) -> bytes | None:
+    def encode(self, names_of: NamesOf, serializers: Iterable[str], /) -> bytes | None:
         """Return the stored form. None if no serializer takes the arguments.
 
         Args:
-            names: Names of the positional parameters. Arguments have their names in the stored
-                form, so that secrets are recognised by them.
+            names_of: Returns the names of the positional parameters of a task. Arguments have
+                their names in the stored form, so that secrets are recognised by them.
             serializers: For arguments that JSON does not keep, in the order of preference.
         """
-        return self._as_json(names) or self._as_opaque(serializers)
+        return self._as_json(names_of) or self._as_opaque(serializers)
 
-    def _as_json(self, names: Sequence[str]) -> bytes | None:
+    def _as_json(self, names_of: NamesOf) -> bytes | None:
         """Return the message as JSON. None if it would be another one when it is read again."""
+        options = dict(self.options)
         document = {
             "task": self.task,
             "id": self.task_id,
-            "args": [
-                {names[place] if place < len(names) else str(place): value}
-                for place, value in enumerate(self.args)
-            ],
+            "args": _add_names(self.args, names_of(self.task)),
             "kwargs": dict(self.kwargs),
             "queue": dict(self.queue),
-            "options": dict(self.options),
+            "options": _name_signatures(options, names_of),
         }
         try:
             text: str = json.dumps(document)
-            return text.encode() if json.loads(text) == document else None
+            stored = json.loads(text)
+            is_same = stored == document and _restore_signatures(stored["options"]) == options
+            return text.encode() if is_same else None
         except Exception:  # any error of the user's classes, which JSON does not know
             return None
 
@@ -185,6 +192,7 @@ class TaskMessage:
             raise Undecodable('the message needs "args" (a list) and "kwargs" (an object)')
         values = [value for each in args for value in _named_value(each)]
         queue, options = document.get("queue") or {}, document.get("options") or {}
+        options = _restore_signatures(options)
         return cls(document["task"], str(document.get("id")), values, kwargs, queue, options)
 
     @classmethod
@@ -212,6 +220,49 @@ def replay_job_of(request: Any, /) -> int | None:
     header = str((request.headers or {}).get(JOB_HEADER))
     job_id, _, task_id = header.partition(":")
     return int(job_id) if job_id.isdecimal() and task_id == str(request.id) else None
+
+
+def _add_names(arguments: Sequence[Any], names: Sequence[str], before: int = 0) -> list[Any]:
+    """Return positional arguments with the names of their parameters.
+
+    Args:
+        before: Number of arguments that Celery adds before them.
+    """
+    places = range(before, before + len(arguments))
+    keys = [names[place] if place < len(names) else str(place) for place in places]
+    return [{key: value} for key, value in zip(keys, arguments, strict=True)]
+
+
+def _name_signatures(value: Any, names_of: NamesOf, before: int = RESULTS) -> Any:
+    """Return options in which the arguments of later tasks and callbacks have names."""
+    if isinstance(value, list):
+        return [_name_signatures(item, names_of, before) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    renamed = {
+        key: _name_signatures(item, names_of, ERROR_ARGUMENTS if key == "link_error" else RESULTS)
+        for key, item in value.items()
+    }
+    arguments = value.get("args")
+    if isinstance(value.get("task"), str) and isinstance(arguments, list):
+        names = names_of(value["task"])
+        if before == ERROR_ARGUMENTS and len(names) < before + len(arguments):
+            before = RESULTS  # an errback that takes the id of the task only
+        renamed["args"] = _add_names(arguments, names, 0 if value.get("immutable") else before)
+        renamed[NAMED] = True
+    return renamed
+
+
+def _restore_signatures(value: Any) -> Any:
+    """Return options as Celery takes them, without the names of arguments."""
+    if isinstance(value, list):
+        return [_restore_signatures(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    restored = {key: _restore_signatures(item) for key, item in value.items() if key != NAMED}
+    if NAMED in value:
+        restored["args"] = [item for each in value.get("args") or () for item in _named_value(each)]
+    return restored
 
 
 def _named_value(argument: object) -> Iterable[Any]:

@@ -21,6 +21,10 @@ JSON_TYPE, PICKLE_TYPE = "application/json", "application/x-python-serialize"
 def charge(order: str, card_token: str, *rest: Any, at: datetime | None = None) -> None: ...
 
 
+def no_names(task: str) -> list[str]:
+    return []
+
+
 def request(**fields: Any) -> Context:
     headers = {"id": "t-1", "task": "shop.charge", "retries": 2, "expires": "2026-01-31", "origin": "gen1@host", **fields}
     return Context(headers, delivery_info={"exchange": "", "routing_key": "mail", "priority": 3, "redelivered": None})
@@ -72,16 +76,52 @@ def test_arguments_have_the_names_of_their_parameters() -> None:
     assert names == ["order", "card_token"]
     assert parameter_names(int) == [], "no signature"
     message = TaskMessage("shop.charge", "t-1", ["o-1", "secret", 3], {"at": datetime(2026, 1, 31, tzinfo=timezone.utc)})
-    stored = message.encode(names, [])
+    stored = message.encode({"shop.charge": names}.__getitem__, [])
     assert stored is not None
     assert json.loads(stored)["args"] == [{"order": "o-1"}, {"card_token": "secret"}, {"2": 3}]
     assert TaskMessage.decode(stored, [JSON_TYPE]) == message
 
 
+def test_arguments_of_later_tasks_and_callbacks_have_names() -> None:
+    def refund(task_id: str, card_token: str) -> None: ...
+    def warn(request: object, error: object, traceback: object, card_token: str) -> None: ...
+    def pack(paid: object, card_token: str) -> None: ...
+    tasks = {"shop.charge": charge, "shop.pack": pack, "shop.refund": refund, "shop.warn": warn}
+    group = {"task": "celery.group", "args": [], "kwargs": {"tasks": [{"task": "shop.pack", "args": ["s2"], "kwargs": {}}]}}
+    options = {
+        "chain": [{"task": "shop.pack", "args": ["s1"], "options": {"link_error": [{"task": "shop.refund", "args": ["s3"]}]}}],
+        "link": [group, {"task": "shop.charge", "args": ["o-1", "s4"], "immutable": True}],
+        "link_error": [{"task": "shop.warn", "args": ["s5"]}, {"task": "other", "args": ["x"]}],
+        "headers": {"task": "not a signature", "args": "text"},
+    }
+    message = TaskMessage("shop.charge", "t-1", [], options=options)
+    stored = message.encode(lambda name: parameter_names(tasks[name]) if name in tasks else [], [])
+    assert stored is not None
+    for secret in ("s1", "s2", "s3", "s4", "s5"):
+        assert f'{{"card_token": "{secret}"}}'.encode() in stored
+    assert b'[{"3": "x"}]' in stored or b'[{"1": "x"}]' in stored, "the place, if the task is unknown"
+    assert TaskMessage.decode(stored, [JSON_TYPE]) == message
+
+
+def test_options_that_look_as_if_their_arguments_had_names_are_kept() -> None:
+    options = {"headers": {"args_have_names": True, "args": ["o-1"]}}
+    message = TaskMessage("t", "1", [], options=options)
+    stored = message.encode(no_names, ["json"])
+    assert stored is not None
+    decoded = TaskMessage.decode(stored, [JSON_TYPE])
+    assert decoded.options == {**options, "serializer": "json"}
+
+
+def test_a_message_of_an_older_version_has_no_names_in_its_options() -> None:
+    options = {"chain": [{"task": "shop.pack", "args": ["o-1"], "kwargs": {}}]}
+    stored = json.dumps({"task": "t", "id": "1", "args": [], "kwargs": {}, "queue": {}, "options": options}).encode()
+    assert TaskMessage.decode(stored, [JSON_TYPE]).options == options
+
+
 @pytest.mark.parametrize("value", [1, 1.5, None, "é\ud83d", [1, {"a": None}], UUID(int=7), Decimal("1.10"), {"b": [True]}])
 def test_values_that_json_keeps_are_stored_as_json(value: Any) -> None:
     message = TaskMessage("t", "1", [value])
-    stored = message.encode([], ["pickle"])
+    stored = message.encode(no_names, ["pickle"])
     assert stored is not None
     assert stored.startswith(b"{")
     assert TaskMessage.decode(stored, [JSON_TYPE]) == message
@@ -90,7 +130,7 @@ def test_values_that_json_keeps_are_stored_as_json(value: Any) -> None:
 @pytest.mark.parametrize("value", [(1, 2), {1, 2}, {1: "a"}, b"\x00", object, [(1,)]])
 def test_values_that_json_would_change_are_stored_in_another_serializer(value: Any) -> None:
     message = TaskMessage("t", "1", [value], queue={"routing_key": "mail"}, options={"chain": [(1,)]})
-    stored = message.encode([], ["pickle"])
+    stored = message.encode(no_names, ["pickle"])
     assert stored is not None
     assert stored.startswith(b"\xff")
     decoded = TaskMessage.decode(stored, [PICKLE_TYPE])
@@ -103,14 +143,14 @@ def test_values_that_json_would_change_are_stored_in_another_serializer(value: A
 
 def test_a_message_that_no_serializer_takes_is_reported() -> None:
     message = TaskMessage("t", "1", [lambda: None])
-    assert message.encode([], ["json", "pickle"]) is None
+    assert message.encode(no_names, ["json", "pickle"]) is None
     with pytest.raises(Undecodable, match=r"the arguments of the task are not stored \(too large\); send it again") as raised:
         TaskMessage.decode(message.encode_without_arguments("too large"), [JSON_TYPE])
     assert raised.value.reason == "payload_lost"
 
 
 def test_a_class_that_cannot_be_read_any_more_is_a_reason_not_a_crash() -> None:
-    stored = TaskMessage("t", "1", [{1}]).encode([], ["pickle"])
+    stored = TaskMessage("t", "1", [{1}]).encode(no_names, ["pickle"])
     assert stored is not None
     with pytest.raises(Undecodable, match="cannot be read"):
         TaskMessage.decode(stored[:-3], [PICKLE_TYPE])
