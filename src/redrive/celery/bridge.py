@@ -220,7 +220,7 @@ class CeleryBridge:
         return getattr(task, "app", None) is self._celery and is_recorded(task.name)
 
     def _names_of(self, task: str) -> list[str]:
-        """Return the names of the positional parameters of a task. Empty if it is not known here."""
+        """Return the names of the positional parameters of a task. Empty if unknown."""
         known = self._celery.tasks.get(task)
         return [] if known is None else parameter_names(known.run)
 

@@ -39,8 +39,7 @@ PART_BYTES = 5 * 1024 * 1024
 PARTS_AT_ONCE = 4
 MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024
 """Bytes sent at a time, if parts are so large that fewer than four fit. One part always fits."""
-CREATE_BYTES = 8 * 1024 * 1024
-"""`create` writes a smaller object in one request. A larger one is uploaded, then copied."""
+MIB = 1024 * 1024
 MAX_RANGE_BYTES = 8 * 1024 * 1024
 """Largest request of a caller that seeks."""
 PAGE_OBJECTS = 1000
@@ -64,8 +63,12 @@ class ObstoreBackend:
     """Metadata of an object written with `create`: identifies its writer if a response was lost."""
     copies_metadata: ClassVar[bool] = True
     """Whether a conditional copy keeps the metadata."""
+    max_put_bytes: ClassVar[int] = 8 * MIB
+    """`create` writes a smaller object in one request. A larger one is uploaded, then copied."""
     max_copy_bytes: ClassVar[int | None] = None
     """Largest object that obstore copies at the service. None: any."""
+    other_type: ClassVar[str] = ""
+    """The type of backend without such limits, in messages."""
 
     def __init__(
         self,
@@ -151,8 +154,13 @@ class ObstoreBackend:
         self.delete(source)
 
     def copy(self, source: str, target: str, /) -> None:
-        with self._storage_errors(source):
-            self._client.call("copy", source, target)
+        limit = self.max_copy_bytes
+        if limit is None or (limit and self.info(source).size <= limit):
+            with self._storage_errors(source):
+                self._client.call("copy", source, target)
+            return
+        with self.read(source) as file:
+            self.write(target, Body(file), "atomic")
 
     def check(self) -> None:
         with self._storage_errors("", listing=True):
@@ -187,16 +195,17 @@ class ObstoreBackend:
             raise
 
     def _create(self, path: str, body: Body) -> None:
-        if body.size is None or body.size > CREATE_BYTES:
+        if body.size is None or body.size > self.max_put_bytes:
             ensure_absent(self, path)
         self._check_can_create(path, body.size or 0)
         token = secrets.token_hex(8)
-        first = body.read(max(CREATE_BYTES, self._part_bytes(body)))
+        first = body.read(max(self.max_put_bytes, self._part_bytes(body)))
         options: dict[str, Any] = {"attributes": {self.write_token: token}}
-        if len(first) < CREATE_BYTES:
+        if len(first) < self.max_put_bytes:
             write = partial(self._client.call, "put", path, first, mode="create", **options)
             self._write_if_absent(path, token, write)
             return
+        self._check_can_create(path, len(first))
         # obstore sends a conditional write as one request, with the whole object in memory.
         folder, slash, _ = path.rpartition("/")
         temporary = f"{folder}{slash}{TEMPORARY_PREFIX}{token}"
@@ -210,9 +219,11 @@ class ObstoreBackend:
                 self.delete(temporary)
 
     def _check_can_create(self, path: str, size: int) -> None:
-        if self.max_copy_bytes is not None and size > self.max_copy_bytes:
-            limit = f"create takes up to {self.max_copy_bytes // 1024**3} GiB here"
-            message = f"{self.name}: {path!r} is too large: {limit}; use write_atomic or type s3"
+        largest = self.max_copy_bytes
+        if largest is not None and size >= self.max_put_bytes and size > largest:
+            limit = f"create takes up to {max(largest, self.max_put_bytes) // MIB:,} MiB here"
+            fix = f"use write_atomic or type {self.other_type}"
+            message = f"{self.name}: {path!r} is too large: {limit}; {fix}"
             raise StorageError(message, path=path, backend=self.name)
 
     def _write_if_absent(

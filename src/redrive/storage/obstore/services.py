@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
@@ -11,9 +12,8 @@ from urllib.parse import urlsplit
 
 from ...core.policy import RetryPolicy
 from ...core.seconds import positive
-from ..backend import import_client
-from ..body import Body
-from .backend import ObstoreBackend
+from ..backend import OBJECT_STORE_CAPABILITIES, import_client
+from .backend import MAX_IN_FLIGHT_BYTES, ObstoreBackend
 from .client import import_obstore
 
 TIMEOUT_SECONDS = 60.0
@@ -48,7 +48,8 @@ class S3Obstore(ObstoreBackend):
     """
 
     copies_metadata = False
-    max_copy_bytes = 5 * 1024**3
+    max_copy_bytes = 5 * 1024**3  # in one request
+    other_type = "s3"
 
     def __init__(
         self,
@@ -79,20 +80,13 @@ class S3Obstore(ObstoreBackend):
         create_store = _store_factory("S3Store", bucket, arguments, timeout, store_kwargs)
         super().__init__(name, bucket, create_store, retry)
 
-    def copy(self, source: str, target: str, /) -> None:
-        if self.info(source).size <= self.max_copy_bytes:
-            super().copy(source, target)
-            return
-        # Through this process, because obstore copies in one request.
-        with self.read(source) as file:
-            self.write(target, Body(file), "atomic")
-
 
 class AzureObstore(ObstoreBackend):
     """Blobs in a container of Azure, through obstore. Threads may share it.
 
     Use `azure` for the guarantees that obstore lacks: forked children, blobs with snapshots, names
-    that are not valid paths, and copies that Azure runs in the background.
+    that are not valid paths, and `create` of 64 MiB and more. Copies and moves go through this
+    process, because Azure may copy in the background, and obstore does not wait for that.
 
     Args:
         name: Name in messages.
@@ -105,7 +99,11 @@ class AzureObstore(ObstoreBackend):
         retry: The policy. None: the default of obstore, 10 retries in 3 minutes.
     """
 
+    capabilities = replace(OBJECT_STORE_CAPABILITIES, native_copy=False)
     container_kind = "container"
+    max_put_bytes = MAX_IN_FLIGHT_BYTES
+    max_copy_bytes = 0
+    other_type = "azure"
     max_parts = 50_000
     write_token = "redrive_write"  # noqa: S105  # a name, in the form that Azure accepts
 
