@@ -36,6 +36,8 @@ MAX_LISTENERS = 500
 """Pages that may listen at the same time. Each keeps a connection."""
 KEEP_ALIVE_SECONDS = 15.0
 """Time after which an idle stream sends a comment, so that proxies keep the connection."""
+STREAM_SECONDS = 60.0
+"""Longest stream. The browser then connects again, so that a revoked session ends its updates."""
 MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 """Types of static files. The tables of the machine may lack them."""
 
@@ -67,9 +69,12 @@ class LiveUpdates:
             self._task = asyncio.create_task(self._poll())
         try:
             yield "retry: 3000\n\n"
-            while True:
+            loop = asyncio.get_running_loop()
+            ends_at = loop.time() + STREAM_SECONDS
+            while (remaining := ends_at - loop.time()) > 0:
                 try:
-                    version = await asyncio.wait_for(listener.get(), KEEP_ALIVE_SECONDS)
+                    wait = min(KEEP_ALIVE_SECONDS, remaining)
+                    version = await asyncio.wait_for(listener.get(), wait)
                     yield f"event: change\ndata: {version}\n\n"
                 except TimeoutError:
                     yield ": here\n\n"

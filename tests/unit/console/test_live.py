@@ -124,3 +124,16 @@ def test_a_cancelled_connection_frees_its_place_at_once(monkeypatch: pytest.Monk
         assert not live.is_full
 
     asyncio.run(listen())
+
+
+def test_a_stream_ends_so_that_the_browser_signs_in_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STREAM_SECONDS", 0.01)
+
+    async def main() -> None:
+        live = LiveUpdates(FakeLedger().read_version)
+        events = [event async for event in live.stream()]
+        assert events[0] == "retry: 3000\n\n"
+        assert not live._listeners
+        assert live._task is None
+
+    asyncio.run(main())
