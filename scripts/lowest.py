@@ -49,9 +49,12 @@ WARNINGS = tuple(
     part for name in ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning") for part in ("-W", f"ignore::{name}")
 )
 IMPORT_ALL = """
-import importlib, pkgutil, redrive
+import importlib, pkgutil, redrive, sys
+excluded = ["redrive.ledger.db.migrations"]
+if sys.version_info < (3, 12):
+    excluded.append("redrive.django.")  # needs Django 6, and so Python 3.12
 for module in pkgutil.walk_packages(redrive.__path__, "redrive."):
-    if not module.name.startswith("redrive.ledger.db.migrations") and not module.name.endswith("__main__"):
+    if not module.name.startswith(tuple(excluded)) and not module.name.endswith("__main__"):
         importlib.import_module(module.name)
 """
 
