@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -52,14 +53,24 @@ ENVIRONMENTS: dict[str, subprocess.Popen[bytes]] = {}
 LOWEST = "lowest"
 
 
-def run(name: str, *command: str, python: str = sys.executable, **variables: str) -> Result:
-    """Run one step, with these environment variables, and measure its time."""
-    print(f"\n=== {name}", flush=True)
+def run(name: str, *command: str, python: str = sys.executable, is_beside: bool = False, **variables: str) -> Result:
+    """Run one step, with these environment variables, and measure its time.
+
+    Args:
+        is_beside: Whether other tests run meanwhile. The step then has a low priority, and its output is printed at its end.
+    """
+    if not is_beside:
+        print(f"\n=== {name}", flush=True)
     started = time.monotonic()
     with temporary_folder() as folder:
         all_variables = environment() | {"TMPDIR": folder} | variables
-        status = subprocess.run([python, "-m", *command], cwd=ROOT, env=all_variables, check=False).returncode
-    return name, status == 0, time.monotonic() - started
+        words = ["nice", python, "-m", *command] if is_beside else [python, "-m", *command]
+        output = subprocess.PIPE if is_beside else None
+        done = subprocess.run(words, cwd=ROOT, env=all_variables, check=False, stdout=output, stderr=output and subprocess.STDOUT)
+    if is_beside:
+        print(f"\n=== {name}\n{done.stdout.decode(errors='replace')}", end="", flush=True)
+        name = f"{name}, beside the tests"
+    return name, done.returncode == 0, time.monotonic() - started
 
 
 @contextmanager
@@ -87,21 +98,6 @@ def check() -> list[Result]:
     return [*results, run("mypy", "mypy"), run("architecture", "pytest", "-q", "tests/architecture")]
 
 
-def start_types() -> subprocess.Popen[str]:
-    """Start mypy. It runs beside the tests, which mostly wait."""
-    command = ["nice", sys.executable, "-m", "mypy"]
-    output = subprocess.PIPE
-    return subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=output, stderr=subprocess.STDOUT, text=True)
-
-
-def finish_types(process: subprocess.Popen[str]) -> Result:
-    """Wait for mypy, and print what it found. The time is what it takes after the tests."""
-    started = time.monotonic()
-    output, _ = process.communicate()
-    print(f"\n=== mypy\n{output}", end="", flush=True)
-    return "mypy, beside the tests", process.returncode == 0, time.monotonic() - started
-
-
 def quick() -> list[Result]:
     return [run("unit and property tests", "pytest", "-q", "tests/unit", "tests/property")]
 
@@ -113,15 +109,21 @@ def start_compiling() -> subprocess.Popen[bytes]:
 
 
 def tests() -> list[Result]:
+    """Run all tests, and beside them what needs a processor only: mypy, and the other interpreters. Most tests wait."""
     shutil.rmtree(RECORDS, ignore_errors=True)  # so that the records belong to this run
-    types = start_types() if "check" in sys.argv else None
+    beside: list[Callable[[], list[Result]]] = []
+    if "check" in sys.argv:
+        beside.append(lambda: [run("mypy", "mypy", is_beside=True)])
+    if "interpreters" in sys.argv:
+        beside.append(lambda: run_interpreters(is_beside=True))
     command = ("pytest", "-q", *ALL_TESTS_WORKERS, "--durations=5", "--durations-min=2")
-    try:
+    with ThreadPoolExecutor(1) as background:
+        suites = [background.submit(suite) for suite in beside]
         results = [run(f"all tests, Python {VERSION}", *command)]
-        return results if types is None else [*results, finish_types(types)]
-    finally:
-        if types is not None:
-            types.kill()  # has no effect on a process that has exited
+        started = time.monotonic()
+        for suite in suites:
+            results += suite.result()
+    return [*results, ("wait for the suites beside the tests", True, time.monotonic() - started)]
 
 
 def other_interpreters() -> dict[str, str]:
@@ -147,6 +149,10 @@ def postgres_home() -> dict[str, str]:
 
 
 def interpreters() -> list[Result]:
+    return [] if "tests" in sys.argv else run_interpreters()  # which run beside the tests
+
+
+def run_interpreters(*, is_beside: bool = False) -> list[Result]:
     """Run the portable tests on every other interpreter, and the tests of Django on the newest."""
     results: list[Result] = []
     versions = [version for version in ENVIRONMENTS if version != LOWEST]
@@ -157,11 +163,13 @@ def interpreters() -> list[Result]:
         python = str(ROOT / f".venv-{version}" / "bin" / "python")
         is_newest = version == versions[-1]
         name, tests = ("portable tests", PORTABLE_TESTS) if is_newest else ("core, engine and journal", BASIC_TESTS)
-        command = ("pytest", "-q", *PORTABLE_TESTS_WORKERS, "-k", "not postgres", *tests)
-        results.append(run(f"{name}, Python {version}", *command, python=python))
+        workers = () if is_beside else PORTABLE_TESTS_WORKERS
+        command = ("pytest", "-q", *workers, "-k", "not postgres", *tests)
+        results.append(run(f"{name}, Python {version}", *command, python=python, is_beside=is_beside))
         if is_newest and sys.version_info < FIRST_WITH_DJANGO:
             name = f"Django, Python {version}"
-            results.append(run(name, "pytest", "-q", *PORTABLE_TESTS_WORKERS, *DJANGO_TESTS, python=python, **postgres_home()))
+            command = ("pytest", "-q", *workers, *DJANGO_TESTS)
+            results.append(run(name, *command, python=python, is_beside=is_beside, **postgres_home()))
     if not results:
         print(f"\nNOT RUN: THE TESTS ON OTHER INTERPRETERS. Python {VERSION} is the only interpreter from 3.11 on this machine.")
     return results
