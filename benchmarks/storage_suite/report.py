@@ -76,7 +76,7 @@ class Results:
     in_memory: bool
     """The servers stored their files in memory."""
     cases: dict[Case, list[Sample]]
-    """Samples of each round. A slow library has fewer."""
+    """Samples of each round. A slow library has fewer, and one that failed has only those before."""
 
     def speed_up(self, case: Case) -> Interval:
         """Rate of Redrive relative to another library, round by round."""
@@ -130,9 +130,9 @@ def markdown(results: Results, outcomes: Sequence[Outcome]) -> str:
 
 Written by `make bench-storage`: {machine()}.
 Each library streams {results.size // MIB:,} MiB and lists {results.count:,} objects over loopback, in its own process. There
-are up to {results.rounds} rounds. A library that takes twice as long as the fastest one has only one round. A library that would
-need more than two minutes gets a smaller file, as the table shows. Ratios are computed per round. With fewer than six rounds, the
-brackets contain all figures. {HOW_TO_READ}
+are up to {results.rounds} rounds. A library that takes four times as long as the fastest one has only two rounds. A library
+that would need more than two minutes gets a smaller file, as the table shows. A library that fails has only the rounds before.
+Ratios are computed per round. With fewer than six rounds, the brackets contain all figures. {HOW_TO_READ}
 {"The servers stored their files in memory." if results.in_memory else ""}
 
 ![Bars on a logarithmic scale: Redrive, the bare clients and remote-store](storage.svg)

@@ -1,11 +1,15 @@
 """`make bench-storage` works and evaluates targets correctly. Figures are not asserted, because machines are noisy."""
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import pytest
+
+from benchmarks.storage_suite import runner
 from benchmarks.storage_suite.process import SubjectProcess
 from benchmarks.storage_suite.report import MIB, Case, Results, Sample, markdown, median_sample, targets
-from benchmarks.storage_suite.runner import FULL, OPERATIONS, is_slow, measure_case
+from benchmarks.storage_suite.runner import FULL, OPERATIONS, Effort, is_slow, measure_case
 from benchmarks.target import summary_line
 from tests.acceptance.bench import quick
 
@@ -46,12 +50,50 @@ def test_ratios_compare_runs_of_the_same_round() -> None:
     assert "| s3 read | Redrive | 0.5 MiB/s |  | 1.00 s | 7 MiB |" in markdown(run, targets(run))
 
 
-def test_a_case_twice_as_slow_is_not_measured_again() -> None:
+def test_a_case_that_is_slow_in_two_rounds_is_not_measured_again() -> None:
     ours, native, peer = (Case("s3", "read", role) for role in ("ours", "native", "peer"))
-    samples = {ours: [Sample(10, 1.0, 0, 0)], native: [Sample(10, 1.9, 0, 0)], peer: [Sample(10, 2.1, 0, 0)]}
+    samples = {ours: [Sample(10, 1.0, 0, 0)], native: [Sample(10, 3.9, 0, 0)] * 2, peer: [Sample(10, 4.1, 0, 0)] * 2}
     assert [is_slow(case, samples) for case in samples] == [False, False, True]
+    first_round = {**samples, peer: [Sample(10, 90.0, 0, 0)]}
+    assert not is_slow(peer, first_round)
     writes = Case("s3", "write", "peer")
     assert not is_slow(writes, {**samples, writes: []})
+
+
+def test_a_peer_that_fails_keeps_its_earlier_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = 0
+
+    class Process(PacedProcess):
+        def __init__(self, role: str, backend: str, address: str) -> None:
+            super().__init__(10 * MIB)
+            self.role = role
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def run(self, operation: str, path: str, size: int) -> dict[str, Any]:
+            nonlocal writes
+            if self.role == "peer" and operation == "write" and size == effort.size:
+                writes += 1
+                if writes == 2:
+                    raise RuntimeError("peer azure exited:\nAlreadyExists: peer-big\n")
+            return super().run(operation, path, size)
+
+    effort = Effort(32 * MIB, MIB, 3, 3, 60.0)
+    monkeypatch.setattr(runner, "SubjectProcess", Process)
+    monkeypatch.setattr(runner, "start_server", lambda backend: nullcontext(""))
+    monkeypatch.setattr(runner, "fill", lambda backend, address, count: None)
+    lines: list[str] = []
+    measured = runner.run("azure", effort, ("ours", "native", "peer"), lines.append)
+    assert {case.role: len(samples) for case, samples in measured.items() if case.operation == "write"} == {
+        "ours": 3,
+        "native": 3,
+        "peer": 1,
+    }
+    assert "azure, round 2, write: remote-store failed: AlreadyExists: peer-big" in lines
 
 
 class PacedProcess(SubjectProcess):
