@@ -73,36 +73,36 @@ def in_process(command: Command[..., object], reason: str, attempts: int) -> Sce
 
 TABLES: tuple[tuple[str, tuple[str, ...], tuple[tuple[str, Scene], ...]], ...] = (
     (
-        "200 jobs of 20 ms, all workers SIGKILLed in the middle, a fresh one started at once",
-        ("finished", "lost", "done twice", "seconds"),
+        "200 jobs of 20 ms: all workers are killed half-way, and a new one starts",
+        ("finished", "lost", "run twice", "seconds"),
         (("same machine", kill), ("another machine", kill_elsewhere)),
     ),
     (
-        "60 jobs, of which one kills whoever runs it; a worker is started whenever one has died",
-        ("finished", "kills", "the poison", "charged, not begun", "seconds"),
+        "60 jobs, one of which kills its worker: a new worker starts after each crash",
+        ("finished", "crashes", "reason of the poison job", "charged without a start", "seconds"),
         (("", poison),),
     ),
     (
-        "60 jobs of 20 ms in 2 processes, of which one is poison; the worker is never restarted",
-        ("finished", "the poison", "its attempts", "dead workers", "charged to others", "processes left", "seconds"),
+        "60 jobs of 20 ms in 2 processes, one of which is poison: the worker is never restarted",
+        ("finished", "reason of the poison job", "attempts", "dead workers", "charged to others", "processes left", "seconds"),
         (
             ("segmentation fault", in_process(isolated.segfault, "crashed_process", 3)),
             ("os._exit(0)", in_process(isolated.leave, "crashed_process", 3)),
-            ("SIGKILL, as when memory runs out", in_process(isolated.kill, "crashed_process", 3)),
+            ("SIGKILL, as by the OOM killer", in_process(isolated.kill, "crashed_process", 3)),
             ("above its memory limit", in_process(isolated.eat_memory, "attempts", 2)),
             ("endless loop", in_process(isolated.loop, "attempts", 2)),
-            ("forks again and again", in_process(isolated.fork_often, "attempts", 2)),
+            ("forks repeatedly", in_process(isolated.fork_often, "attempts", 2)),
             ("ignores SIGTERM", in_process(isolated.ignore_sigterm, "attempts", 2)),
         ),
     ),
     (
-        "200 jobs of 20 ms, their worker SIGSTOPped past its leases, another finishes, SIGCONT",
-        ("finished", "crashes", "done twice", "late"),
+        "200 jobs of 20 ms: the worker is suspended past its leases, another finishes, then it resumes",
+        ("finished", "crashes", "run twice", "late"),
         (("", stop),),
     ),
     (
-        "16 jobs of 2 s, SIGTERM, half a second to drain",
-        ("given back", "charged", "seconds"),
+        "16 jobs of 2 s: SIGTERM, with 0.5 s to drain",
+        ("released", "charged", "seconds"),
         (("", drain),),
     ),
 )
