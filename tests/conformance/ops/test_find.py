@@ -8,6 +8,7 @@ import pytest
 
 from redrive.core.classification.signature import signature_of
 from redrive.ledger import Ledger, NewJob
+from redrive.ledger.events import SOURCE
 from redrive.ops import JobFilter
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time
@@ -87,6 +88,19 @@ def test_jobs_are_found_by_user_tag_and_correlation_id(ledger: Ledger, ann: Oper
     assert find_keys(ann, tags={"order_id": "17"}) == ["shop:a%3Ab:o-1:mail:v1"]
     assert find_keys(ann, tags={"order_id": "17", "user": "bob"}) == []
     assert sorted(find_keys(ann, text="ann")) == sorted([*find_keys(ann, user="ann"), "ann"])
+
+
+@pytest.mark.req("Q-1")
+def test_the_source_of_an_event_is_not_a_user(ledger: Ledger, ann: Operator) -> None:
+    command = "event:orders:o-1:notify:v1"
+    ledger.submit_many(
+        [
+            NewJob("mail", "event:orders:7-0:mail:v1", headers={"x": "1", SOURCE: "orders"}),
+            NewJob("mail", command, headers={"x": "1"}),
+            NewJob("crm.sync", command),
+        ]
+    )
+    assert find_keys(ann, user="orders") == [command, command]
 
 
 @pytest.mark.req("Q-1")

@@ -17,7 +17,8 @@ from sqlalchemy.exc import DBAPIError
 
 from ...errors import LedgerError, SchemaMismatch
 from ..failpoint import crash_point
-from . import job_tables as _jobs  # noqa: F401  # so that METADATA has all tables
+from . import access_tables as _access  # noqa: F401  # so that METADATA has all tables
+from . import job_tables as _jobs  # noqa: F401
 from . import partition_tables as _partitions  # noqa: F401
 from .address import migrate_command, migration
 from .session import NO_LIMIT, Session

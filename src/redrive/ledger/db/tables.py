@@ -207,9 +207,12 @@ partial_index("redrive_job_signature", FAILED_JOBS, job.c.kind, job.c.signature,
 _running_sequence = text("state = 1 AND sequence IS NOT NULL")
 partial_index("redrive_job_sequence_leased", _running_sequence, job.c.kind, job.c.sequence)
 KEYED = text(
-    "current AND length(key) - length(replace(key, ':', '')) > 3 AND key = replace(key, '::', '')"
+    "current AND (substr(key, 1, 6) <> 'event:' "
+    "OR replace(coalesce(headers, ''), '\"redrive-source\":', '') = coalesce(headers, '')) "
+    "AND length(key) - length(replace(key, ':', '')) > 3 AND key = replace(key, '::', '')"
 )
-"""Current jobs with a user in their key, `domain:user:entity:operation:version`."""
+"""Current jobs with a user in their key, `domain:user:entity:operation:version`. An event's job has
+the source in this place."""
 partial_index("redrive_job_user", KEYED, user_in(job.c.key), job.c.id)
 _stopping = text("state = 1 AND cancel_at IS NOT NULL")
 partial_index("redrive_job_stopping", _stopping, job.c.worker)

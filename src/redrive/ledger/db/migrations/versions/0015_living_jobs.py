@@ -61,7 +61,10 @@ USER = {
     "sqlite": "substr(substr(key, instr(key, ':') + 1), 1, instr(substr(key, instr(key, ':') + 1), ':') - 1)",
 }
 """The second part of a job key."""
-KEYED = "current AND length(key) - length(replace(key, ':', '')) > 3 AND key = replace(key, '::', '')"
+KEYED = (
+    "current AND (substr(key, 1, 6) <> 'event:' OR replace(coalesce(headers, ''), '\"redrive-source\":', '') "
+    "= coalesce(headers, '')) AND length(key) - length(replace(key, ':', '')) > 3 AND key = replace(key, '::', '')"
+)
 
 
 def upgrade() -> None:
