@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -87,7 +88,7 @@ def test_arguments_of_later_tasks_and_callbacks_have_names() -> None:
     def warn(request: object, error: object, traceback: object, card_token: str) -> None: ...
     def pack(paid: object, card_token: str) -> None: ...
 
-    tasks = {"shop.charge": charge, "shop.pack": pack, "shop.refund": refund, "shop.warn": warn}
+    tasks: dict[str, Callable[..., object]] = {"shop.charge": charge, "shop.pack": pack, "shop.refund": refund, "shop.warn": warn}
     group = {"task": "celery.group", "args": [], "kwargs": {"tasks": [{"task": "shop.pack", "args": ["s2"], "kwargs": {}}]}}
     options = {
         "chain": [{"task": "shop.pack", "args": ["s1"], "options": {"link_error": [{"task": "shop.refund", "args": ["s3"]}]}}],
