@@ -17,9 +17,10 @@ from sqlalchemy import BigInteger, Connection, bindparam, cast, delete, func, se
 
 from ..db.clock import now_on
 from ..db.compiled import sql_int, sql_text
-from ..db.session import PerKind, Session, from_json, upsert
+from ..db.session import Session, upsert
 from ..db.tables import ACTIVITY, activity
 from ..model import Lease
+from ..store.queries import queries_of
 from . import histogram
 from .histogram import (
     BUCKET_COUNT,
@@ -159,25 +160,17 @@ _kinds = _first_kind.union_all(
 _KINDS = select(_kinds.c.kind).where(_kinds.c.kind > sql_text(ALL_KINDS))
 
 
-def _sums(sqlite: bool) -> str:
-    pack = "json_array" if sqlite else "json_build_array"
-    sums = ", ".join(f"coalesce(sum({name}), 0)" for name in ACTIVITY)
-    range_ = "kind = look.kind AND slot >= :since AND slot < :until"
-    return f"look.kind, (SELECT {pack}({sums}) FROM redrive_activity WHERE {range_})"  # noqa: S608
-
-
-_SUMS = PerKind(_sums)
-
-
 def sums_by_kind(connection: Connection, since: int, until: int, /) -> dict[str, tuple[int, ...]]:
     """Return the counts of every job type between two minutes, in the order of `ACTIVITY`.
 
     It reads slots times job types, however many jobs there were.
     """
     kinds = connection.execute(_KINDS).scalars().all()
-    rows = _SUMS.execute(connection, kinds, since=since, until=until) if kinds else ()
-    sums = {kind: tuple(map(int, from_json(cell))) for kind, cell in rows}
-    return {kind: sums[kind] for kind in sorted(sums) if any(sums[kind])}
+    if not kinds:
+        return {}
+    times: dict[str, object] = {"since": since, "until": until}
+    rows = queries_of(connection).activity_of_kinds(connection, times, kinds)
+    return {kind: tuple(counts) for kind, *counts in sorted(rows) if any(counts)}
 
 
 def _from_row(row: Any) -> ActivityRow:

@@ -193,6 +193,17 @@ def steps_by_group(
     return counts
 
 
+def failed_by_step(
+    connection: Connection, kinds: Sequence[str], since: int, until: int, step: int, /
+) -> dict[int, int]:
+    """Return the failures of all these job types between two slots, by steps of so many slots."""
+    if not kinds:
+        return {}
+    times: dict[str, object] = {"since": since, "until": until, "step": step}
+    rows = queries_of(connection).failures_of_kinds_by_step(connection, times, kinds)
+    return dict(map(tuple, rows))
+
+
 def _read_hours(
     connection: Connection, now: int, hours: int, wanted: Sequence[FailureGroup], *, by_kind: bool
 ) -> dict[FailureGroup, list[HourCount]]:

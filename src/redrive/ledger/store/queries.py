@@ -50,6 +50,16 @@ class LookupQueries(Protocol):
     ) -> Sequence[Any]:
         """Return failures by steps of a chart, with the place of their group."""
 
+    def failures_of_kinds_by_step(
+        self, connection: Connection, times: dict[str, object], kinds: Sequence[str], /
+    ) -> Sequence[Any]:
+        """Return the steps of a chart, with the failures of all these job types."""
+
+    def activity_of_kinds(
+        self, connection: Connection, times: dict[str, object], kinds: Sequence[str], /
+    ) -> Sequence[Any]:
+        """Return the job types, with the sums of their activity between two minutes."""
+
     def ends_of_groups_by_place(
         self, connection: Connection, groups: Sequence[FailureGroup], /
     ) -> Sequence[Any]:

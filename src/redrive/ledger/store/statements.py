@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Select, TextClause, select, text
 
 from ..db.compiled import sql_int
-from ..db.tables import job
+from ..db.tables import ACTIVITY, job
 from ..model import READY
 from ..stats.failure_groups import SLOTS_PER_HOUR
 
@@ -52,6 +52,32 @@ def sum_by_step(*slots: str) -> TextClause:
         f"SELECT min(place), min({step}), CAST(sum(tries) AS bigint), "  # noqa: S608
         f"CAST(sum(died) AS bigint) FROM ({' UNION ALL '.join(slots)}) AS slots "
         f"WHERE slot >= :since AND slot < :until GROUP BY place * 1000 + {step}"
+    )
+
+
+def sum_kinds_by_step(*slots: str) -> TextClause:
+    """Return the statement that sums the slots of job types up by steps, see `sum_by_step`.
+
+    A job type without attempts in a step counts its dead letters.
+    """
+    step = "(slot - CAST(:since AS bigint)) / CAST(:step AS bigint)"
+    by_kind = (
+        f"SELECT {step} AS step, sum(tries) AS tries, sum(died) AS died "  # noqa: S608
+        f"FROM ({' UNION ALL '.join(slots)}) AS slots "
+        f"WHERE slot >= :since AND slot < :until GROUP BY kind, {step}"
+    )
+    failed = "sum(CASE WHEN tries > 0 THEN tries ELSE died END)"
+    return text(
+        f"SELECT step, CAST({failed} AS bigint) FROM ({by_kind}) AS kinds GROUP BY step"  # noqa: S608
+    )
+
+
+def sum_activity(of_kinds: str) -> TextClause:
+    """Return the statement that sums the counts of activity up by job type."""
+    sums = ", ".join(f"CAST(sum({name}) AS bigint)" for name in ACTIVITY)
+    return text(
+        f"SELECT kind, {sums} FROM redrive_activity "  # noqa: S608
+        f"WHERE {of_kinds} AND slot >= :since AND slot < :until GROUP BY kind"
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from operator import add, sub
+from operator import sub
 
 from sqlalchemy import Connection
 
@@ -16,7 +16,7 @@ from ...ledger.ledger import Ledger
 from ...ledger.stats import activity as stored
 from ...ledger.stats import failures
 from ...ledger.stats.activity import ALL_KINDS, MINUTE_SECONDS, ActivityRow, minute_of
-from ...ledger.stats.failure_groups import ALL_SIGNATURES, SLOT_SECONDS, FailureSummary
+from ...ledger.stats.failure_groups import SLOT_SECONDS, FailureSummary
 from ...ledger.stats.histogram import percentile
 
 DEFAULT_RANGE = timedelta(days=1)
@@ -209,18 +209,17 @@ def _causes(
     kinds = sorted({group.kind for group in groups})
     # If every group is read, their sums are not needed.
     is_cut = len(largest) < len(groups) or len(groups) >= limit
-    sums = [(each, ALL_SIGNATURES) for each in kinds[:MAX_CAUSE_KINDS]] if is_cut else []
     wanted = [(group.kind, group.signature) for group in largest]
-    steps = failures.steps_by_group(connection, wanted + sums, first, first + count * slots, slots)
-    lines, failed = [], [0] * count
+    range_ = (first, first + count * slots, slots)
+    steps = failures.steps_by_group(connection, wanted, *range_)
+    sums = failures.failed_by_step(connection, kinds[:MAX_CAUSE_KINDS], *range_) if is_cut else {}
+    failed = [sums.get(place, 0) for place in range(count)]
+    lines = []
     for (of_kind, signature), counts in steps.items():
         numbers = [0] * count
         for each in counts:
             numbers[each.step] += each.tries or each.died
-        if signature == ALL_SIGNATURES:
-            failed = list(map(add, failed, numbers))
-        else:
-            lines.append(CauseLine(of_kind, signature, tuple(numbers)))
+        lines.append(CauseLine(of_kind, signature, tuple(numbers)))
     lines.sort(key=lambda line: (-line.total, line.signature))
     drawn, others = _sum(lines[:MAX_CAUSES], count), _sum(lines[MAX_CAUSES:], count)
     rest = CauseLine(None, None, tuple(map(max, others, map(sub, failed, drawn))))

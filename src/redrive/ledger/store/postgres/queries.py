@@ -23,7 +23,15 @@ from ...db.compiled import unnest
 from ...db.tables import dead
 from ...stats.failure_groups import ALL_SIGNATURES, SLOT_SECONDS, FailureGroup
 from ...timestamps import from_db
-from ..statements import ends_of_groups, first_due, in_order, sum_by_hour, sum_by_step
+from ..statements import (
+    ends_of_groups,
+    first_due,
+    in_order,
+    sum_activity,
+    sum_by_hour,
+    sum_by_step,
+    sum_kinds_by_step,
+)
 
 
 def first_of_kinds(ids: Select[Any], kinds: Sequence[str], limit: int, newest: bool, /) -> Any:
@@ -58,8 +66,8 @@ FROM {_GROUPS} CROSS JOIN LATERAL (
 SELECT slot, tries, died FROM redrive_failure_slot AS one
 WHERE one.kind = look.kind AND one.signature = look.signature AND one.slot >= :since
 OFFSET 0) AS kept"""  # noqa: S608
-_DELTAS = f"""SELECT look.place,
-CAST(floor(extract(epoch FROM delta.at) / {SLOT_SECONDS}) AS bigint) AS slot,
+_DELTA_SLOT = f"CAST(floor(extract(epoch FROM delta.at) / {SLOT_SECONDS}) AS bigint) AS slot"
+_DELTAS = f"""SELECT look.place, {_DELTA_SLOT},
 delta.tries, delta.died
 FROM redrive_failure_delta AS delta JOIN {_GROUPS} ON delta.kind = look.kind"""  # noqa: S608
 _HAS_FAILED = "WHERE delta.job_id IS NOT NULL"
@@ -89,6 +97,33 @@ def failures_by_step(
     kinds, signatures = map(list, zip(*groups, strict=True))
     parameters = {**times, "kinds": kinds, "signatures": signatures}
     return connection.execute(_BY_STEP, parameters).all()
+
+
+# A condition instead of a lookup for each job type: the rows of a minute or slot are stored
+# together, so one scan reads each page once.
+_OF_KINDS = "kind = ANY(CAST(:kinds AS text[]))"
+_KINDS_BY_STEP = sum_kinds_by_step(
+    f"""SELECT kind, slot, tries, died FROM redrive_failure_slot
+WHERE {_OF_KINDS} AND signature = chr({ord(ALL_SIGNATURES)})
+AND slot >= :since AND slot < :until""",  # noqa: S608
+    f"""SELECT kind, {_DELTA_SLOT}, tries, died FROM redrive_failure_delta AS delta
+WHERE {_OF_KINDS} AND job_id IS NOT NULL""",  # noqa: S608
+)
+_ACTIVITY = sum_activity(_OF_KINDS)
+
+
+def failures_of_kinds_by_step(
+    connection: Connection, times: dict[str, object], kinds: Sequence[str], /
+) -> Sequence[Any]:
+    """Return the steps of a chart, with the failures of all these job types."""
+    return connection.execute(_KINDS_BY_STEP, {**times, "kinds": list(kinds)}).all()
+
+
+def activity_of_kinds(
+    connection: Connection, times: dict[str, object], kinds: Sequence[str], /
+) -> Sequence[Any]:
+    """Return the job types, with the sums of their activity between two minutes."""
+    return connection.execute(_ACTIVITY, {**times, "kinds": list(kinds)}).all()
 
 
 _ENDS = ends_of_groups(_GROUPS)

@@ -16,9 +16,17 @@ from sqlalchemy import Connection, Select, bindparam, func, select, true, union_
 
 from ...db.compiled import compile_sqlite
 from ...db.tables import dead
-from ...stats.failure_groups import FailureGroup
+from ...stats.failure_groups import ALL_SIGNATURES, FailureGroup
 from ...timestamps import from_db
-from ..statements import ends_of_groups, first_due, in_order, sum_by_hour, sum_by_step
+from ..statements import (
+    ends_of_groups,
+    first_due,
+    in_order,
+    sum_activity,
+    sum_by_hour,
+    sum_by_step,
+    sum_kinds_by_step,
+)
 
 MAX_LOOKUPS = 100
 """In one statement. SQLite takes 500 parts in a compound SELECT."""
@@ -83,6 +91,29 @@ def failures_by_step(
 ) -> Sequence[Any]:
     """Return failures by steps of a chart, with the place of their group."""
     return connection.execute(_BY_STEP, {**times, "wanted": json.dumps(list(groups))}).all()
+
+
+_OF_KINDS = "kind IN (SELECT value FROM json_each(:kinds))"
+_KINDS_BY_STEP = sum_kinds_by_step(
+    f"""SELECT kind, slot, tries, died FROM redrive_failure_slot
+WHERE {_OF_KINDS} AND signature = char({ord(ALL_SIGNATURES)})
+AND slot >= :since AND slot < :until"""  # noqa: S608
+)
+_ACTIVITY = sum_activity(_OF_KINDS)
+
+
+def failures_of_kinds_by_step(
+    connection: Connection, times: dict[str, object], kinds: Sequence[str], /
+) -> Sequence[Any]:
+    """Return the steps of a chart, with the failures of all these job types."""
+    return connection.execute(_KINDS_BY_STEP, {**times, "kinds": json.dumps(list(kinds))}).all()
+
+
+def activity_of_kinds(
+    connection: Connection, times: dict[str, object], kinds: Sequence[str], /
+) -> Sequence[Any]:
+    """Return the job types, with the sums of their activity between two minutes."""
+    return connection.execute(_ACTIVITY, {**times, "kinds": json.dumps(list(kinds))}).all()
 
 
 _ENDS = ends_of_groups(_GROUPS)
