@@ -83,7 +83,8 @@ Written by `make bench-messages`: {describe_machine(results)}.
 Redis syncs its log to disk every second. Everything else is durable. Postgres has `fsync`, `synchronous_commit` and
 `full_page_writes` on. SQLite uses WAL with `synchronous=FULL`. There are {rounds} interleaved rounds. Each measurement has
 its own process, its own database and default settings. In each round, Redrive runs between two runs of its floor, and the
-ratio is to the mean of both. {HOW_TO_READ}
+ratio is to the mean of both. A database is dropped after its measurement, before autovacuum slows down the next one.
+{HOW_TO_READ}
 
 The floor is a minimal consumer. It reads a batch, stores each message and its handler as done in one transaction, and then
 acknowledges the batch. It has no attempts, leases, fencing tokens or retries. The floor without storage only reads and

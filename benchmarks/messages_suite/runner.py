@@ -115,7 +115,9 @@ def _measure_pair(
 ) -> Callable[[], None]:
     def measure(module: str) -> float:
         messages = str(effort.messages[batch])
-        rate: float = effort.measure(f"{PACKAGE}.{module}", databases.new(database), redis_url, str(batch), messages)
+        url = databases.new(database)
+        rate: float = effort.measure(f"{PACKAGE}.{module}", url, redis_url, str(batch), messages)
+        databases.drop(url)
         return rate
 
     def measurement() -> None:

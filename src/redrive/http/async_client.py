@@ -98,17 +98,8 @@ class AsyncClient(BaseClient[httpx2.AsyncClient]):
             httpx2.HTTPStatusError: The status is neither 2xx nor in `ok_statuses`.
             httpx2.DecodingError: The response does not fit `into`. It is not retried.
         """
-        options = CallOptions(
-            into,
-            json,
-            content,
-            params,
-            headers,
-            idempotency_key,
-            ok_statuses,
-            operation,
-            idempotent,
-        )
+        request = (into, json, content, params, headers, idempotency_key)
+        options = CallOptions(*request, ok_statuses, operation, idempotent)
         call, loop = self._prepare(method, path, options, get_running_loop())
         if timeout is None:
             return await _run(loop, call)

@@ -92,17 +92,8 @@ class Client(BaseClient[httpx2.Client]):
             httpx2.HTTPStatusError: The status is neither 2xx nor in `ok_statuses`.
             httpx2.DecodingError: The response does not fit `into`. It is not retried.
         """
-        options = CallOptions(
-            into,
-            json,
-            content,
-            params,
-            headers,
-            idempotency_key,
-            ok_statuses,
-            operation,
-            idempotent,
-        )
+        request = (into, json, content, params, headers, idempotency_key)
+        options = CallOptions(*request, ok_statuses, operation, idempotent)
         call, loop = self._prepare(method, path, options)
         if timeout is None:
             return _run(loop, call)

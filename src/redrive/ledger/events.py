@@ -122,22 +122,8 @@ def started_leases(
     """Return the leases of jobs that were started when they were stored."""
     rows = [
         (
-            job_id,
-            1,
-            job.kind,
-            job.key,
-            1,
-            0,
-            job.max_attempts,
-            1,
-            None,
-            due,
-            None,
-            *event.job_context,
-            event.payload,
-            due,
-            None,
-            token,
+            *(job_id, 1, job.kind, job.key, 1, 0, job.max_attempts, 1, None, due, None),
+            *(*event.job_context, event.payload, due, None, token),
         )
         for (event, job), job_id in zip(jobs, job_ids, strict=True)
     ]

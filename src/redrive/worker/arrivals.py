@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from time import monotonic
+from typing import Any
 
 from ..ledger.events import IncomingEvent, StoreResult
 from ..ledger.jobs.pauses import Pauses
@@ -27,10 +28,10 @@ MAX_BATCH_EVENTS = 100
 class Arrival:
     """Events that a source has read together. Created by one thread, stored by another."""
 
-    __slots__ = ("_decided", "events", "jobs_by_type", "new", "since")
+    __slots__ = ("_decided", "encoded", "events", "jobs_by_type", "new", "since")
 
-    def __init__(self, events: Sequence[IncomingEvent]) -> None:
-        self.events = events
+    def __init__(self, events: Sequence[IncomingEvent], encoded: Any = None) -> None:
+        self.events, self.encoded = events, encoded
         self.jobs_by_type = Counter([part.kind for event in events for part in event.jobs])
         self.since = monotonic()
         self.new: list[bool] | None = None
@@ -61,15 +62,19 @@ class ArrivalQueue:
     """Arrivals that wait for the ledger thread. Threads may share it."""
 
     def __init__(
-        self, wake: Callable[[], None], parked: Callable[[], Container[str]] = tuple
+        self,
+        wake: Callable[[], None],
+        encode: Callable[[Sequence[IncomingEvent]], Any],
+        parked: Callable[[], Container[str]] = tuple,
     ) -> None:
         """Create a queue.
 
         Args:
             wake: Wakes up the ledger thread.
+            encode: Returns events as the ledger takes them. Runs in the thread of the source.
             parked: Returns the parked job types.
         """
-        self._wake, self._parked = wake, parked
+        self._wake, self._encode, self._parked = wake, encode, parked
         self._lock = threading.Lock()
         self._waiting: list[Arrival] = []
         self._is_closed = False
@@ -94,7 +99,7 @@ class ArrivalQueue:
             events: The events.
             has_more: Whether the source is reading more.
         """
-        arrival = Arrival(events)
+        arrival = Arrival(events, self._encode(events))
         with self._lock:
             if not self._is_closed:
                 self._waiting.append(arrival)
@@ -142,18 +147,21 @@ class ArrivalQueue:
         return batch
 
     def store(
-        self, batch: Sequence[Arrival], write: Callable[[Sequence[IncomingEvent]], StoreResult], /
+        self, batch: Sequence[Arrival], write: Callable[[Any], StoreResult], /
     ) -> StoreResult:
         """Store the first arrivals, and tell their sources.
 
         Args:
             batch: From `next_batch`.
-            write: Writes the events.
+            write: Writes encoded events.
         """
         with self._lock:
             del self._waiting[: len(batch)]
         try:
-            received = write([event for arrival in batch for event in arrival.events])
+            encoded = batch[0].encoded
+            if len(batch) > 1:
+                encoded = self._encode([event for arrival in batch for event in arrival.events])
+            received = write(encoded)
         except BaseException:
             for arrival in batch:
                 arrival.refuse()

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from time import monotonic
+from typing import Any
 
-from ..ledger.events import IncomingEvent, StartQuota, StoreResult
+from ..ledger.events import StartQuota, StoreResult
 from ..ledger.jobs import lease_recovery
 from ..ledger.jobs import limits as limited
 from ..ledger.jobs.pauses import NO_PAUSES
@@ -123,8 +124,8 @@ class TurnWriter:
             self._maintenance.revoke_crashes(list(late))
         self._completer.record_failures(result.cancelled, late)
 
-    def receive(self, events: Sequence[IncomingEvent], grant: StartQuota) -> StoreResult:
-        """Store arrived events, and settle finished jobs in the same transaction."""
+    def receive(self, events: Any, grant: StartQuota) -> StoreResult:
+        """Store encoded events, and settle finished jobs in the same transaction."""
         with self.ledger.connections.write.use() as session:
             return self.ledger.connections.store.receive(session, self.settlements, events, grant)
 

@@ -144,7 +144,9 @@ class Dispatcher:
             processes=options.processes,
         )
         self._quarantine = Quarantine()
-        self.arrivals = ArrivalQueue(self._wake_up.set, lambda: self.parked.parked)
+        self.arrivals = ArrivalQueue(
+            self._wake_up.set, ledger.connections.store.encode_events, lambda: self.parked.parked
+        )
         self._executors = Executors(
             job_types,
             self.in_flight,

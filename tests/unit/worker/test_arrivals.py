@@ -18,7 +18,7 @@ def event(name: str, *kinds: str) -> IncomingEvent:
 
 def test_a_queue_wakes_its_reader_and_keeps_the_order() -> None:
     wakes: list[str] = []
-    queue = ArrivalQueue(lambda: wakes.append("wake"))
+    queue = ArrivalQueue(lambda: wakes.append("wake"), list)
     assert not queue
     assert queue.store_by == float("inf")
     first = queue.put([event("a", "book", "mail"), event("b", "book")])
@@ -33,7 +33,7 @@ def test_a_queue_wakes_its_reader_and_keeps_the_order() -> None:
 
 
 def test_events_that_cannot_be_written_are_rejected() -> None:
-    queue = ArrivalQueue(lambda: None)
+    queue = ArrivalQueue(lambda: None, list)
     first = queue.put([event("a")])
     with pytest.raises(OSError, match="full"):
         queue.store([first], full)
@@ -45,7 +45,7 @@ def full(_events: Sequence[IncomingEvent]) -> StoreResult:
 
 
 def test_a_batch_has_at_most_a_hundred_events() -> None:
-    queue = ArrivalQueue(lambda: None)
+    queue = ArrivalQueue(lambda: None, list)
     small = [queue.put([event(f"a{n}")]) for n in range(3)]
     large = queue.put([event(f"b{n}") for n in range(98)])
     assert queue.next_batch() == small
@@ -53,7 +53,7 @@ def test_a_batch_has_at_most_a_hundred_events() -> None:
 
 
 def test_a_closed_queue_rejects_waiting_and_new_events() -> None:
-    queue = ArrivalQueue(lambda: None)
+    queue = ArrivalQueue(lambda: None, list)
     early = queue.put([event("a")])
     queue.close()
     late = queue.put([event("b")])
@@ -64,7 +64,7 @@ def test_a_closed_queue_rejects_waiting_and_new_events() -> None:
 def test_more_events_are_expected_for_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("redrive.worker.arrivals.monotonic", lambda: now[0])
-    queue = ArrivalQueue(lambda: None)
+    queue = ArrivalQueue(lambda: None, list)
     assert not queue.expects_more
     first = queue.put([event("a", "book")], has_more=True)
     queue.store([first], lambda _events: StoreResult([True], []))
@@ -78,7 +78,7 @@ def test_more_events_are_expected_for_a_limited_time(monkeypatch: pytest.MonkeyP
 
 def test_an_idle_source_ends_the_wait_for_more() -> None:
     wakes: list[str] = []
-    queue = ArrivalQueue(lambda: wakes.append("wake"))
+    queue = ArrivalQueue(lambda: wakes.append("wake"), list)
     first = queue.put([event("a", "book")], has_more=True)
     queue.store([first], lambda _events: StoreResult([True], []))
     assert queue.expects_more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..db.compiled import BatchRunner
 from ..db.session import Session
@@ -120,11 +120,14 @@ class JobStore(Protocol):
     ) -> Turn:
         """Settle, start and claim, in one write if all settlements are plain successes."""
 
+    def encode_events(self, events: Sequence[IncomingEvent], /) -> Any:
+        """Return events as `receive` takes them. Other threads do it during a transaction."""
+
     def receive(
         self,
         session: Session,
         settlements: Sequence[Settlement],
-        events: Sequence[IncomingEvent],
+        events: Any,
         quota: StartQuota,
         /,
     ) -> StoreResult:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -154,64 +154,77 @@ RECEIVE_TAGGED = compile_postgres(_received.add_cte(insert_tags_of(_created).cte
 """For events with correlation ids."""
 
 
+class EncodedEvents(NamedTuple):
+    """Events as parameters of the statement."""
+
+    events: Sequence[IncomingEvent]
+    jobs: Mapping[tuple[str, str], EventJob]
+    """By job type and key, in the order in which they are stored."""
+    is_tagged: bool
+    arrays: Mapping[str, str]
+
+
+def encode(events: Sequence[IncomingEvent], /) -> EncodedEvents:
+    """Return events as parameters."""
+    new = deduplicate(events)
+    parts: list[EventJob] = sorted(
+        ((event, part) for event in new for part in event.jobs),
+        key=lambda each: (each[1].kind, each[1].key),
+    )
+    tagged = [each for each in parts if each[0].extra_ids is not None]
+    tags = [(part.kind, part.key, *tag) for each, part in tagged for tag in event_tags(each)]
+    arrays = tag_arrays(tags) | {
+        "new_source": text_array([event.source for event in new]),
+        "new_event_id": text_array([event.event_id for event in new]),
+        "new_type": text_array([event.type for event in new]),
+        "new_payload": bytes_array([event.payload for event in new]),
+        "new_headers": text_array([event.headers for event in new]),
+        "new_ids": text_array([event.extra_ids for event in new]),
+        "new_source_id": text_array([event.source_id for event in new]),
+        "new_handlers": int_array([event.handlers for event in new]),
+        "new_at": timestamp_array([event.at for event in new]),
+        "part_source": text_array([event.source for event, _ in parts]),
+        "part_event_id": text_array([event.event_id for event, _ in parts]),
+        "part_kind": text_array([part.kind for _, part in parts]),
+        "part_key": text_array([part.key for _, part in parts]),
+        "part_max_attempts": int_array([part.max_attempts for _, part in parts]),
+        "part_ids": text_array([event.ids for event, _ in parts]),
+        "part_headers": text_array([event.job_headers for event, _ in parts]),
+    }
+    jobs = {(part.kind, part.key): (event, part) for event, part in parts}
+    return EncodedEvents(events, jobs, bool(tags), arrays)
+
+
 def receive(
-    run: Runner,
-    done: Sequence[Settlement],
-    events: Sequence[IncomingEvent],
-    quota: StartQuota,
-    /,
+    run: Runner, done: Sequence[Settlement], events: EncodedEvents, quota: StartQuota, /
 ) -> tuple[StoreResult, set[int]]:
     """Settle plain successes, store events, and start jobs within the quota.
 
     Returns:
         The result, and the ids of settled jobs.
     """
-    new = deduplicate(events)
-    parts: list[EventJob] = sorted(
-        ((event, part) for event in new for part in event.jobs),
-        key=lambda each: (each[1].kind, each[1].key),
-    )
     left = dict(quota.kinds)
     started = []
-    for _, part in parts:
-        quota_left = left.get(part.kind, 0)
+    for kind, _ in events.jobs:
+        quota_left = left.get(kind, 0)
         started.append(1 if quota_left else 0)
-        left[part.kind] = max(0, quota_left - 1)
-    tagged = [each for each in parts if each[0].extra_ids is not None]
-    tags = [(part.kind, part.key, *tag) for each, part in tagged for tag in event_tags(each)]
+        left[kind] = max(0, quota_left - 1)
     *created, (*_, settled_ids, sources, event_ids) = run.execute(
-        RECEIVE_TAGGED if tags else RECEIVE,
-        tag_arrays(tags)
-        | {
+        RECEIVE_TAGGED if events.is_tagged else RECEIVE,
+        {
+            **events.arrays,
             "done_id": int_array([each.job_id for each in done]),
             "done_fence": int_array([each.fence for each in done]),
             "done_token": int_array([each.token for each in done]),
             "done_result": bytes_array([each.result for each in done]),
-            "new_source": text_array([event.source for event in new]),
-            "new_event_id": text_array([event.event_id for event in new]),
-            "new_type": text_array([event.type for event in new]),
-            "new_payload": bytes_array([event.payload for event in new]),
-            "new_headers": text_array([event.headers for event in new]),
-            "new_ids": text_array([event.extra_ids for event in new]),
-            "new_source_id": text_array([event.source_id for event in new]),
-            "new_handlers": int_array([event.handlers for event in new]),
-            "new_at": timestamp_array([event.at for event in new]),
-            "part_source": text_array([event.source for event, _ in parts]),
-            "part_event_id": text_array([event.event_id for event, _ in parts]),
-            "part_kind": text_array([part.kind for _, part in parts]),
-            "part_key": text_array([part.key for _, part in parts]),
-            "part_max_attempts": int_array([part.max_attempts for _, part in parts]),
-            "part_ids": text_array([event.ids for event, _ in parts]),
-            "part_headers": text_array([event.job_headers for event, _ in parts]),
             "part_started": int_array(started),
             "seconds": quota.seconds,
             "by": quota.worker,
             "drawn": quota.token,
         },
     ).fetchall()
-    by_key = {(part.kind, part.key): (event, part) for event, part in parts}
     leased = [
-        (by_key[kind, key], id_, due)
+        (events.jobs[kind, key], id_, due)
         for id_, kind, key, state, due, *_ in created
         if state == LEASED
     ]
@@ -223,4 +236,4 @@ def receive(
         else []
     )
     stored = set(zip(sources or (), event_ids or (), strict=True))
-    return StoreResult(new_flags(events, stored), leases), set(settled_ids or ())
+    return StoreResult(new_flags(events.events, stored), leases), set(settled_ids or ())

@@ -123,15 +123,8 @@ _attempts = (
     insert(attempt)
     .from_select(
         [
-            "job_id",
-            "fence",
-            "number",
-            "outcome",
-            "worker",
-            "reason",
-            "error",
-            "started_at",
-            "ended_at",
+            *("job_id", "fence", "number", "outcome", "worker"),
+            *("reason", "error", "started_at", "ended_at"),
         ],
         select(
             _it.id,

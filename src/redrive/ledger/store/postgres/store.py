@@ -149,11 +149,15 @@ class PostgresJobStore:
             leases += claim.turn(session.run, (), rest, [FROM_START]).leases
         return fair_turn.rows
 
+    def encode_events(self, events: Sequence[IncomingEvent], /) -> receive.EncodedEvents:
+        """Return events as `receive` takes them."""
+        return receive.encode(events)
+
     def receive(
         self,
         session: Session,
         settlements: Sequence[Settlement],
-        events: Sequence[IncomingEvent],
+        events: receive.EncodedEvents,
         quota: StartQuota,
         /,
     ) -> StoreResult:
@@ -173,7 +177,7 @@ class PostgresJobStore:
 
     def receive_in(self, run: BatchRunner, events: Sequence[IncomingEvent], /) -> list[bool]:
         """Store events with their handlers' jobs in the caller's transaction."""
-        return receive.receive(run, (), events, NO_QUOTA)[0].are_new
+        return receive.receive(run, (), receive.encode(events), NO_QUOTA)[0].are_new
 
     def claim_in(self, session: Session, options: ClaimOptions, /) -> list[Lease]:
         """Claim jobs in the open transaction."""
