@@ -158,10 +158,8 @@ class ArrivalQueue:
         with self._lock:
             del self._waiting[: len(batch)]
         try:
-            encoded = batch[0].encoded
-            if len(batch) > 1:
-                encoded = self._encode([event for arrival in batch for event in arrival.events])
-            received = write(encoded)
+            events = [event for arrival in batch for event in arrival.events]
+            received = write(batch[0].encoded if len(batch) == 1 else self._encode(events))
         except BaseException:
             for arrival in batch:
                 arrival.refuse()

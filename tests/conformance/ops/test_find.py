@@ -8,7 +8,6 @@ import pytest
 
 from redrive.core.classification.signature import signature_of
 from redrive.ledger import Ledger, NewJob
-from redrive.ledger.events import SOURCE
 from redrive.ops import JobFilter
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time
@@ -95,8 +94,9 @@ def test_the_source_of_an_event_is_not_a_user(ledger: Ledger, ann: Operator) -> 
     command = "event:orders:o-1:notify:v1"
     ledger.submit_many(
         [
-            NewJob("mail", "event:orders:7-0:mail:v1", headers={"x": "1", SOURCE: "orders"}),
-            NewJob("mail", command, headers={"x": "1"}),
+            NewJob("mail", "event:orders:7-0:mail:v1"),
+            NewJob("read:orders", "event:orders:7-1:read:v1"),
+            NewJob("mail", command),
             NewJob("crm.sync", command),
         ]
     )

@@ -96,6 +96,12 @@ def test_queued_jobs_are_erased_after_they_end(app: App) -> None:
     assert app.ledger.imbalance() == []
 
 
+def test_a_user_with_the_name_of_a_source_erases_none_of_its_events(app: App) -> None:
+    app.receive(Event("order.placed", {"user": "bob"}, id="e-3", source="zoe"))
+    work_until_ended(app, 1)
+    assert dpo(app.ledger).user_data.plan_erasure("zoe").jobs == 0
+
+
 def test_a_user_with_a_similar_name_is_not_erased(app: App) -> None:
     assert dpo(app.ledger).user_data.plan_erasure("ann").count == 0
     assert dpo(app.ledger).user_data.plan_erasure("%").count == 0

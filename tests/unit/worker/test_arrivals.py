@@ -32,6 +32,25 @@ def test_a_queue_wakes_its_reader_and_keeps_the_order() -> None:
     assert (queue.next_batch(), first.wait(), first.new, second.new) == ([], True, [True, False], [True])
 
 
+def test_events_are_encoded_when_they_are_queued_and_again_if_batches_are_stored_together() -> None:
+    encoded: list[int] = []
+    written: list[str] = []
+
+    def encode(events: Sequence[IncomingEvent]) -> str:
+        encoded.append(len(events))
+        return "+".join(each.event_id for each in events)
+
+    def write(events: str) -> StoreResult:
+        written.append(events)
+        return StoreResult([True] * (events.count("+") + 1), [])
+
+    queue = ArrivalQueue(lambda: None, encode)
+    queue.store([queue.put([event("a"), event("b")])], write)
+    assert (encoded, written) == ([2], ["a+b"])
+    queue.store([queue.put([event("c")]), queue.put([event("d")])], write)
+    assert (encoded, written) == ([2, 1, 1, 2], ["a+b", "c+d"])
+
+
 def test_events_that_cannot_be_written_are_rejected() -> None:
     queue = ArrivalQueue(lambda: None, list)
     first = queue.put([event("a")])

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, delete, null, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, null, or_, select, update
 
 from .. import audit
 from ..db.clock import now_on
@@ -65,15 +65,15 @@ def find_user_data(connection: Connection, session: Session, user: str, /) -> Us
     """Find rows with this user in the key, or as the correlation id `user_id`. Reads every key."""
     jobs: list[int] = []
     busy: list[int] = []
-    for row in _rows_of(connection, user, job.c.key, job.c.ids, job.c.id, job.c.state):
+    for row in _rows_of(connection, user, job, job.c.id, job.c.state):
         (busy if row.state in (READY, LEASED, HELD) else jobs).append(row.id)
     columns = (dead.c.id, dead.c.job_id, dead.c.replay_job_id)
     letters = [
         row.id
-        for row in _rows_of(connection, user, dead.c.key, dead.c.ids, *columns)
+        for row in _rows_of(connection, user, dead, *columns)
         if not {row.job_id, row.replay_job_id} & set(busy)
     ]
-    events = [row.id for row in _rows_of(connection, user, None, event.c.ids, event.c.id)]
+    events = [row.id for row in _rows_of(connection, user, event, event.c.id)]
     keys = select(key.c.key).where(key.c.user_id == user)
     is_held = (key.c.status == "processing") & (key.c.lease_until >= now_on(session))
     key_count = len(connection.execute(keys).all())
@@ -192,22 +192,24 @@ def _steps(data: UserData) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
 
 
 def _rows_of(
-    connection: Connection,
-    user: str,
-    key_column: ColumnElement[Any] | None,
-    ids: ColumnElement[Any],
-    *columns: ColumnElement[Any],
+    connection: Connection, user: str, table: Table, *columns: ColumnElement[Any]
 ) -> Iterator[Any]:
     """Yield rows of this user: found by text, then checked."""
-    escaped = escape(user)
+    escaped, ids = escape(user), table.c.ids
     spellings = {json.dumps(user)[1:-1], json.dumps(user, ensure_ascii=False)[1:-1]}
     conditions = [ids.contains(text, autoescape=True) for text in spellings]
     selected = [*columns, ids.label("ids_")]
-    if key_column is not None:
-        conditions.append(key_column.contains(f":{escaped}:", autoescape=True))
-        selected.append(key_column.label("key_"))
+    if table is not event:
+        conditions.append(table.c.key.contains(f":{escaped}:", autoescape=True))
+        selected += [table.c.key.label("key_"), table.c.kind.label("kind_")]
     for row in connection.execute(select(*selected).where(or_(*conditions)).order_by(columns[0])):
-        parts = [] if key_column is None else row.key_.split(":")
-        has_key = len(parts) >= KEY_PARTS and parts[1] == escaped
+        has_key = table is not event and _user_of(row.key_, row.kind_) == escaped
         if has_key or (row.ids_ and json.loads(row.ids_).get("user_id") == user):
             yield row
+
+
+def _user_of(key: str, kind: str) -> str | None:
+    """Return the user of a job key. The key of an event's job has the source in its place."""
+    parts = key.split(":")
+    is_of_event = parts[0] == "event" and (kind.startswith("read:") or parts[3:4] == [kind])
+    return None if len(parts) < KEY_PARTS or is_of_event else parts[1]

@@ -203,12 +203,10 @@ def receive(
     Returns:
         The result, and the ids of settled jobs.
     """
-    left = dict(quota.kinds)
-    started = []
+    left, started = dict(quota.kinds), []
     for kind, _ in events.jobs:
-        quota_left = left.get(kind, 0)
-        started.append(1 if quota_left else 0)
-        left[kind] = max(0, quota_left - 1)
+        started.append(min(1, left.get(kind, 0)))
+        left[kind] = left.get(kind, 0) - started[-1]
     *created, (*_, settled_ids, sources, event_ids) = run.execute(
         RECEIVE_TAGGED if events.is_tagged else RECEIVE,
         {

@@ -62,8 +62,9 @@ USER = {
 }
 """The second part of a job key."""
 KEYED = (
-    "current AND (substr(key, 1, 6) <> 'event:' OR replace(coalesce(headers, ''), '\"redrive-source\":', '') "
-    "= coalesce(headers, '')) AND length(key) - length(replace(key, ':', '')) > 3 AND key = replace(key, '::', '')"
+    "current AND NOT (substr(key, 1, 6) = 'event:' AND (substr(kind, 1, 5) = 'read:' "
+    "OR substr(key, length(key) - length(kind) - 3) = ':' || kind || ':v1')) "
+    "AND length(key) - length(replace(key, ':', '')) > 3 AND key = replace(key, '::', '')"
 )
 
 
