@@ -78,6 +78,7 @@ class LiveUpdates:
                     yield f"event: change\ndata: {version}\n\n"
                 except TimeoutError:
                     yield ": here\n\n"
+            yield "retry: 100\n\n"
         finally:
             self._listeners.discard(listener)
             self._new.discard(listener)

@@ -132,7 +132,7 @@ def test_a_stream_ends_so_that_the_browser_signs_in_again(monkeypatch: pytest.Mo
     async def main() -> None:
         live = LiveUpdates(FakeLedger().read_version)
         events = [event async for event in live.stream()]
-        assert events[0] == "retry: 3000\n\n"
+        assert (events[0], events[-1]) == ("retry: 3000\n\n", "retry: 100\n\n")
         assert not live._listeners
         assert live._task is None
 

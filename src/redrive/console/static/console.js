@@ -139,16 +139,21 @@ const showConnection = (connected) => {
 // A server that can hold no streams, such as Django under WSGI, has pages that poll.
 if (body.dataset.pollSeconds && find("[data-live]")) setInterval(() => document.hidden || refresh(), 1000 * body.dataset.pollSeconds);
 if (body.dataset.liveAt && find("[data-live]")) {
-  let stream = null;
+  let stream = null, version = null, offline = 0;
   const listen = () => {
     stream = new EventSource(body.dataset.liveAt);
-    stream.addEventListener("open", () => showConnection(true));
+    stream.addEventListener("open", () => (clearTimeout(offline), showConnection(true)));
     stream.addEventListener("error", () => {
-      showConnection(false);
+      // A stream ends after a minute, and the next one starts at once.
+      clearTimeout(offline);
+      offline = setTimeout(() => showConnection(false), stream?.readyState === EventSource.CLOSED ? 0 : 2000);
       // The server refused the stream and the browser does not retry: the session has ended, or too many pages listen.
       if (stream?.readyState === EventSource.CLOSED) setTimeout(() => stream?.readyState === EventSource.CLOSED && (listen(), refresh()), 15000);
     });
-    stream.addEventListener("change", refresh);
+    stream.addEventListener("change", (event) => {
+      if (event.data !== version) refresh();
+      version = event.data;
+    });
   };
   // A hidden page neither listens nor fetches. It is refreshed when it becomes visible.
   const onVisibilityChange = () => {
