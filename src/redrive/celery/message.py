@@ -125,15 +125,15 @@ class TaskMessage:
     def _as_json(self, names_of: NamesOf) -> bytes | None:
         """Return the message as JSON. None if it would be another one when it is read again."""
         options = dict(self.options)
-        document = {
-            "task": self.task,
-            "id": self.task_id,
-            "args": _add_names(self.args, names_of(self.task)),
-            "kwargs": dict(self.kwargs),
-            "queue": dict(self.queue),
-            "options": _name_signatures(options, names_of),
-        }
         try:
+            document = {
+                "task": self.task,
+                "id": self.task_id,
+                "args": _add_names(self.args, names_of(self.task)),
+                "kwargs": dict(self.kwargs),
+                "queue": dict(self.queue),
+                "options": _name_signatures(options, names_of),
+            }
             text: str = json.dumps(document)
             stored = json.loads(text)
             is_same = stored == document and _restore_signatures(stored["options"]) == options
@@ -261,7 +261,9 @@ def _restore_signatures(value: Any) -> Any:
         return value
     restored = {key: _restore_signatures(item) for key, item in value.items() if key != NAMED}
     if NAMED in value:
-        restored["args"] = [item for each in value.get("args") or () for item in _named_value(each)]
+        given = value.get("args") or []
+        items = given if isinstance(given, list) else [given]
+        restored["args"] = [each for item in items for each in _named_value(item)]
     return restored
 
 
