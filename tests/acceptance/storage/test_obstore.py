@@ -183,7 +183,7 @@ def test_a_create_above_one_request_of_azure_is_rejected(
 ) -> None:
     monkeypatch.setattr(AzureObstore, "max_put_bytes", 8 * MIB)
     store = Store(azure)
-    with pytest.raises(StorageError, match="too large: create takes up to 8 MiB here; use write_atomic or type azure"):
+    with pytest.raises(StorageError, match="too large: create takes under 8 MiB here; use write_atomic or type azure"):
         store.create("big", BIG if is_size_known else iter([BIG]))
     assert list(store.files()) == []
 

@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 PART_BYTES = 5 * 1024 * 1024
 """Bytes of a part, unless the object is so large that there would be too many."""
-PARTS_AT_ONCE = 4
+PARTS_AT_ONCE = 3
 MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024
-"""Bytes sent at a time, if parts are so large that fewer than four fit. One part always fits."""
+"""Bytes sent at a time, if parts are so large that fewer fit. One part always fits."""
 MIB = 1024 * 1024
 MAX_RANGE_BYTES = 8 * 1024 * 1024
 """Largest request of a caller that seeks."""
@@ -221,9 +221,9 @@ class ObstoreBackend:
     def _check_can_create(self, path: str, size: int) -> None:
         largest = self.max_copy_bytes
         if largest is not None and size >= self.max_put_bytes and size > largest:
-            limit = f"create takes up to {max(largest, self.max_put_bytes) // MIB:,} MiB here"
-            fix = f"use write_atomic or type {self.other_type}"
-            message = f"{self.name}: {path!r} is too large: {limit}; {fix}"
+            limit = f"up to {largest // MIB:,}" if largest else f"under {self.max_put_bytes // MIB}"
+            problem = f"{path!r} is too large: create takes {limit} MiB here"
+            message = f"{self.name}: {problem}; use write_atomic or type {self.other_type}"
             raise StorageError(message, path=path, backend=self.name)
 
     def _write_if_absent(
