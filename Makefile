@@ -9,7 +9,7 @@ FIND = found='$(PYTHON)'; [ -n "$$found" ] || found=$$(sh scripts/find-python) |
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
-.PHONY: help environment install demo test test-quick check format house walk requirements docs bench bench-call bench-ledger bench-commands bench-steps bench-batch bench-clients bench-storage bench-messages bench-engines bench-partitions bench-console screenshots crash-matrix kill-table ha-drill engine-drills plans wire-table calibrate constraints clean lowest sbom release
+.PHONY: help environment install demo test test-quick check format house walk requirements docs bench bench-call bench-ledger bench-commands bench-steps bench-batch bench-clients bench-storage bench-messages bench-engines bench-partitions bench-console bench-scale screenshots crash-matrix kill-table ha-drill engine-drills soak plans wire-table calibrate constraints clean lowest sbom release
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -66,6 +66,9 @@ engine-drills: install ## Kill servers of the engines under load, and print lost
 ha-drill: environment ## Kill the primary of a Patroni cluster five times under load, and print lost jobs and downtimes (KILLS=5)
 	@$(RUN) -m tests.acceptance.ha.drill $(KILLS)
 
+soak: environment ## Run mixed load with random faults, check the history, and draw what grows (MINUTES=120 for each database)
+	@$(RUN) -m tests.acceptance.soak.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(DATABASE),--database $(DATABASE)) $(if $(SEED),--seed $(SEED))
+
 plans: environment ## Check the plans of frequent statements with a million jobs, on both databases
 	@REDRIVE_FULL=1 $(RUN) -m pytest -q tests/conformance/ledger/test_plans.py tests/conformance/partitions/test_plans.py
 
@@ -101,6 +104,9 @@ bench-partitions: environment ## Measure a million partitions, and compare the h
 
 bench-console: environment ## Measure every console page with a thousand and a million jobs, dead letters and partitions
 	@$(RUN) benchmarks/console.py
+
+bench-scale: environment ## Measure how the cost of each operation grows with rows, job types, tenants, payloads and workers
+	@$(RUN) benchmarks/scale.py
 
 bench-clients: ## Measure the HTTP clients and the send buffer against bare libraries (in .venv-bench-clients)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench-clients --extras http,grpc --requirements benchmarks/requirements-clients.txt

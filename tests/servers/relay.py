@@ -7,6 +7,7 @@ import socket
 import struct
 import threading
 import time
+from contextlib import suppress
 from typing import Literal, Self, TypeAlias
 
 Step: TypeAlias = Literal["pass", "reset", "silent"] | int
@@ -72,7 +73,7 @@ class Relay:
 
     def drop(self) -> None:
         """Close all connections."""
-        for each in self._open:
+        for each in list(self._open):
             _reset(each)
         self._open.clear()
 
@@ -129,9 +130,23 @@ class _Link:
         self._spoke = True
         """The server was the last to speak."""
         self._loses = False
+        self._lock = threading.Lock()
+        self._pumps = 2
 
     def pump(self, one: socket.socket, other: socket.socket) -> None:
-        """Copy the data of one end to the other."""
+        """Copy the data of one end to the other. The last of both directions closes the sockets."""
+        try:
+            self._copy(one, other)
+        finally:
+            with self._lock:
+                self._pumps -= 1
+                is_last = self._pumps == 0
+            for each in (self._client, self._server) if is_last else ():
+                each.close()
+                with suppress(ValueError):  # `drop` was faster
+                    self._relay._open.remove(each)
+
+    def _copy(self, one: socket.socket, other: socket.socket) -> None:
         left = self._step if isinstance(self._step, int) else None
         late = None if self._relay.delay is None else _Late(other, self._relay)
         try:

@@ -1,0 +1,1 @@
+"""How the cost of each operation grows."""
