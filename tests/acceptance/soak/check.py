@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     problems: list[str]
 
 
-def unfinished(url: str) -> int:
+def count_unfinished(url: str) -> int:
     """Return the number of jobs that have not ended, without those of the schedule."""
     marks = ", ".join(map(str, TERMINAL))
     return int(rows(url, f"SELECT count(*) FROM redrive_job WHERE state NOT IN ({marks}) AND kind <> 'every-minute'")[0][0])

@@ -67,7 +67,7 @@ async def in_loop(number: str) -> None:
 
 
 @app.command("paid", key="soak::{number}:paid:v1", in_transaction=True, retry=FAST)
-def paid(connection: Connection, number: str) -> None:
+def pay(connection: Connection, number: str) -> None:
     """An effect that commits with its job. Its table has no unique key, so that a second one would be seen."""
     connection.execute(text(f"INSERT INTO {EFFECTS_TABLE} (number) VALUES (:number)"), {"number": number})
 
@@ -105,13 +105,13 @@ def waits(number: str) -> None:
 
 
 @app.command("isolated", key="soak::{number}:isolated:v1", isolation="process", retry=FAST)
-def isolated(number: str) -> None:
+def in_process(number: str) -> None:
     """Runs in a process."""
     _effect("isolated", number)
 
 
 @app.command("ordered", key="soak::{number}:ordered:v1", sequence="{account}", retry=FAST)
-def ordered(number: str, account: str) -> None:
+def in_order(number: str, account: str) -> None:
     """Runs after the job before it of its account."""
     note("order", account, number, "begin")
     _effect("ordered", number)
@@ -119,7 +119,7 @@ def ordered(number: str, account: str) -> None:
 
 
 @app.command("shared", key="soak::{number}:shared:v1", tenant="{tenant}", tenant_concurrency=2, retry=FAST)
-def shared(number: str, tenant: str) -> None:
+def for_tenant(number: str, tenant: str) -> None:
     """Shares the workers between tenants."""
     time.sleep(WORK_SECONDS)
     _effect("shared", number)
@@ -140,9 +140,9 @@ def handler(event: Event[dict[str, Any]]) -> None:
 def _submit_one(kind: str, number: str) -> None:
     match kind:
         case "ordered":
-            ordered.submit(number, account=number.rpartition("-")[2])
+            in_order.submit(number, account=number.rpartition("-")[2])
         case "shared":
-            shared.submit(number, tenant=f"t{random.randrange(20)}")
+            for_tenant.submit(number, tenant=f"t{random.randrange(20)}")
         case "handler":
             event = Event("soak.event", {"number": number}, id=number, source="soak")
             app.receive(event)
@@ -160,7 +160,7 @@ def _submit_one(kind: str, number: str) -> None:
 
 
 COMMANDS: dict[str, Any] = {
-    "plain": plain, "async": in_loop, "paid": paid, "flaky": flaky, "bad": bad, "steps": steps, "isolated": isolated,
+    "plain": plain, "async": in_loop, "paid": pay, "flaky": flaky, "bad": bad, "steps": steps, "isolated": in_process,
 }  # fmt: skip
 KINDS = (*COMMANDS, "ordered", "shared", "handler", "cancelled", "waits")
 

@@ -28,7 +28,7 @@ from tests.servers.postgres import Cluster, postgres_cluster
 from tests.servers.process import die_with_parent
 from tests.servers.relay import Relay
 
-from .check import Outcome, check, unfinished
+from .check import Outcome, check, count_unfinished
 from .faults import Faults
 from .growth import Growth, measure
 from .program import EFFECTS_TABLE, FOLDER, LEDGER
@@ -205,7 +205,7 @@ def soak(database: str, minutes: float, seed: int, folder: Path) -> Soak:
                 anchors += _operate(direct, chance)
         programs.stop_submitters()
         last = time.monotonic() + END_SECONDS
-        while unfinished(direct) and time.monotonic() < last:
+        while count_unfinished(direct) and time.monotonic() < last:
             programs.wait(1.0)
         programs.close()
         outcome = check(direct, folder, anchors=anchors)
