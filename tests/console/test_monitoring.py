@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from redrive import App
+from redrive.console import application
 from redrive.demo.live import write_history
 from redrive.ledger import NewJob
 from redrive.ops.operator import Operator
@@ -26,6 +27,26 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
         items.increment_many([f"t-{number}" for number in range(5)])
         items.give_up_many({f"t-{number}": "corrupt blob" for number in range(3)})
         yield sample
+
+
+WATCH = """() => {
+  const word = document.querySelector("[data-live-word]");
+  window.words = [];
+  const note = () => window.words.push(word.textContent);
+  new MutationObserver(note).observe(word, {childList: true, characterData: true, subtree: true});
+}"""
+
+
+def test_a_page_stays_live_when_its_stream_ends(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "STREAM_SECONDS", 0.3)
+    streams: list[str] = []
+    page.on("request", lambda request: streams.append(request.url) if request.resource_type == "eventsource" else None)
+    page.goto("/journal")
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    page.evaluate(WATCH)
+    while len(streams) < 4:
+        page.wait_for_timeout(100)
+    assert "reconnecting" not in page.evaluate("window.words")
 
 
 @pytest.mark.req("O-4", "J-3")
