@@ -145,7 +145,9 @@ class Dispatcher:
         )
         self._quarantine = Quarantine()
         self.arrivals = ArrivalQueue(
-            self._wake_up.set, ledger.connections.store.encode_events, lambda: self.parked.parked
+            self._wake_up.set,
+            lambda events: ledger.connections.store.encode_events(events),  # noqa: PLW0108  # late
+            lambda: self.parked.parked,
         )
         self._executors = Executors(
             job_types,

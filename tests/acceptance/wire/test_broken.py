@@ -121,7 +121,11 @@ def test_a_large_write_that_fails_leaves_nothing(world: World, how: str) -> None
     # A new path: Azure keeps the blocks of failed uploads, and wants ids of one length. Each client has another length.
     path = uuid4().hex
     world.store.exists("warm")
-    world.proxy.script("pass", "pass", busy())
+    # Azure takes a create through obstore as one request, after the one that looks for the file.
+    if how == "create" and isinstance(world.store.backend, AzureObstore):
+        world.proxy.script("pass", busy())
+    else:
+        world.proxy.script("pass", "pass", busy())
     with pytest.raises(Unavailable):
         getattr(world.store, how)(path, (BIG[at : at + MIB] for at in range(0, len(BIG), MIB)))
     world.proxy.script()

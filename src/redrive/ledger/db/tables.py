@@ -208,7 +208,7 @@ _running_sequence = text("state = 1 AND sequence IS NOT NULL")
 partial_index("redrive_job_sequence_leased", _running_sequence, job.c.kind, job.c.sequence)
 KEYED = text(
     "current AND NOT (substr(key, 1, 6) = 'event:' AND (substr(kind, 1, 5) = 'read:' "
-    "OR substr(key, length(key) - length(kind) - 3) = ':' || kind || ':v1')) "
+    "OR substr(key, length(key) - length(kind) - 3) = ':' || kind || ':' || 'v1')) "
     "AND length(key) - length(replace(key, ':', '')) > 3 AND key = replace(key, '::', '')"
 )
 """Current jobs with a user in their key, `domain:user:entity:operation:version`. An event's job has

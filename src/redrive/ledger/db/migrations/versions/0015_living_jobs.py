@@ -63,7 +63,7 @@ USER = {
 """The second part of a job key."""
 KEYED = (
     "current AND NOT (substr(key, 1, 6) = 'event:' AND (substr(kind, 1, 5) = 'read:' "
-    "OR substr(key, length(key) - length(kind) - 3) = ':' || kind || ':v1')) "
+    "OR substr(key, length(key) - length(kind) - 3) = ':' || kind || ':' || 'v1')) "
     "AND length(key) - length(replace(key, ':', '')) > 3 AND key = replace(key, '::', '')"
 )
 
