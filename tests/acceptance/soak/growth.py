@@ -88,7 +88,7 @@ def _panel(name: str, points: Sequence[tuple[float, float]], top: float) -> str:
     )
     bottom = top + PANEL - 22
     return (
-        f'<text x="16" y="{top + 10:.0f}">{escape(name)}</text>'
+        f'<text x="16" y="{top + 2:.0f}">{escape(name)}</text>'
         f'<text x="{LEFT - 6}" y="{top + 22:.0f}" text-anchor="end">{highest:,.0f}</text>'
         f'<text x="{LEFT - 6}" y="{bottom:.0f}" text-anchor="end">0</text>'
         f'<text x="{WIDTH - RIGHT}" y="{bottom + 14:.0f}" text-anchor="end">{longest / 60:,.0f} min</text>'
