@@ -50,11 +50,16 @@ def measure_claims(ledger: Any, times: int) -> float:
     for at in range(0, ready, BATCH):
         ledger.submit_many([NewJob(KIND, f"new-{stamp}-{at + n}", b"{}") for n in range(BATCH)])
     analyze(ledger)
+    return time_claims(ledger, {KIND: BATCH}, times)
+
+
+def time_claims(ledger: Any, kinds: dict[str, int], times: int, **options: Any) -> float:
+    """Return the median milliseconds of a claim of 100 that also settles the previous 100, with options of `turn`."""
     settlements: list[Any] = []
     times_ms = []
     for _ in range(times):
         began = time.perf_counter()
-        turn = ledger.turn(settlements, {KIND: BATCH}, worker="bench")
+        turn = ledger.turn(settlements, kinds, worker="bench", **options)
         times_ms.append((time.perf_counter() - began) * 1000)
         settlements = [lease.done() for lease in turn.leases]
         if len(turn.leases) != BATCH:

@@ -1,10 +1,9 @@
 """Time of a fair claim of 100 among 1,000,000 queued jobs, with 1 and with 1,000 tenants."""
 
 import time
-from statistics import median
 from typing import Any
 
-from benchmarks.ledger_suite.backlog import BATCH
+from benchmarks.ledger_suite.backlog import BATCH, time_claims
 from benchmarks.ledger_suite.drain import KIND, analyze
 
 TENANTS = 1000
@@ -33,14 +32,4 @@ def insert_jobs(ledger: Any, tenants: int, jobs: int) -> None:
 def measure_claims(ledger: Any, tenants: int, times: int) -> float:
     """Return the median milliseconds of a fair claim of 100 that also settles the previous 100."""
     insert_jobs(ledger, tenants, times * BATCH)
-    settlements: list[Any] = []
-    times_ms = []
-    for _ in range(times):
-        began = time.perf_counter()
-        turn = ledger.turn(settlements, {KIND: BATCH}, worker="bench", fair=True)
-        times_ms.append((time.perf_counter() - began) * 1000)
-        settlements = [lease.done() for lease in turn.leases]
-        if len(turn.leases) != BATCH:
-            raise RuntimeError(f"a claim returned {len(turn.leases)} jobs instead of {BATCH}")
-    ledger.settle(settlements)
-    return median(times_ms)
+    return time_claims(ledger, {KIND: BATCH}, times, fair=True)

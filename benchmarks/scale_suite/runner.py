@@ -11,7 +11,7 @@ from functools import partial
 
 from benchmarks.console_suite.fill import fill
 from benchmarks.ledger_suite import tenants
-from benchmarks.ledger_suite.backlog import BATCH
+from benchmarks.ledger_suite.backlog import BATCH, time_claims
 from benchmarks.ledger_suite.drain import analyze
 from benchmarks.ledger_suite.runner import DURABLE, Databases, measure_fsync
 from benchmarks.rounds import Progress
@@ -138,18 +138,7 @@ def _claim_of_types(ledger: Ledger, number: int) -> float:
     for at in range(0, CLAIMS * BATCH, BATCH):
         ledger.submit_many([NewJob(kinds[each * 7919 % number], f"{stamp}-{each}", b"{}") for each in range(at, at + BATCH)])
     analyze(ledger)
-    settlements: list[object] = []
-    samples = []
-    wanted = dict.fromkeys(kinds, BATCH)
-    for _ in range(CLAIMS):
-        began = time.perf_counter()
-        turn = ledger.turn(settlements, wanted, worker="bench", total=BATCH)
-        samples.append((time.perf_counter() - began) * 1000)
-        settlements = [lease.done() for lease in turn.leases]
-        if len(turn.leases) != BATCH:
-            raise RuntimeError(f"a claim returned {len(turn.leases)} jobs instead of {BATCH}")
-    ledger.settle(settlements)
-    return sorted(samples)[CLAIMS // 2]
+    return time_claims(ledger, dict.fromkeys(kinds, BATCH), CLAIMS, total=BATCH)
 
 
 def _tenants(databases: Databases, database: str, effort: Effort, results: Results, progress: Progress) -> None:

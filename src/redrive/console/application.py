@@ -78,7 +78,7 @@ class LiveUpdates:
                     yield f"event: change\ndata: {version}\n\n"
                 except TimeoutError:
                     yield ": here\n\n"
-            yield "retry: 100\n\n"
+            yield "retry: 100\n\n"  # milliseconds: the next stream starts at once
         finally:
             self._listeners.discard(listener)
             self._new.discard(listener)

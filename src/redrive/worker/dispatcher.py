@@ -146,7 +146,8 @@ class Dispatcher:
         self._quarantine = Quarantine()
         self.arrivals = ArrivalQueue(
             self._wake_up.set,
-            lambda events: ledger.connections.store.encode_events(events),  # noqa: PLW0108  # late
+            # Opens the store of jobs with the first event. Workers of partitions have none.
+            lambda events: ledger.connections.store.encode_events(events),  # noqa: PLW0108
             lambda: self.parked.parked,
         )
         self._executors = Executors(

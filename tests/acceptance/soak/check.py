@@ -16,7 +16,6 @@ from tests.acceptance.crash.oracle import rows
 from .program import EFFECTS_TABLE, END, KINDS, STEPS
 
 TERMINAL = (DONE, DEAD, DROPPED, CANCELLED)
-KEYS = {"handler": "event:soak:{number}:handler:v1"}
 MAY_DIE = {"bad", "flaky"}
 """Kinds of jobs that fail by themselves. Others become dead letters only by crashes of their workers."""
 CRASH = "crashed_worker"
@@ -60,7 +59,7 @@ def check(url: str, folder: Path, *, anchors: list[str]) -> Outcome:
     """
     jobs: dict[tuple[str, str], list[Job]] = defaultdict(list)
     for kind, key, *values in rows(url, "SELECT kind, key, state, fence, current, reason FROM redrive_job"):
-        jobs[kind, _number(kind, key)].append(Job(*values))
+        jobs[kind, _number(key)].append(Job(*values))
     lines, problems = _lines(folder)
     effects = Counter((kind, number) for kind, number, _ in lines["effects"])
     effects.update(("paid", number) for (number,) in rows(url, f"SELECT number FROM {EFFECTS_TABLE}"))
@@ -89,7 +88,7 @@ def check(url: str, folder: Path, *, anchors: list[str]) -> Outcome:
     )
 
 
-def _number(kind: str, key: str) -> str:
+def _number(key: str) -> str:
     parts = key.split(":")
     return parts[2] if len(parts) > 2 else key
 

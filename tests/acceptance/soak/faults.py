@@ -6,9 +6,9 @@ import os
 import random
 import resource
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -108,15 +108,11 @@ class Faults:
 
 
 def _send(pid: int, number: int) -> None:
-    try:
+    with suppress(ProcessLookupError):  # it has just ended
         os.kill(pid, number)
-    except ProcessLookupError:
-        time.sleep(0)  # it has just ended
 
 
 def _limit_files(pid: int, size: int) -> None:
-    try:
+    with suppress(ProcessLookupError):  # it has just ended
         _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
-    except (ProcessLookupError, PermissionError):
-        time.sleep(0)  # it has just ended

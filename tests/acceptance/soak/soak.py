@@ -192,16 +192,16 @@ def soak(database: str, minutes: float, seed: int, folder: Path) -> Soak:
         faults = Faults(programs, server, seed)
         growth, anchors = Growth(), []
         chance = random.Random(seed)
-        begun = time.monotonic()
-        end = begun + minutes * 60
-        next_sample = begun
+        started = time.monotonic()
+        end = started + minutes * 60
+        next_sample = started
         while time.monotonic() < end:
             programs.wait(min(chance.expovariate(1 / BETWEEN_FAULTS), max(0.0, end - time.monotonic())))
             faults.next()
             programs.start()
             if time.monotonic() >= next_sample:
                 next_sample = time.monotonic() + minutes * 60 / SAMPLES
-                growth.add(time.monotonic() - begun, measure(direct, programs.pids("work")))
+                growth.add(time.monotonic() - started, measure(direct, programs.pids("work")))
                 anchors += _operate(direct, chance)
         programs.stop_submitters()
         last = time.monotonic() + END_SECONDS
@@ -211,7 +211,7 @@ def soak(database: str, minutes: float, seed: int, folder: Path) -> Soak:
         outcome = check(direct, folder, anchors=anchors)
         if outcome.problems:
             print(programs.explain(), file=sys.stderr)
-        return Soak(outcome, dict(faults.counts), growth, time.monotonic() - begun)
+        return Soak(outcome, dict(faults.counts), growth, time.monotonic() - started)
 
 
 def _operate(url: str, chance: random.Random) -> list[str]:
