@@ -77,7 +77,6 @@ def test_the_head_in_code_is_the_head_of_the_scripts() -> None:
 
 
 @pytest.mark.req("L-1")
-@pytest.mark.filterwarnings("ignore:.*expression-based index.*redrive_job_user")  # the next test compares it
 def test_the_migrated_schema_equals_the_tables_in_code(url: str) -> None:
     open_ledger(url, migrate=True).close()
     with engine(url).connect() as connection:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from functools import partial
 
 import pytest
 
 from redrive.core.classification.signature import signature_of
 from redrive.ledger import Ledger, NewJob
+from redrive.ledger.jobs.user_mentions import escape
+from redrive.ledger.queries import job_search
 from redrive.ops import JobFilter
 from redrive.ops.operator import Operator
 from tests.conformance.ledger.world import pass_time
@@ -101,6 +104,47 @@ def test_the_source_of_an_event_is_not_a_user(ledger: Ledger, ann: Operator) -> 
         ]
     )
     assert find_keys(ann, user="orders") == [command, command]
+
+
+@pytest.mark.req("Q-1")
+def test_a_user_is_found_in_every_domain_and_job_type(ledger: Ledger, ann: Operator) -> None:
+    expected = [f"{domain}:ann:o-{n}:sync:v1" for domain in ("a", "a-b", "ab", "shop", "é") for n in range(2)]
+    others = [f"{domain}:{user}:o-1:sync:v1" for domain in ("a", "a-b", "b", "shop") for user in ("an", "ann-2", "bob", "a%3Ab")]
+    raw = ["a", "a-b", "ann", "shop", "shop:ann", "shop:ann:o-1", *(f"0{n}" for n in range(5))]
+    ledger.submit_many([NewJob(kind, key) for kind in ("crm.sync", "mail") for key in (*expected, *others, *raw)])
+    assert sorted(find_keys(ann, user="ann")) == sorted(expected * 2)
+    assert sorted(find_keys(ann, user="ann", kind="mail")) == sorted(expected)
+    assert find_keys(ann, user="eve") == []
+
+
+@pytest.mark.req("Q-1")
+@pytest.mark.parametrize("user", ["a.b*c", "(x) [y]", "a+b@shop.de", "^a|b$", "a\\d?", "a_b%c", "O'Neil", "é-{2}", "a:b#&~"])
+def test_any_text_may_be_a_user(ledger: Ledger, ann: Operator, user: str) -> None:
+    key = f"shop:{escape(user)}:o-1:sync:v1"
+    ledger.submit_many(
+        [NewJob("crm.sync", each) for each in (key, "shop:aXb:o-1:sync:v1", "shop:a1:o-1:sync:v1", "shop:b:o-1:sync:v1")]
+    )
+    assert find_keys(ann, user=user) == [key]
+
+
+@pytest.mark.req("Q-1")
+def test_the_newest_jobs_of_a_frequent_user_are_found(ledger: Ledger, ann: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are read in their order, so with more of them than a search reads, the newest could be missing."""
+    monkeypatch.setattr(job_search, "MAX_CANDIDATES", 5)
+    monkeypatch.setattr(job_search, "find_candidates", partial(job_search.find_candidates, most=5))
+    for number in range(10, 30):
+        ledger.submit(NewJob("mail", f"shop:ann:o-{number}:mail:v1"))
+    assert find_keys(ann, user="ann")[:3] == [f"shop:ann:o-{number}:mail:v1" for number in (29, 28, 27)]
+
+
+@pytest.mark.req("Q-1")
+def test_a_user_is_found_among_more_domains_than_are_searched(
+    ledger: Ledger, ann: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_search, "MAX_DOMAINS", 3)
+    for domain in "abcdef":
+        ledger.submit(NewJob("mail", f"{domain}:ann:o-1:mail:v1"))
+    assert find_keys(ann, user="ann") == [f"{domain}:ann:o-1:mail:v1" for domain in "fedcba"]
 
 
 @pytest.mark.req("Q-1")

@@ -32,7 +32,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import dialect as postgresql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import CreateTable
-from sqlalchemy.sql.functions import FunctionElement
 
 from .clock import UtcTimestamp
 
@@ -67,27 +66,6 @@ if not HAS_STORAGE_OPTIONS:
         values = table.element.dialect_options["postgresql"]["with"] or {}
         written = ", ".join(f"{name} = {value}" for name, value in values.items())
         return f"{statement.rstrip()} WITH ({written})" if values else statement
-
-
-class user_in(FunctionElement[str]):  # noqa: N801  # a function of SQL
-    """The user of a job key: `ann` of `shop:ann:o-1:receipt:v1`. An index is over it."""
-
-    name = "user_in"
-    type = Text()
-    inherit_cache = True
-
-
-@compiles(user_in, "postgresql")
-def _user_on_postgres(element: user_in, compiler: Any, **options: Any) -> str:
-    key = compiler.process(element.clauses, **options)
-    return f"split_part({key}, ':', 2)"
-
-
-@compiles(user_in, "sqlite")
-def _user_on_sqlite(element: user_in, compiler: Any, **options: Any) -> str:
-    key = compiler.process(element.clauses, **options)
-    rest = f"substr({key}, instr({key}, ':') + 1)"
-    return f"substr({rest}, 1, instr({rest}, ':') - 1)"
 
 
 def partial_index(
@@ -206,14 +184,6 @@ FAILED_JOBS = text("signature IS NOT NULL AND state IN (0, 1, 3)")
 partial_index("redrive_job_signature", FAILED_JOBS, job.c.kind, job.c.signature, job.c.id)
 _running_sequence = text("state = 1 AND sequence IS NOT NULL")
 partial_index("redrive_job_sequence_leased", _running_sequence, job.c.kind, job.c.sequence)
-KEYED = text(
-    "current AND NOT (substr(key, 1, 6) = 'event:' AND (substr(kind, 1, 5) = 'read:' "
-    "OR substr(key, length(key) - length(kind) - 3) = ':' || kind || ':' || 'v1')) "
-    "AND length(key) - length(replace(key, ':', '')) > 3 AND key = replace(key, '::', '')"
-)
-"""Current jobs with a user in their key, `domain:user:entity:operation:version`. An event's job has
-the source in this place."""
-partial_index("redrive_job_user", KEYED, user_in(job.c.key), job.c.id)
 _stopping = text("state = 1 AND cancel_at IS NOT NULL")
 partial_index("redrive_job_stopping", _stopping, job.c.worker)
 WAITING = text("state = 0 AND waits_for IS NOT NULL")

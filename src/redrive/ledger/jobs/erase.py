@@ -25,9 +25,8 @@ from ..store import steps
 from . import dead_letters
 from .retention import delete_tags
 from .user_mentions import (
-    KEY_PARTS,
     audit_mentions,
-    escape,
+    is_key_of,
     mentions,
     name_of,
     open_backfills,
@@ -195,21 +194,14 @@ def _rows_of(
     connection: Connection, user: str, table: Table, *columns: ColumnElement[Any]
 ) -> Iterator[Any]:
     """Yield rows of this user: found by text, then checked."""
-    escaped, ids = escape(user), table.c.ids
+    ids = table.c.ids
     spellings = {json.dumps(user)[1:-1], json.dumps(user, ensure_ascii=False)[1:-1]}
     conditions = [ids.contains(text, autoescape=True) for text in spellings]
     selected = [*columns, ids.label("ids_")]
     if table is not event:
-        conditions.append(table.c.key.contains(f":{escaped}:", autoescape=True))
-        selected += [table.c.key.label("key_"), table.c.kind.label("kind_")]
+        conditions.append(is_key_of(table, user))
+        selected.append(is_key_of(table, user).label("has_key_"))
     for row in connection.execute(select(*selected).where(or_(*conditions)).order_by(columns[0])):
-        has_key = table is not event and _user_of(row.key_, row.kind_) == escaped
+        has_key = table is not event and row.has_key_
         if has_key or (row.ids_ and json.loads(row.ids_).get("user_id") == user):
             yield row
-
-
-def _user_of(key: str, kind: str) -> str | None:
-    """Return the user of a job key. The key of an event's job has the source in its place."""
-    parts = key.split(":")
-    is_of_event = parts[0] == "event" and (kind.startswith("read:") or parts[3:4] == [kind])
-    return None if len(parts) < KEY_PARTS or is_of_event else parts[1]

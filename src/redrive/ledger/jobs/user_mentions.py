@@ -20,7 +20,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from sqlalchemy import ColumnElement, Connection, Table, Text, and_, exists, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Table,
+    Text,
+    and_,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
 from ..audit import ERASED, REDRIVE_ACTOR, content_digest
 from ..db import access_tables, job_tables, partition_tables, tables
@@ -88,6 +100,20 @@ def name_of(user: str, /) -> Name:
 def escape(user: str) -> str:
     """Return the user as it is written in a key."""
     return user.replace("%", "%25").replace(":", "%3A")
+
+
+def is_key_of(table: FromClause, user: str, /) -> ColumnElement[bool]:
+    """Return whether the job key of a row is of this user.
+
+    The key of an event's job has the source in the place of the user.
+    """
+    key, kind, escaped = table.c.key, table.c.kind, escape(user)
+    has_name = key.contains(f":{escaped}:", autoescape=True)  # is faster than the pattern
+    is_user = has_name & key.regexp_match(f"^[^:]*:{re.escape(escaped)}:[^:]*:[^:]*:")
+    ending = func.substr(key, func.length(key) - func.length(kind) - 3)
+    is_of_handler = or_(func.substr(kind, 1, 5) == "read:", ending == ":" + kind + ":v1")
+    is_of_event = (func.substr(key, 1, 6) == "event:") & is_of_handler
+    return is_user & ~is_of_event
 
 
 # --- Rules: the text of a column without the name

@@ -7,6 +7,7 @@ candidates is limited, so a search may be cut: then a narrower filter finds more
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -16,19 +17,19 @@ from sqlalchemy import ColumnElement, Connection, Select, exists, func, or_, sel
 from ...core.classification.signature import signature_of
 from ..db.compiled import sql_int, sql_text
 from ..db.job_tables import tag
+from ..db.session import PerKind
 from ..db.tables import (
     CURRENT,
     FAILED_JOBS,
-    KEYED,
     attempt,
     dead,
     failure,
     failure_delta,
     job,
     sweep_item,
-    user_in,
 )
 from ..filters import JobFilter
+from ..jobs.user_mentions import escape, is_key_of
 from ..model import LEASED, Job
 from ..stats.counters import counts
 from ..tags import CORRELATION, USER, stored_name, tag_text
@@ -41,6 +42,10 @@ MAX_COUNT = MAX_CANDIDATES
 MAX_GROUPS = 50
 """Error groups whose jobs are searched, seen last first."""
 MAX_TAG_NAMES = 100
+MAX_DOMAINS = 100
+"""First parts of job keys that are looked up for a user."""
+MAX_OTHER_KEYS = 10
+"""A job type with so many keys of another form, at the start of its keys, has no users."""
 MAX_WINDOWS = 20
 WINDOW_IDS = 50_000
 """Without a selective field, the newest ids are searched in windows of this size."""
@@ -174,13 +179,8 @@ def _in_prefix(prefix: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return job.c.key >= prefix, job.c.key < prefix + LAST_CHARACTER
 
 
-def _escape(user: str) -> str:
-    return user.replace("%", "%25").replace(":", "%3A")
-
-
 def _is_of_user(user: str) -> ColumnElement[bool]:
-    in_key = (user_in(job.c.key) == _escape(user)) & KEYED
-    return or_(in_key, _has_tag((USER,), user))
+    return or_(is_key_of(job, user), _has_tag((USER,), user))
 
 
 def _has_tag(names: Sequence[str], value: str) -> ColumnElement[bool]:
@@ -213,18 +213,21 @@ def find_candidates(
     """Return the ids of jobs that may match, by the most selective field of the filter."""
     if wanted.ids:
         return Candidates(sorted(set(wanted.ids), reverse=True))
-    sources: tuple[tuple[object, Callable[[Any], Iterator[Select[Any]]]], ...] = (
+    sources: tuple[tuple[object, Callable[[Any], Iterator[Select[Any] | None]]], ...] = (
         (wanted.key, lambda key: _by_key(connection, wanted.kind, key)),
         (wanted.tag_pairs, lambda pairs: _by_tag((stored_name(pairs[0][0]),), pairs[0][1])),
         (wanted.correlation_id, lambda value: _by_tag((CORRELATION, USER), value)),
-        (wanted.user, _by_user),
+        (wanted.user, lambda user: _by_user(connection, wanted.kind, user)),
         (wanted.worker, _by_worker),
         (wanted.text, lambda text: _by_text(connection, wanted.kind, text)),
         (wanted.error, lambda error: _by_error(connection, wanted.kind, error)),
     )
     for value, queries in sources:
         if value:
-            return _merge(connection, queries(value), most)
+            candidates = _merge(connection, queries(value), most)
+            if candidates.is_cut and value is wanted.user:
+                break  # in the order of their keys: a frequent user is found in the newest jobs
+            return candidates
     if wanted.kind is not None and _has_few_jobs(connection, wanted.kind):
         return _merge(connection, _of_kind(wanted.kind), most)
     if wanted.state is not None and wanted.state not in ("queued", "done"):
@@ -235,11 +238,14 @@ def find_candidates(
     return _newest(connection, wanted, most)
 
 
-def _merge(connection: Connection, queries: Iterator[Select[Any]], most: int) -> Candidates:
-    """Return the ids of all queries, newest first."""
+def _merge(connection: Connection, queries: Iterator[Select[Any] | None], most: int) -> Candidates:
+    """Return the ids of all queries, newest first. `None` says that not all were found."""
     ids: set[int] = set()
     is_cut = False
     for query in queries:
+        if query is None:
+            is_cut = True
+            continue
         rows = connection.execute(query.limit(sql_int(most))).scalars().all()
         ids.update(id_ for id_ in rows if id_ is not None)
         is_cut = is_cut or len(rows) == most
@@ -281,10 +287,50 @@ def _by_tag(names: Sequence[str], value: str) -> Iterator[Select[Any]]:
         yield select(tag.c.job_id).where(*is_tag).order_by(tag.c.job_id.desc())
 
 
-def _by_user(user: str) -> Iterator[Select[Any]]:
-    is_user = (user_in(job.c.key) == _escape(user), KEYED)
-    yield select(job.c.id).where(*is_user).order_by(job.c.id.desc())
+# An index by user would cost each job three entries. Keys begin with one of few domains, so the
+# index of keys is searched once for each.
+_FIRST_KEY = PerKind(
+    lambda _sqlite: (
+        """look.kind, (SELECT key FROM redrive_job
+WHERE kind = look.kind AND key >= :start AND current ORDER BY key LIMIT 1) AS key"""
+    )
+)
+
+
+def _by_user(connection: Connection, kind: str | None, user: str) -> Iterator[Select[Any] | None]:
+    for number, (domain, kinds) in enumerate(_domains(connection, _kinds(connection, kind))):
+        if number == MAX_DOMAINS:
+            yield None
+            break
+        in_range = _in_prefix(f"{domain}:{escape(user)}:")
+        keys = select(job.c.id, job.c.kind, job.c.key).where(job.c.kind.in_(kinds), *in_range)
+        first_keys = keys.where(CURRENT).order_by(job.c.kind, job.c.key)
+        few = first_keys.limit(sql_int(MAX_CANDIDATES)).subquery()
+        yield select(few.c.id).where(is_key_of(few, user))
     yield from _by_tag((USER,), user)
+
+
+def _domains(connection: Connection, kinds: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the first parts of keys, each with the job types that have such keys."""
+    keys: dict[str, str] = {}
+    other_keys: Counter[str] = Counter()
+    start, passed = "", kinds
+    while True:
+        rows = _FIRST_KEY.execute(connection, passed, start=start) if passed else ()
+        keys |= {kind: key for kind, key in rows if key is not None}
+        if not keys:
+            return
+        first_key = min(keys.values())
+        domain, colon, _ = first_key.partition(":")
+        start = f"{domain};" if colon else f"{first_key}\x01"
+        passed = [kind for kind, key in keys.items() if key < start]
+        if colon:
+            yield domain, passed
+        else:
+            other_keys.update(passed)
+        for kind in passed:
+            del keys[kind]
+        passed = [kind for kind in passed if other_keys[kind] < MAX_OTHER_KEYS]
 
 
 def _by_worker(worker: str) -> Iterator[Select[Any]]:
@@ -323,12 +369,12 @@ def _error_groups(connection: Connection, kind: str | None, error: str) -> list[
     return list(groups)[:MAX_GROUPS]
 
 
-def _by_text(connection: Connection, kind: str | None, text: str) -> Iterator[Select[Any]]:
+def _by_text(connection: Connection, kind: str | None, text: str) -> Iterator[Select[Any] | None]:
     """Look a text up in all places, the most likely ones first."""
     yield from _by_key(connection, kind, text)
     for name in _tag_names(connection):
         yield from _by_tag((name,), text)
-    yield from _by_user(text)
+    yield from _by_user(connection, kind, text)
     yield from _by_prefix(connection, kind, text)
     yield from _by_error(connection, kind, text)
 

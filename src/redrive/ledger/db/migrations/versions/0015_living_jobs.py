@@ -56,18 +56,6 @@ JOB_COLUMNS: list[tuple[str, Any, str]] = [
 ]
 
 
-USER = {
-    "postgresql": "split_part(key, ':', 2)",
-    "sqlite": "substr(substr(key, instr(key, ':') + 1), 1, instr(substr(key, instr(key, ':') + 1), ':') - 1)",
-}
-"""The second part of a job key."""
-KEYED = (
-    "current AND NOT (substr(key, 1, 6) = 'event:' AND (substr(kind, 1, 5) = 'read:' "
-    "OR substr(key, length(key) - length(kind) - 3) = ':' || kind || ':' || 'v1')) "
-    "AND length(key) - length(replace(key, ':', '')) > 3 AND key = replace(key, '::', '')"
-)
-
-
 def upgrade() -> None:
     for name, type_, comment in JOB_COLUMNS:
         op.add_column("redrive_job", sa.Column(name, type_, comment=comment))
@@ -76,8 +64,6 @@ def upgrade() -> None:
     _allow_states(7)
     for index, (columns, condition) in INDEXES.items():
         op.create_index(index, "redrive_job", columns, **_where(condition))
-    user = sa.text(USER[op.get_bind().dialect.name])
-    op.create_index("redrive_job_user", "redrive_job", [user, "id"], **_where(KEYED))
     op.create_index("redrive_attempt_worker", "redrive_attempt", ["worker", "ended_at"])
     for table in TALLIES:
         cancelled = sa.Column("cancelled", sa.BigInteger, nullable=False, server_default=ZERO)
@@ -226,7 +212,7 @@ def downgrade() -> None:
         op.drop_table(f"redrive_{name}")
     op.drop_column("redrive_sweep", "fresh")
     op.drop_index("redrive_attempt_worker", table_name="redrive_attempt")
-    for index in ("redrive_job_user", *INDEXES):
+    for index in INDEXES:
         op.drop_index(index, table_name="redrive_job")
     # The code before has no such states: a held job is queued, and a cancelled job is discarded.
     op.execute("UPDATE redrive_job SET state = 0 WHERE state = 7")
