@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import Engine, event
 
 from redrive.errors import NotAllowed
 from redrive.ledger import Ledger
@@ -238,6 +239,25 @@ def test_concurrent_steps_process_each_item_once(ledger: Ledger) -> None:
     assert len(done) == len(set(done)) == 2 * MAX_STEP_ITEMS + 50
     assert tally(ledger).ready == 2 * MAX_STEP_ITEMS + 50
     assert ledger.imbalance() == []
+
+
+def test_a_step_takes_as_many_statements_for_many_dead_letters_as_for_few(ledger: Ledger) -> None:
+    statements: list[str] = []
+
+    def note(*call: Any) -> None:
+        statements.append(call[2])
+
+    letters, counts = ids(ledger, MAX_STEP_ITEMS + 3), []
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        for selected in (letters[:3], letters[3:]):
+            begun = ledger.sweeps.begin("replay", selected, **ANN)
+            statements.clear()
+            assert len(ledger.sweeps.step(begun.id).done) == len(selected)
+            counts.append(len(statements))
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert counts[0] == counts[1]
 
 
 def test_an_empty_sweep_is_done(ledger: Ledger) -> None:

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, exists, insert, null, select, update
+from sqlalchemy import Connection, bindparam, exists, insert, literal, null, select, update
 
 from ...core.text import pluralise
 from .. import audit
 from ..db.clock import now_on, now_sql
-from ..db.compiled import sql_int
+from ..db.compiled import is_one_of, sql_int
 from ..db.job_tables import tag
 from ..db.session import Session
 from ..db.tables import CHANNEL, CURRENT, dead, job
@@ -112,7 +112,8 @@ def replay_in(
     pending, skipped = _lock_pending(session.core, ids)
     now = now_on(session)
     taken = {} if as_kind is None else _taken_keys(session.core, pending, as_kind)
-    rows = []
+    replayed: list[_Pending] = []
+    changes: list[dict[str, Any]] = []
     for letter, old in pending:
         if max_replays is not None and letter.replay_count >= max_replays:
             skipped[letter.id] = f"replayed {pluralise(letter.replay_count, 'time')} already"
@@ -120,32 +121,29 @@ def replay_in(
         if not old.current:
             skipped[letter.id] = "its replay was cancelled, and its key has a newer job"
             continue
-        new = _copy(old, letter.payload) | {"dead_id": letter.id}
         if as_kind is not None and as_kind != old.kind:
             if old.key in taken:
                 skipped[letter.id] = f"{as_kind} has a job with its key: {taken[old.key]}"
                 continue
             taken[old.key] = f"the replay of dead letter {letter.id}"
-            new["kind"] = as_kind
-        if letter.id in edits:
+        if letter.id in edits or EDITED_HEADER in (old.headers or ""):
+            # A replay without edits has the original payload again.
             headers = json.loads(old.headers) if old.headers else {}
-            headers[EDITED_HEADER] = actor
-            new |= {"payload": edits[letter.id], "headers": to_json("headers", headers)}
-        elif EDITED_HEADER in (old.headers or ""):  # This replay has the original payload again.
-            headers = json.loads(old.headers)
             headers.pop(EDITED_HEADER, None)
-            new["headers"] = to_json("headers", headers) if headers else None
-        rows.append(new)
-    if not rows:
+            headers |= {EDITED_HEADER: actor} if letter.id in edits else {}
+            stored = to_json("headers", headers) if headers else None
+            payload = edits.get(letter.id, letter.payload)
+            changes.append({"letter": letter.id, "new_payload": payload, "new_headers": stored})
+        replayed.append(_Pending(letter, old))
+    if not replayed:
         return BulkResult({}, skipped)
-    done = _insert_replays(session, rows, now)
+    done = _insert_replays(session, replayed, changes, now, as_kind)
     if not fresh:
-        replays = [(row["replay_of"], done[row["dead_id"]]) for row in rows]
-        steps.move_to_replays(session.core, replays)
-    replayed = [each for each in pending if each.letter.id in done]
+        steps.move_to_replays(session.core, [(old.id, done[letter.id]) for letter, old in replayed])
     session.notify(CHANNEL)
     _count_decisions(session, replayed, {"dropped": 1}, now)
-    add(session, _count_new(rows))
+    kinds = Counter(as_kind or old.kind for _, old in replayed)
+    add(session, {kind: {"submitted": count, "ready": count} for kind, count in kinds.items()})
     if audited:
         changed = {
             str(letter.id): _describe_edit(letter.payload, edits[letter.id])
@@ -166,59 +164,69 @@ def _taken_keys(connection: Connection, pending: Sequence[_Pending], kind: str) 
     return {row.key: f"job {row.id}" for row in connection.execute(query)}
 
 
-def _count_new(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """Return the changes of the counters for new jobs."""
-    kinds = Counter(row["kind"] for row in rows)
-    return {kind: {"submitted": count, "ready": count} for kind, count in kinds.items()}
-
-
-def _copy(old: Any, payload: bytes) -> dict[str, Any]:
-    """Return the values of a new job that replaces an old one."""
-    copied = {name: getattr(old, name) for name in COPIED_COLUMNS}
-    return copied | {"payload": payload, "kind": old.kind, "key": old.key, "replay_of": old.id}
-
-
 def _insert_replays(
-    session: Session, rows: Sequence[Mapping[str, Any]], now: datetime
+    session: Session,
+    replayed: Sequence[_Pending],
+    changes: Sequence[dict[str, Any]],
+    now: datetime,
+    as_kind: str | None,
 ) -> dict[int, int]:
     """Replace dead jobs by new ones, with the same few statements for any number of them.
+
+    The database copies the jobs, because a driver takes longer to bind their columns.
+
+    Args:
+        session: A session with a transaction.
+        replayed: The dead letters with their jobs.
+        changes: New payloads and headers, by dead letter.
+        now: By the ledger's clock.
+        as_kind: Job type of the new jobs. None: that of the dead job.
 
     Returns:
         The new job of each dead letter.
     """
     connection = session.core
-    old_ids = [row["replay_of"] for row in rows]
-    dropped = update(job).where(job.c.id.in_(old_ids)).values(state=DROPPED, current=False)
-    connection.execute(dropped)
-    values = [{**row, "created_at": now, "due_at": now} for row in rows]
-    new = insert(job).returning(job.c.dead_id, job.c.id, job.c.kind, job.c.sequence)
-    inserted = connection.execute(new, values).all()
-    created = {row.dead_id: row.id for row in inserted}
-    sequences.hold(session, inserted)
-    done: dict[int, int] = {row["dead_id"]: created[row["dead_id"]] for row in rows}
-    _copy_tags(connection, {row["replay_of"]: done[row["dead_id"]] for row in rows})
-    replaying = (
-        update(dead)
-        .where(dead.c.id == bindparam("letter"))
-        .values(
-            status="replaying",
-            replay_count=dead.c.replay_count + 1,
-            replay_job_id=bindparam("new_job"),
-            kind=bindparam("new_kind"),
-            blocked=False,
-            blocked_until=null(),
-            updated_at=now,
-        )
+    old_jobs = is_one_of(job.c.id, (old.id for _, old in replayed))
+    connection.execute(update(job).where(old_jobs).values(state=DROPPED, current=False))
+    started = literal(now, job.c.due_at.type)
+    values = {
+        **{name: job.c[name] for name in ("key", *COPIED_COLUMNS)},
+        "kind": job.c.kind if as_kind is None else literal(as_kind, job.c.kind.type),
+        "replay_of": job.c.id,
+        "dead_id": dead.c.id,
+        "payload": dead.c.payload,
+        "created_at": started.label("created_at"),
+        "due_at": started.label("due_at"),
+    }
+    # Sorted, because the jobs of a sequence start in the order of their ids.
+    copies = (
+        select(*values.values())
+        .join_from(dead, job, job.c.id == dead.c.job_id)
+        .where(is_one_of(dead.c.id, (letter.id for letter, _ in replayed)))
+        .order_by(dead.c.id)
     )
-    letters = [
-        {
-            "letter": row["dead_id"],
-            "new_job": done[row["dead_id"]],
-            "new_kind": row["kind"],
-        }
-        for row in rows
-    ]
-    connection.execute(replaying, letters)
+    new = insert(job).from_select(list(values), copies)
+    returned = new.returning(job.c.dead_id, job.c.id, job.c.kind, job.c.sequence)
+    inserted = connection.execute(returned).all()
+    created = {row.dead_id: row.id for row in inserted}
+    done: dict[int, int] = {letter.id: created[letter.id] for letter, _ in replayed}
+    if changes:
+        edited = update(job).where(job.c.id == bindparam("new_job"))
+        edited = edited.values(payload=bindparam("new_payload"), headers=bindparam("new_headers"))
+        connection.execute(edited, [{**each, "new_job": done[each["letter"]]} for each in changes])
+    sequences.hold(session, inserted)
+    _copy_tags(connection, {old.id: done[letter.id] for letter, old in replayed})
+    letters = update(dead).where(is_one_of(job.c.id, done.values()), job.c.dead_id == dead.c.id)
+    replaying = letters.values(
+        status="replaying",
+        replay_count=dead.c.replay_count + 1,
+        replay_job_id=job.c.id,
+        kind=job.c.kind,
+        blocked=False,
+        blocked_until=null(),
+        updated_at=now,
+    )
+    connection.execute(replaying)
     return done
 
 
@@ -253,9 +261,11 @@ def discard_in(
         return BulkResult({}, skipped)
     now = now_on(session)
     done = {letter.id: old.id for letter, old in pending}
-    session.core.execute(update(job).where(job.c.id.in_(list(done.values()))).values(state=DROPPED))
+    session.core.execute(
+        update(job).where(is_one_of(job.c.id, done.values())).values(state=DROPPED)
+    )
     values = {"status": "discarded", "blocked_until": null(), "updated_at": now}
-    session.core.execute(update(dead).where(dead.c.id.in_(list(done))).values(values))
+    session.core.execute(update(dead).where(is_one_of(dead.c.id, done)).values(values))
     _count_decisions(session, pending, {"dropped": 1}, now)
     if audited:
         what = {"jobs": _by_text(done)}
@@ -301,6 +311,13 @@ def _by_text(done: Mapping[int, int]) -> dict[str, int]:
     return {str(id_): job_id for id_, job_id in done.items()}
 
 
+_LETTER = (
+    *(dead.c.id, dead.c.status, dead.c.job_id, dead.c.kind, dead.c.signature),
+    *(dead.c.blocked, dead.c.replay_count, dead.c.payload),
+)
+_JOB = (job.c.id, job.c.kind, job.c.key, job.c.state, job.c.current, job.c.headers)
+
+
 def _lock_pending(
     connection: Connection, ids: Sequence[int]
 ) -> tuple[list[_Pending], dict[int, str]]:
@@ -308,14 +325,16 @@ def _lock_pending(
 
     Rows are locked in one order, so that concurrent actions cannot deadlock.
     """
-    letters = select(dead).where(dead.c.id.in_(list(ids))).order_by(dead.c.id).with_for_update()
+    letters = (
+        select(*_LETTER).where(is_one_of(dead.c.id, ids)).order_by(dead.c.id).with_for_update()
+    )
     rows = connection.execute(letters).all()
     skipped = dict.fromkeys(ids, "not found")
     skipped |= {row.id: str(row.status) for row in rows if row.status != "pending"}
     rows = [row for row in rows if row.status == "pending"]
     # The replay of a pending dead letter may have been cancelled.
     has_ended = job.c.state.in_((sql_int(DEAD), sql_int(CANCELLED)))
-    jobs = select(job).where(job.c.id.in_([row.job_id for row in rows]), has_ended)
+    jobs = select(*_JOB).where(is_one_of(job.c.id, (row.job_id for row in rows)), has_ended)
     by_id = {row.id: row for row in connection.execute(jobs.with_for_update())}
     pending = []
     for row in rows:
@@ -335,7 +354,7 @@ def rerun_done_jobs(
     """
     audit.check_actor(actor, because)
     with session.transaction("replay") as connection:
-        query = select(job).where(job.c.id.in_(list(ids))).order_by(job.c.id).with_for_update()
+        query = select(job).where(is_one_of(job.c.id, ids)).order_by(job.c.id).with_for_update()
         skipped = dict.fromkeys(ids, "not found")
         now = now_on(session)
         done: dict[int, int] = {}
@@ -347,7 +366,9 @@ def rerun_done_jobs(
             skipped.pop(old.id)
             dropped = update(job).where(job.c.id == old.id)
             connection.execute(dropped.values(state=DROPPED, current=False))
-            new = insert(job).values(created_at=now, due_at=now, **_copy(old, old.payload))
+            names = ("kind", "key", "payload", *COPIED_COLUMNS)
+            copied = {name: getattr(old, name) for name in names}
+            new = insert(job).values(replay_of=old.id, created_at=now, due_at=now, **copied)
             columns = (job.c.id, job.c.kind, job.c.sequence)
             row = connection.execute(new.returning(*columns)).one()
             done[old.id] = row.id
@@ -369,7 +390,7 @@ def _copy_tags(connection: Connection, new_jobs: Mapping[int, int]) -> None:
         connection: A connection in a transaction.
         new_jobs: The new job of each replayed job.
     """
-    is_replayed = tag.c.job_id.in_(list(new_jobs))
+    is_replayed = is_one_of(tag.c.job_id, new_jobs)
     rows = connection.execute(select(tag).where(is_replayed)).mappings()
     copies = [{**row, "job_id": new_jobs[row["job_id"]]} for row in rows]
     if copies:

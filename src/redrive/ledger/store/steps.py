@@ -38,6 +38,7 @@ from ..db.compiled import (
     bytes_array,
     compile_postgres,
     int_array,
+    is_one_of,
     sql_int,
     text_array,
     timestamp_array,
@@ -294,10 +295,10 @@ def move_to_replays(connection: Connection, replays: Sequence[tuple[int, int]], 
     new_jobs = dict(replays)
     # A replay waits again for a signal that did not arrive in time.
     is_late = (step.c.act == "wait", step.c.error == TIMED_OUT)
-    connection.execute(delete(step).where(step.c.job_id.in_(list(new_jobs)), *is_late))
+    connection.execute(delete(step).where(is_one_of(step.c.job_id, new_jobs), *is_late))
     for table in JOB_TABLES:
         owner = table.c.job_id
-        owners = select(owner).where(owner.in_(list(new_jobs))).distinct()
+        owners = select(owner).where(is_one_of(owner, new_jobs)).distinct()
         moves = [
             {"old_job": old, "new_job": new_jobs[old]}
             for old in connection.execute(owners).scalars()
