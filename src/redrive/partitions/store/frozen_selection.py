@@ -1,14 +1,14 @@
 """FrozenSelection: the partitions that an act would change, frozen in a plan.
 
 Very many partitions are kept as packed numbers, three for each: id, display status, and attempts
-with the number of the current run. On Postgres the server packs and counts them: to return a
-million rows takes a driver longer than the server needs to find them. SQLite runs in this process,
-where rows cost little.
+with the number of the current run. The database packs and counts them: to return a million rows
+takes a driver longer than the database needs to find them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import sys
 from array import array
 from collections import Counter
@@ -18,9 +18,9 @@ from datetime import date
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
-from sqlalchemy import ARRAY, Connection, LargeBinary, bindparam, func, literal, select, tuple_
+from sqlalchemy import ARRAY, Connection, LargeBinary, bindparam, func, literal, select
 
-from ...ledger.db.compiled import int_array
+from ...ledger.db.compiled import int_array, is_one_of, sql_int
 from ...ledger.db.partition_tables import partition, rollup, work
 from ..model import DISPLAY_STATUSES, PartitionFilter
 from .queries import (
@@ -36,9 +36,9 @@ from .rows import read_partitions
 from .statements import InListStatement, chunks
 
 PAGE_ROWS = 20_000
-"""Partitions of a page on SQLite."""
+"""Partitions of a page by id on SQLite."""
 MIN_PAGE_ROWS = 100_000
-"""Partitions of a page on Postgres: as many days as have this many."""
+"""Partitions of a page of whole days: as many days as have this many."""
 RUNNING = -1
 """In place of a display status: a worker has the partition."""
 MAX_COUNTED = 1000
@@ -203,13 +203,7 @@ _STANDING = (sa.cast(_at.current_attempt_no, sa.BigInteger) * 2**32 + _at.attemp
     "standing"
 )
 COLUMNS = (_at.id, _at.shade, _STANDING, _at.reason)
-_POSITION = select(_at.logical_date, _at.customer_id)
 _NUMBERS_BY_ID = InListStatement(_at.id, select(*COLUMNS[:3]).where)
-_is_leased = sa.exists(
-    select(work.c.partition_id).where(
-        work.c.partition_id == _at.id, work.c.lease_until.is_not(None)
-    )
-)
 
 
 class _Page(NamedTuple):
@@ -220,6 +214,8 @@ class _Page(NamedTuple):
     reasons: Counter[str]
     skipped: Counter[int]
     """Number of skipped partitions by display status, or RUNNING."""
+    last_id: int | None
+    """Highest id. None: no partition was selected."""
 
 
 def _pages(
@@ -239,73 +235,68 @@ def _pages(
         running: Ids of leased partitions.
         selection: The selection behind the query.
     """
-    if connection.dialect.name == "sqlite":
-        by_id = selection.only_failing
-        yield from _pages_on_sqlite(connection, query, allowed, running, by_id=by_id)
-    elif selection.only_failing or any(
-        part is not None for part in (selection.ids, selection.keys, selection.customers)
-    ):
-        yield _page_on_postgres(connection, query.order_by(_at.id), allowed)
+    is_sqlite = connection.dialect.name == "sqlite"
+    busy = is_one_of(_at.id, running)
+    # Not `~busy`: SQLAlchemy renders a shared, empty list the same way for IN and NOT IN.
+    kept = sa.and_(
+        ~is_one_of(_at.id, running), _at.shade.in_([sql_int(shade) for shade in allowed])
+    )
+    query = query.add_columns(busy.label("busy"), kept.label("kept"))
+    picked = any(part is not None for part in (selection.ids, selection.keys))
+    order = (_at.logical_date, _at.customer_id)
+    if is_sqlite and selection.only_failing:
+        rows = query.order_by(_at.id).limit(PAGE_ROWS)
+        page = _read_page(connection, rows, allowed)
+        while page.last_id is not None:
+            yield page
+            page = _read_page(connection, rows.where(_at.id > page.last_id), allowed)
+    elif selection.only_failing or (not is_sqlite and (picked or selection.customers is not None)):
+        yield _read_page(connection, query.order_by(_at.id), allowed)
+    elif picked:
+        yield _read_page(connection, query.order_by(*order), allowed)
     else:
-        order = (_at.logical_date, _at.customer_id)
         for first, last in _day_ranges(connection, dataset, selection):
             days = in_range(query, _at.logical_date, first, last)
-            yield _page_on_postgres(connection, days.order_by(*order), allowed)
+            yield _read_page(connection, days.order_by(*order), allowed)
 
 
-def _pages_on_sqlite(
-    connection: Connection, query: Any, allowed: Sequence[int], running: set[int], *, by_id: bool
-) -> Iterator[_Page]:
-    """Yield pages in the order of an index, so that neither a sort nor the whole is in memory."""
-    shades = frozenset(allowed)
-    order = (_at.id,) if by_id else (_at.logical_date, _at.customer_id)
-    first = query.order_by(*order).limit(PAGE_ROWS)
-    query = first
-    while rows := _driver_rows(connection, query):
-        skipped = [row for row in rows if row[0] in running or row[1] not in shades]
-        kept = rows
-        if skipped:
-            kept = [row for row in rows if row[0] not in running and row[1] in shades]
-        numbers = array("q", [number for row in kept for number in row[:3]])
-        reasons = Counter([row[3] for row in kept if row[3] is not None])
-        counts = Counter([RUNNING if row[0] in running else row[1] for row in skipped])
-        yield _Page(numbers, reasons, counts)
-        if len(rows) < PAGE_ROWS:
-            return
-        last_id = rows[-1][0]
-        position = connection.execute(_POSITION.where(_at.id == last_id)).one()
-        last = tuple_(
-            literal(position.logical_date, sa.Date), literal(position.customer_id, sa.Text)
-        )
-        query = first.where(_at.id > last_id if by_id else tuple_(*order) > last)
-
-
-def _driver_rows(connection: Connection, query: Any) -> list[Any]:
-    """Return the rows as the driver has them: numbers and texts need no conversion."""
-    result = connection.execute(query)
-    rows = list(result.cursor.fetchall())
-    result.close()
-    return rows
-
-
-def _page_on_postgres(connection: Connection, query: Any, allowed: Sequence[int]) -> _Page:
-    """Let the server pack and count in one pass, without a row for each partition."""
-    of = query.add_columns(_is_leased.label("busy")).subquery().c
-    kept = sa.and_(~of.busy, of.shade.in_(list(allowed)))
+def _read_page(connection: Connection, query: Any, allowed: Sequence[int]) -> _Page:
+    """Let the database pack and count in one pass, without a row for each partition."""
+    is_sqlite = connection.dialect.name == "sqlite"
+    of = query.subquery().c
     count = func.count()
-    row = connection.execute(
+    others = [shade for shade in range(len(DISPLAY_STATUSES)) if shade not in allowed]
+    # On SQLite the numbers are text: a function in Python would be called for each row.
+    numbers = [func.group_concat(column) for column in (of.id, of.shade, of.standing)]
+    packed = numbers if is_sqlite else [func.string_agg(_pack(of), literal(b"", LargeBinary))]
+    collect = func.json_group_array if is_sqlite else func.array_agg
+    last_id, reasons, busy, *rest = connection.execute(
         select(
-            func.string_agg(_pack(of), literal(b"", LargeBinary)).filter(kept),
-            func.array_agg(of.reason).filter(kept, of.reason.is_not(None)),
+            func.max(of.id),
+            collect(of.reason).filter(of.kept, of.reason.is_not(None)),
             count.filter(of.busy),
-            *(
-                count.filter(~of.busy, of.shade == sa.literal_column(str(shade)))
-                for shade in range(len(DISPLAY_STATUSES))
-            ),
+            *(count.filter(~of.busy, of.shade == sql_int(shade)) for shade in others),
+            *(column.filter(of.kept) for column in packed),
         )
     ).one()
-    skipped = {shade: n for shade, n in enumerate(row[3:]) if shade not in allowed}
-    return _Page(_unpack(row[0]), Counter(row[1] or ()), +Counter({RUNNING: row[2]} | skipped))
+    columns = rest[len(others) :]
+    skipped = dict(zip(others, rest, strict=False))
+    return _Page(
+        _interleave([json.loads(f"[{text or ''}]") for text in columns])
+        if is_sqlite
+        else _unpack(columns[0]),
+        Counter(json.loads(reasons) if is_sqlite else reasons or ()),
+        +Counter(skipped | {RUNNING: busy}),
+        last_id,
+    )
+
+
+def _interleave(columns: Sequence[Sequence[int]]) -> array[int]:
+    """Return the first number of each column, then the second ones, and so on."""
+    numbers = array("q", bytes(8 * len(columns) * len(columns[0])))
+    for place, column in enumerate(columns):
+        numbers[place :: len(columns)] = array("q", column)
+    return numbers
 
 
 def _day_ranges(
