@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,11 +40,11 @@ class SystemClock:
         return datetime.now(timezone.utc)
 
     @staticmethod
-    async def asleep(seconds: float, /) -> None:
+    def asleep(seconds: float, /) -> Coroutine[Any, Any, None]:
         """Sleep in async code. A sleep of 0 lets other tasks run."""
         import asyncio  # noqa: PLC0415  # 45 ms that sync programs must not pay
 
-        await asyncio.sleep(seconds)
+        return asyncio.sleep(seconds)
 
     def __reduce__(self) -> str:
         return "SYSTEM"

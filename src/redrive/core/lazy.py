@@ -84,12 +84,14 @@ class Deferred:
     __slots__ = ("_module",)
 
     def __init__(self, module: str, /) -> None:
-        self._module = module
+        self._module: Any = module
 
     def __getattr__(self, name: str) -> Any:
-        from importlib import import_module  # noqa: PLC0415
+        if isinstance(self._module, str):
+            from importlib import import_module  # noqa: PLC0415
 
-        return getattr(import_module(self._module), name)
+            self._module = import_module(self._module)
+        return getattr(self._module, name)
 
 
 def deferred(package: str, /, *names: str) -> list[Any]:

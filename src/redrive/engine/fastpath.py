@@ -1,10 +1,11 @@
 """The fast path: the same results as the reference loops in `loop.py`, for a fraction of the cost.
 
 A wrapper makes the first attempt itself if nothing special is going on, and leaves the rest to the
-loop. Without a time limit it reads no clock and publishes no scope before something fails. The code
-here is repeated, flat and full of local names on purpose: each call frame and each attribute that
-it saves is several per cent of a call that succeeds (benchmarks/call.md). Whoever changes `loop.py`
-or `run.py` changes this file, too. tests/property/test_fastpath.py checks that both agree.
+loop. Without a time limit it reads no clock and publishes no scope before something fails, and it
+makes the second attempt, too. Most retried calls succeed then. The code here is repeated, flat and
+full of local names on purpose: each call frame and each attribute that it saves is several per cent
+of a call that succeeds (benchmarks/call.md). A change of `loop.py` or `run.py` belongs here, too:
+tests/property/test_fastpath.py checks that both agree.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from ..core.clock import SYSTEM
 from ..core.context import CLOCK_USERS, SLOT, SLOW_PATH_USERS, ContextSlot, own_slot
-from ..journal.bus import SUBSCRIPTIONS
+from ..journal import bus
 from ..journal.sinks import logging as logging_sink
 from ..journal.sinks.logging import INFO
 from . import loop
@@ -51,23 +52,23 @@ def wrap_sync(settings: RetrySettings, fn: Callable[..., Any]) -> Callable[..., 
 def _wrap_untimed_sync(
     settings: RetrySettings, fn: Callable[..., Any], limits: CallLimits
 ) -> Callable[..., Any]:
-    run_loop, budget = loop.sync_loop(settings, fn, limits), settings.budget
+    budget, failures = settings.budget, _Failures(settings, loop.sync_loop(settings, fn, limits))
     usual_type: type = NoneType  # of the last result: it was not awaitable
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         nonlocal usual_type
         slot = get_slot()
         if CLOCK_USERS or (slot is not None and slot.scope is not None):
-            return run_loop(None, args, kwargs)
+            return failures.run_loop(None, args, kwargs)
         giveups_before = GIVE_UPS.count
         try:
             result = fn(*args, **kwargs) if kwargs else fn(*args)
         except Exception as error:
             began, kind = monotonic(), type(error)
             run: RetryRun | None = None
-            wait = _quick_wait(settings, kind, giveups_before)
+            wait = failures.quick_wait(kind, giveups_before)
             if wait is None:
-                run = _untimed_run(settings, began)
+                run = failures.untimed_run(began)
                 wait = run.record_failure(error, giveups_before)
                 if wait is None:
                     raise
@@ -79,24 +80,23 @@ def _wrap_untimed_sync(
                 sleep(wait)
         else:
             if type(result) is not usual_type:
-                usual_type = ensure_not_awaitable(result, settings)
+                usual_type = ensure_not_awaitable(result, failures.settings)
             if budget.below_capacity:
                 budget.refund()
             return result
         if run is not None:
-            return run_loop(run, args, kwargs)
-        # The second attempt, still without a run: most retried calls succeed now.
+            return failures.run_loop(run, args, kwargs)
+        # The second attempt, still without a run.
         if slot is None or slot.thread != get_ident():
             slot = own_slot()
         started = monotonic() if wait > 0 else began
         giveups_before = GIVE_UPS.count
-        slot.scope = (inf, 2, settings, None, None)
+        slot.scope = (inf, 2, failures.settings, None, None)
         try:
             result = fn(*args, **kwargs) if kwargs else fn(*args)
         except Exception as error:
             slot.scope = None
-            run = _run_after_quick_wait(settings, began, wait, kind)
-            run.started = started
+            run = failures.run_after_quick_wait(began, wait, kind, started)
             wait = run.record_failure(error, giveups_before)
             if wait is None:
                 raise
@@ -106,12 +106,12 @@ def _wrap_untimed_sync(
                 raise
         else:
             if type(result) is not usual_type:
-                usual_type = ensure_not_awaitable(result, settings)
+                usual_type = ensure_not_awaitable(result, failures.settings)
             budget.refund(budget.cost)
             return result
         finally:
             slot.scope = None
-        return run_loop(run, args, kwargs)
+        return failures.run_loop(run, args, kwargs)
 
     return wrapper
 
@@ -173,38 +173,66 @@ def wrap_async(
 def _wrap_untimed_async(
     settings: RetrySettings, fn: Callable[..., Any], limits: CallLimits
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    from .timer import cancelled_inside  # noqa: PLC0415  # imports asyncio
+    from . import timer  # noqa: PLC0415  # imports asyncio
 
-    run_loop, budget = loop.async_loop(settings, fn, limits), settings.budget
+    budget, failures = settings.budget, _Failures(settings, loop.async_loop(settings, fn, limits))
 
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         slot = get_slot()
         if CLOCK_USERS or (slot is not None and slot.scope is not None):
-            return await run_loop(None, args, kwargs)
+            return await failures.run_loop(None, args, kwargs)
         giveups_before = GIVE_UPS.count
         try:
             result = await (fn(*args, **kwargs) if kwargs else fn(*args))
         except Exception as error:
-            began = monotonic()
-            if cancelled_inside(error):
-                _untimed_run(settings, began).record_cancellation(error)
+            began, kind = monotonic(), type(error)
+            run: RetryRun | None = None
+            cancellations_before = timer.pending_cancellations()
+            if cancellations_before and timer.cancelled_inside(error):
+                failures.untimed_run(began).record_cancellation(error)
                 raise
-            wait = _quick_wait(settings, type(error), giveups_before)
-            if wait is not None:
-                run = _run_after_quick_wait(settings, began, wait, type(error))
-            else:
-                run = _untimed_run(settings, began)
+            wait = failures.quick_wait(kind, giveups_before)
+            if wait is None:
+                run = failures.untimed_run(began)
                 wait = run.record_failure(error, giveups_before)
                 if wait is None:
                     raise
             await SYSTEM.asleep(wait)
-            if not run.may_continue(error):
+            if run is not None and not run.may_continue(error):
                 raise
         else:
             if budget.below_capacity:
                 budget.refund()
             return result
-        return await run_loop(run, args, kwargs)
+        if run is not None:
+            return await failures.run_loop(run, args, kwargs)
+        # The second attempt, as in the sync wrapper.
+        started = monotonic()
+        giveups_before = GIVE_UPS.count
+        token = set_slot(ContextSlot((inf, 2, failures.settings, None, None), get_ident()))
+        try:
+            try:
+                result = await (fn(*args, **kwargs) if kwargs else fn(*args))
+            finally:
+                try:
+                    reset_slot(token)
+                except ValueError:
+                    pass  # closed by another context, which has no slot of ours to restore
+        except Exception as error:
+            run = failures.run_after_quick_wait(began, wait, kind, started)
+            if timer.cancelled_inside(error, cancellations_before):
+                run.record_cancellation(error)
+                raise
+            wait = run.record_failure(error, giveups_before)
+            if wait is None:
+                raise
+            await SYSTEM.asleep(wait)
+            if not run.may_continue(error):
+                raise
+        else:
+            budget.refund(budget.cost)
+            return result
+        return await failures.run_loop(run, args, kwargs)
 
     return wrapper
 
@@ -274,42 +302,53 @@ def _wrap_timed_async(
     return wrapper
 
 
-def _quick_wait(
-    settings: RetrySettings, kind: type[Exception], giveups_before: int
-) -> float | None:
-    """Decide a first failure about which there is nothing to consider, and pay for its retry.
+class _Failures:
+    """What a wrapper without a time limit needs when a call fails.
 
-    That is so for a known transient type of error, if no inner layer gave up, nothing listens, and
-    the budget has enough tokens. `Run.record_failure` would decide the same.
-
-    Returns:
-        Seconds to wait. None: a `RetryRun` must decide.
+    The wrapper closes over this one object. The options of the first failure are copies, because
+    attributes of attributes would take a tenth of the retry.
     """
-    if (
-        kind in settings.known_faults
-        and settings.precomputed > 1
-        and GIVE_UPS.count == giveups_before
-        and not (SUBSCRIPTIONS or logging_sink.is_enabled(INFO))
-        and settings.budget.spend("transient") is not None
-    ):
-        wait = settings.waits[1]
-        return wait + settings.jitter * random_draw() if settings.jitter else wait
-    return None
 
+    __slots__ = ("budget", "jitter", "known_faults", "run_loop", "settings", "wait")
 
-def _untimed_run(settings: RetrySettings, began: float) -> RetryRun:
-    """Return the run of a call whose first attempt was not measured."""
-    run = RetryRun(settings, SYSTEM, began, inf, None)
-    run.started = nan
-    return run
+    def __init__(self, settings: RetrySettings, run_loop: Callable[..., Any]) -> None:
+        self.settings, self.run_loop = settings, run_loop
+        self.budget, self.jitter = settings.budget, settings.jitter
+        is_simple = settings.precomputed > 1
+        self.known_faults = settings.known_faults if is_simple else {}
+        self.wait = settings.waits[1] if is_simple else nan
 
+    def quick_wait(self, kind: type[Exception], giveups_before: int) -> float | None:
+        """Decide a first failure about which there is nothing to consider, and pay for its retry.
 
-def _run_after_quick_wait(
-    settings: RetrySettings, began: float, wait: float, kind: type[Exception]
-) -> RetryRun:
-    """Return the run as `record_failure` would leave it after the first failure."""
-    run = RetryRun(settings, SYSTEM, began, inf, None)
-    run.attempt = 2
-    run.paid = settings.budget.cost
-    run.history = (None, wait, kind)
-    return run
+        That is so for a known transient type of error, if no inner layer gave up, nothing listens,
+        and the budget has enough tokens. `RetryRun.record_failure` would decide the same.
+
+        Returns:
+            Seconds to wait. None: a `RetryRun` must decide.
+        """
+        if (
+            kind in self.known_faults
+            and GIVE_UPS.count == giveups_before
+            and not (bus.SUBSCRIPTIONS or logging_sink.is_enabled(INFO))
+            and self.budget.spend("transient") is not None
+        ):
+            return self.wait + self.jitter * random_draw() if self.jitter else self.wait
+        return None
+
+    def untimed_run(self, began: float) -> RetryRun:
+        """Return the run of a call whose first attempt was not measured."""
+        run = RetryRun(self.settings, SYSTEM, began, inf, None)
+        run.started = nan
+        return run
+
+    def run_after_quick_wait(
+        self, began: float, wait: float, kind: type[Exception], started: float
+    ) -> RetryRun:
+        """Return the run of the second attempt, as `record_failure` and `may_continue` leave it."""
+        run = RetryRun(self.settings, SYSTEM, began, inf, None)
+        run.attempt = 2
+        run.paid = self.budget.cost
+        run.history = (None, wait, kind)
+        run.started = started
+        return run

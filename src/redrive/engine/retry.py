@@ -7,11 +7,13 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial, update_wrapper, wraps
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, Unpack, overload
 
 from ..core.breaker import Breaker
 from ..core.budget import Budget
 from ..core.fault import Rules
+from ..core.lazy import deferred
 from ..core.policy import RetryPolicy
 from ..core.seconds import Seconds
 from .fastpath import wrap_async, wrap_sync
@@ -21,9 +23,12 @@ from .settings import RetrySettings
 if TYPE_CHECKING:
     from ..backoff import Backoff
     from ..core.key import Key, KeyOf
+    from . import block as blocks
     from .block import Attempts
     from .settings import Options
     from .spill import Spill
+else:
+    (blocks,) = deferred(__package__, "block")  # imports asyncio
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -149,9 +154,7 @@ class Retry:
         Returns:
             An iterable for `for` and `async for`.
         """
-        from .block import Attempts  # noqa: PLC0415  # imports asyncio
-
-        return Attempts(self.settings.named(self.operation or _calling_function(), self))
+        return blocks.Attempts(self.settings.named(self.operation or _calling_function(), self))
 
     def using(self, policy: RetryPolicy | None = None, /, **options: Unpack[Options]) -> Retry:
         """Return a copy with other options. It shares the budget and the breaker.
@@ -316,13 +319,38 @@ def attempts(policy: RetryPolicy | None = None, /, **options: Unpack[Options]) -
     Returns:
         An iterable for `for` and `async for`.
     """
-    return DEFAULT.using(policy, **options).attempts()
+    return _layer(policy, options).attempts()
+
+
+def _layer(policy: RetryPolicy | None, options: Mapping[str, Any]) -> Retry:
+    """Return `retry(policy, **options)`, which is cached if all of these values are immutable.
+
+    The types are part of the key, because 1 equals True.
+    """
+    on = options.get("on")
+    values = (policy, *options.values(), *(on if type(on) is tuple else ()))
+    types = tuple(map(type, values))
+    if not _IMMUTABLE.issuperset(types):
+        return DEFAULT.using(policy, **options)
+    key = (types, policy, *options.items())
+    layer = _LAYERS.get(key)
+    if layer is None:
+        layer = DEFAULT.using(policy, **options)
+        if len(_LAYERS) >= MAX_CACHED_LAYERS:
+            _LAYERS.clear()
+        _LAYERS[key] = layer
+    return layer
 
 
 _CONTEXT_MANAGERS = (contextmanager(iter).__code__, asynccontextmanager(aiter).__code__)
 """The code objects of all functions that these two decorators make."""
 DEFAULT = Retry(RetrySettings())
 """Three attempts, 0.25 s to 5 s, 10 s each, the standard rule."""
+MAX_CACHED_LAYERS = 128
+"""Layers of blocks that are remembered. Some programs compute their options."""
+_LAYERS: dict[tuple[Any, ...], Retry] = {}
+_IMMUTABLE = frozenset((int, float, bool, str, NoneType, type, tuple, RetryPolicy, Budget, Breaker))
+"""Types of options by which a layer is remembered. Budgets and breakers count as themselves."""
 
 FunctionKind: TypeAlias = Literal["sync", "async", "generator", "async generator"]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from inspect import iscoroutinefunction, signature
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -195,9 +195,12 @@ MAX_PRECOMPUTED_WAITS = 10
 NO_FIELDS: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class RetrySettings:
-    """The settings of one retry layer. Immutable: threads, event loops and forks may share them."""
+    """The settings of one retry layer. Immutable: threads, event loops and forks may share them.
+
+    Without slots, because each block copies them, and a copy of `__dict__` is four times faster.
+    """
 
     policy: RetryPolicy = SERVICE
     error_rules: ErrorRules = field(default_factory=lambda: error_rules(None), repr=False)
@@ -271,10 +274,8 @@ class RetrySettings:
     def named(self, operation: str | None, origin: object) -> RetrySettings:
         """Return a copy with another name. Faster than `replace`, because each `call` makes one."""
         copy: RetrySettings = object.__new__(RetrySettings)
-        for name in _FIELDS:
-            object.__setattr__(copy, name, getattr(self, name))
-        object.__setattr__(copy, "operation", operation)
-        object.__setattr__(copy, "origins", (*self.origins, origin))
+        changes = {"operation": operation, "origins": (*self.origins, origin)}
+        object.__setattr__(copy, "__dict__", self.__dict__ | changes)
         return copy
 
     def using(self, policy: RetryPolicy | None, options: Mapping[str, Any]) -> Self:
@@ -449,4 +450,3 @@ _CHECKS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "hedge": ("hedge", _hedge),
     "operation": ("operation", _operation),
 }
-_FIELDS = tuple(each.name for each in fields(RetrySettings))

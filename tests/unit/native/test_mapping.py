@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from redrive import RetryPolicy, native
-from redrive.native import CLIENTS, google_api
+from redrive.core.lazy import Deferred
+from redrive.native import CLIENTS, google_api, temporal_retry
 from redrive.native.mapping import POLICY_FIELDS, Mapped
 
 
@@ -77,6 +78,7 @@ def test_a_missing_client_is_named_with_its_package(
     monkeypatch: pytest.MonkeyPatch, function: Callable[[RetryPolicy], object], module: str, message: str
 ) -> None:
     google_api._counting_retry_class.cache_clear()
+    monkeypatch.setattr(temporal_retry, "common", Deferred("temporalio.common"))  # remembers a module of an earlier test
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ImportError) as raised:
         function(RetryPolicy())
