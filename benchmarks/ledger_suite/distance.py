@@ -11,9 +11,9 @@ TRIPS = (0, 20, 100)
 """Round trips in milliseconds."""
 OWN = "redrive worker"
 SUBJECTS = (
-    Peer(OWN, "worker", "postgres", 100, 12_000),
+    Peer(OWN, "worker", "postgres", 100, 40_000),
     Peer("pgqueuer, batches of 100", "pgqueuer", "postgres", 100, 3000),
-    Peer("procrastinate, 10 at once", "procrastinate", "postgres", 10, 400),
+    Peer("procrastinate, 10 at once", "procrastinate", "postgres", 10, 120),
 )
 
 

@@ -30,7 +30,7 @@ MAX_BATCH = 100
 
 At most twice as many short jobs are in flight. Some run while others are claimed.
 """
-MAX_REMOTE_BATCH = 1000
+MAX_REMOTE_BATCH = 2000
 """The same for a remote ledger: a turn costs a round trip, regardless of its size."""
 REMOTE_SECONDS = 0.01
 """Round trip from which a ledger counts as remote."""

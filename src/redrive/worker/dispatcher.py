@@ -32,9 +32,9 @@ from .claimer import Claimer, TurnWriter
 from .completer import Completer
 from .executors import Executors
 from .job_type import JobType
-from .maintenance import Maintenance, MaintenanceEvents
+from .maintenance import ROUND_TRIPS_BETWEEN_RUNS, Maintenance, MaintenanceEvents
 from .parking import ParkedTypes
-from .quarantine import Quarantine
+from .quarantine import LOOK_SECONDS, Quarantine
 from .status import WorkerOptions, describe_problem
 from .turn import POLL_SECONDS, NextDuePoll, SubmissionSignal, TurnState, next_turn_at, plan_turn
 from .work_source import (
@@ -262,7 +262,8 @@ class Dispatcher:
 
     def _maintain(self) -> None:
         self.maintenance.run()
-        self._capacity.round_trip = self.maintenance.round_trip
+        round_trip = self._capacity.round_trip = self.maintenance.round_trip
+        self._quarantine.look_seconds = max(LOOK_SECONDS, ROUND_TRIPS_BETWEEN_RUNS * round_trip)
 
     def _wait_for_work(self) -> None:
         now = monotonic()

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 
 LOOK_SECONDS = 1.0
-"""Time between two looks for quarantined jobs."""
+"""Time between two looks for quarantined jobs, each a query."""
 VISIT_SECONDS = 1.0
 """Time for quarantined jobs before normal jobs get four times as long."""
 FIRST_HOLD_SECONDS = 2.0
@@ -31,6 +31,8 @@ class Quarantine:
         self._hold_seconds = FIRST_HOLD_SECONDS
         self._is_interrupted = False
         """Quarantined jobs were interrupted for normal jobs."""
+        self.look_seconds = LOOK_SECONDS
+        """Time between two looks, which is longer if the ledger is far away."""
 
     @property
     def blocks_other_claims(self) -> bool:
@@ -75,7 +77,7 @@ class Quarantine:
                 self._next_look = now + 3 * self._hold_seconds
                 self._hold_seconds *= 2
         elif now >= self._next_look:
-            self._next_look = now + LOOK_SECONDS
+            self._next_look = now + self.look_seconds
             if has_quarantined():
                 self._hold_until = now + self._hold_seconds
         return False
@@ -101,7 +103,7 @@ class Quarantine:
     def on_empty(self, now: float, /) -> None:
         """Note that no quarantined job is due."""
         self._is_interrupted = False
-        self._leave(now, LOOK_SECONDS)
+        self._leave(now, self.look_seconds)
 
     def _leave(self, now: float, pause: float) -> None:
         self._running_since = self._hold_until = None

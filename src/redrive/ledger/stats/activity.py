@@ -93,7 +93,7 @@ def minute_of(time: datetime, /) -> int:
 def write(session: Session, worker: str, rows: Sequence[ActivityRow], /) -> None:
     """Write the totals of a worker's minutes. A repeated write changes nothing."""
     if rows:
-        with session.transaction("activity") as connection:
+        with session.single_statement("activity") as connection:
             _upsert(session, connection, worker, rows)
 
 

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from sqlalchemy import bindparam, case, delete, exists, func, insert, select
+from sqlalchemy import BigInteger, Text, bindparam, case, delete, exists, func, insert, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from ...db.compiled import Runner, compile_postgres
+from ...db.compiled import Runner, compile_postgres, int_array, text_array, unnest
 from ...db.session import Session
 from ...db.tables import (
     BUCKETS,
@@ -36,12 +37,14 @@ ADD = compile_postgres(
     insert(tally_delta).values({name: bindparam(name) for name in ("kind", *BUCKETS)})
 )
 _ZEROS = dict.fromkeys(BUCKETS, 0)
-_FAILURE_COLUMNS = ("kind", "signature", *FAILURES, "job_id", "error")
-ADD_FAILURE = compile_postgres(
-    insert(failure_delta).values(
-        {**{name: bindparam(name) for name in _FAILURE_COLUMNS}, "at": func.now()}
-    )
-)
+_ARRAYS: dict[str, Callable[[Iterable[Any]], str]] = {
+    **dict.fromkeys(("kind", "signature"), text_array),
+    **dict.fromkeys((*FAILURES, "job_id"), int_array),
+    "error": text_array,
+}
+_types = {name: Text() if array is text_array else BigInteger() for name, array in _ARRAYS.items()}
+_changed = select(*unnest("new", **_types).c, func.now())
+ADD_FAILURES = compile_postgres(insert(failure_delta).from_select([*_ARRAYS, "at"], _changed))
 
 
 def add(run: Runner, kind: str, /, **changes: int) -> None:
@@ -56,9 +59,12 @@ def add_all(run: Runner, changes: Mapping[str, Mapping[str, int]], /) -> None:
 
 
 def add_failures(run: Runner, changes: Mapping[FailureGroup, FailureDelta], /) -> None:
-    """Add to the counters of failures."""
-    for (kind, signature), change in changes.items():
-        run.execute(ADD_FAILURE, {"kind": kind, "signature": signature, **change._asdict()})
+    """Add to the counters of failures, in one round trip."""
+    if changes:
+        columns = zip(*((*group, *change) for group, change in changes.items()), strict=True)
+        arrays = zip(_ARRAYS.items(), columns, strict=True)
+        values = {f"new_{name}": to_array(column) for (name, to_array), column in arrays}
+        run.execute(ADD_FAILURES, values)
 
 
 # --- Fold
