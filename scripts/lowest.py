@@ -43,6 +43,12 @@ DESELECTED = (
     "tests/acceptance/classify/test_databases.py::test_an_unreachable_postgres_is_transient",
     # The test is about redis-py 6.
     "tests/acceptance/classify/test_spent.py::test_automatic_retries_of_redis_6_are_detected[2]",
+    # azure-storage-blob before 12.29 does not close the socket of a download that was reset.
+    "tests/acceptance/classify/test_spent.py::test_retries_of_azure_storage_are_detected[reset-0]",
+    "tests/acceptance/classify/test_spent.py::test_retries_of_azure_storage_are_detected[reset-2]",
+    # The mock cluster of confluent-kafka before 2.15 cannot delete messages.
+    "tests/conformance/messages/test_kafka_topic.py::test_messages_deleted_before_they_were_read_become_a_dead_letter",
+    "tests/conformance/messages/test_drills.py::test_reading_continues_after_a_consumer_or_a_stream_is_deleted[sqlite-kafka-stream]",
 )
 # Old versions of libraries use what newer versions of their own requirements deprecate, and google-api-core warns of Python 3.11.
 WARNINGS = tuple(

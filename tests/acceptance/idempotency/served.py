@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Literal, NamedTuple
 
 import uvicorn
@@ -84,7 +84,9 @@ def serve_wsgi(wsgi: Any) -> Iterator[Client]:
     try:
         yield Client(server.socket.getsockname()[1])
     finally:
-        # In the thread of the server, whose loop ends when it has no sockets.
-        server.trigger.pull_trigger(lambda: waitress.wasyncore.close_all(server._map))
+        # In the thread of the server, whose loop ends when it has no sockets. If it is awake, it may run the function, which
+        # also closes the trigger, before the trigger is pulled.
+        with suppress(OSError):
+            server.trigger.pull_trigger(lambda: waitress.wasyncore.close_all(server._map))
         thread.join(30)
         server.task_dispatcher.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -11,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
 
@@ -272,6 +274,27 @@ def test_a_reader_may_stop_early_without_asyncio_errors(
     assert store.read_bytes("file") == sample_bytes(20_000_000)
     store.backend.close()
     gc.collect()
+    assert not [record for record in caplog.records if record.name == "asyncio"]
+
+
+def test_a_read_ahead_that_fails_leaves_no_asyncio_error(caplog: pytest.LogCaptureFixture) -> None:
+    class File:
+        is_closed = False
+
+        async def close(self) -> None:
+            self.is_closed = True
+
+    async def close_during_read() -> None:
+        pending = Future[bytes]()
+        closing = asyncio.create_task(operations.close_after(cast(Any, file), pending))
+        await asyncio.sleep(0)
+        pending.set_exception(ConnectionError("lost"))
+        await closing
+
+    file = File()
+    asyncio.run(close_during_read())
+    gc.collect()
+    assert file.is_closed
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
 

@@ -20,12 +20,14 @@ from nats.aio.client import Client
 from nats.errors import (
     ConnectionClosedError,
     Error,
+    MaxPayloadError,
     NoRespondersError,
     SecureConnWantedError,
     StaleConnectionError,
 )
 
 from .address import NatsAddress
+from .publication import BadHeaderError
 
 T = TypeVar("T")
 CONNECT_SECONDS = 3.0
@@ -36,8 +38,6 @@ INFO_SECONDS = 2.0
 """Timeout of a read-only request. Without a leader, the server does not respond."""
 STREAM_NOT_FOUND = 10059
 MESSAGE_TOO_LARGE = 10054
-UNSENDABLE = ("BadHeaderError", "MaxPayloadError")
-"""Errors of nats-py about a message that it does not send. Older versions do not have the first."""
 OTHER_STREAM = 10060
 NO_JETSTREAM = (10039, 10076)
 """JetStream is not enabled, for the account or on the server."""
@@ -258,7 +258,7 @@ def explain(error: BaseException, /, *, stream: str, consumer: str, servers: str
     text = str(error).removeprefix("nats: ").strip().strip("'")
     lower = text.lower()
     code = error.code if isinstance(error, ApiError) else 0
-    if code == MESSAGE_TOO_LARGE or type(error).__name__ in UNSENDABLE:
+    if code == MESSAGE_TOO_LARGE or isinstance(error, (BadHeaderError, MaxPayloadError)):
         return ValueError(
             f"NATS stream {stream!r}: {text}; rename the header, or publish a reference to large "
             "data, or raise max_payload of the server and max_msg_size of the stream"

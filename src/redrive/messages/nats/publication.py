@@ -20,8 +20,13 @@ OMITTED = "payload_omitted"
 EXPECTED_STREAM = "Nats-Expected-Stream"
 """With it, no other stream accepts the message."""
 _NOT_IN_SUBJECT = re.compile(r"[\s*>]")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LINE_BREAKS = str.maketrans("\r\n", "  ")
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f%]|\A\s|\s\Z")
+
+
+class BadHeaderError(ValueError):
+    """A header has a name that NATS does not take."""
 
 
 class Publication(NamedTuple):
@@ -37,13 +42,20 @@ def to_publication(message: Message, stream: str, /) -> Publication:
 
     Its subject is the name of the stream and the type of the event. A type that begins with the
     name of the stream is the subject. `Nats-Msg-Id` lets the stream drop a repeated message.
+
+    Raises:
+        BadHeaderError: The name of a header has characters that NATS does not take.
     """
     type_, id_ = message.headers[TYPE], message.headers[ID]
     words = [_NOT_IN_SUBJECT.sub("_", word) or "_" for word in type_.split(".")]
     if words[0] != stream:
         words.insert(0, stream)
     origin = message.headers.get(ORIGIN)
-    # Clients before 2.16 would send what follows a line break as a header of its own.
+    # Clients before 2.16 would send such a name as a header of another name and value, and what
+    # follows a line break as a header of its own.
+    for name in message.headers:
+        if name.strip() and not _HEADER_NAME.fullmatch(name.strip()):
+            raise BadHeaderError(f"invalid header: {name.strip()!r}")
     headers = {name: value.translate(_LINE_BREAKS) for name, value in message.headers.items()}
     headers |= {
         MESSAGE_ID: f"{origin}:{id_}" if origin else id_,

@@ -158,4 +158,5 @@ def close(client: Client, /) -> None:
     if not isinstance(client, ClusterClient):
         manager: Any = getattr(client.connection_pool, "sentinel_manager", None)
         if manager is not None:
-            manager.close()
+            for server in manager.sentinels:  # redis-py 7 has no Sentinel.close()
+                server.close()

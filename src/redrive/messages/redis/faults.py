@@ -37,7 +37,9 @@ def explain(error: Exception, address: RedisAddress, key: str, /) -> Exception:
                 f"{server}: TLS failed: {_first_line(text)}; set ?ssl_ca_certs=/path/ca.pem in the "
                 "address, and ssl_certfile= and ssl_keyfile= if the server asks for a certificate"
             )
-        if isinstance(cause, exceptions.AskError) and address.mode == "single":
+        # Clients of a single server have classes for these errors since redis-py 6.
+        is_elsewhere = isinstance(cause, exceptions.AskError) or text.startswith(("MOVED ", "ASK "))
+        if is_elsewhere and address.mode == "single":
             scheme = "rediss" if address.is_tls else "redis"
             return exceptions.ResponseError(
                 f"{server} is a node of a cluster, and another node has the stream {key!r}; use "

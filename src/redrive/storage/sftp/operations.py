@@ -60,7 +60,10 @@ async def close_after(file: asyncssh.SFTPClientFile, pending: Future[bytes]) -> 
 
     A read of a closed file fails, and asyncssh logs an error that no caller gets.
     """
-    await asyncio.wait((asyncio.wrap_future(pending),))
+    read = asyncio.wrap_future(pending)
+    # `wait` does not retrieve the error of a read on a lost connection, and asyncio would log it.
+    read.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+    await asyncio.wait((read,))
     await file.close()
 
 

@@ -73,10 +73,16 @@ def of_header(value: str | None) -> str:
 # ---- ASGI
 
 
+class User(SimpleUser):
+    @property
+    def identity(self) -> str:  # SimpleUser has none in Starlette 1.3
+        return self.username
+
+
 class Backend(AuthenticationBackend):
-    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, SimpleUser] | None:
+    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, User] | None:
         name = of_header(conn.headers.get("authorization"))
-        return (AuthCredentials(), SimpleUser(name)) if name else None
+        return (AuthCredentials(), User(name)) if name else None
 
 
 def fastapi_shop(app: App, world: World, options: dict[str, Any]) -> Any:
