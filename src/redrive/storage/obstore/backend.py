@@ -36,7 +36,10 @@ T = TypeVar("T")
 
 PART_BYTES = 5 * 1024 * 1024
 """Bytes of a part, unless the object is so large that there would be too many."""
-PARTS_AT_ONCE = 3
+PARTS_AT_ONCE = 4
+PIECE_BYTES = 1024 * 1024
+"""Bytes handed over at a time. obstore copies them into its parts, so a whole part would be in
+memory twice."""
 MAX_IN_FLIGHT_BYTES = 64 * 1024 * 1024
 """Bytes sent at a time, if parts are so large that fewer fit. One part always fits."""
 MIB = 1024 * 1024
@@ -188,7 +191,7 @@ class ObstoreBackend:
         try:
             while piece:
                 upload.send(piece)
-                piece = body.read(part_bytes)
+                piece = body.read(PIECE_BYTES)
             upload.finish()
         except BaseException:
             upload.abort()
