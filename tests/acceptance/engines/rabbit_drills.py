@@ -65,10 +65,15 @@ def address_of(nodes: Sequence[Node]) -> str:
 
 
 def declare(nodes: Sequence[Node]) -> None:
-    """Let a consumer create the queue, as it does in production."""
+    """Let a consumer create the queue, as it does in production, and make the servers write it to disk.
+
+    They write a new queue after up to three seconds. It does not survive a kill before that.
+    """
     consumer = RabbitQueue(address_of(nodes), QUEUE).connect()
     consumer.read(1, 0.0)
     consumer.close()
+    for each in nodes:
+        each.evaluate("[dets:sync(Table) || Table <- dets:all()], mnesia:sync_log()")
 
 
 def send_surely(nodes: Sequence[Node], ids: Sequence[str]) -> None:
