@@ -21,8 +21,9 @@ Query = Annotated[str | None, option("--query-name", "NAME", "Only this query")]
 FirstDay = Annotated[str | None, option("--since", "DAY", "First day, such as 2026-06-01")]
 LastDay = Annotated[str | None, option("--until", "DAY", "Last day, inclusive")]
 OnDay = Annotated[str | None, option("--date", "DAY", "Only this day")]
+StatusName = Literal["pending", "success", "failed", "refresh_failed", "terminal"]
 Status = Annotated[
-    Literal["pending", "success", "failed", "refresh_failed", "terminal"] | None,
+    StatusName | None,
     state_option(
         "--status",
         PARTITION_STATES,
@@ -55,50 +56,6 @@ PartitionArgument = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionOptions:
-    """The options that select partitions."""
-
-    words: Words = None
-    source: Source = None
-    customers: Customers = None
-    query: Query = None
-    since: FirstDay = None
-    until: LastDay = None
-    on: OnDay = None
-    status: Status = None
-    reason: Reason = None
-    min_attempts: MinAttempts = None
-    lane: InLane = None
-
-    def selection(self) -> PartitionFilter:
-        """Return the selection. ValueError: the options contradict each other."""
-        if self.on is not None and (self.since is not None or self.until is not None):
-            raise ValueError("--date: pass either it, or --since and --until")
-        first, last = _day("--since", self.since), _day("--until", self.until)
-        if self.on is not None:
-            first = last = _day("--date", self.on)
-        return select_partitions(
-            self.words or (),
-            source=self.source,
-            customers=self.customers or (),
-            query=self.query,
-            since=first,
-            until=last,
-            status=self.status,
-            error=self.reason,
-            min_attempts=self.min_attempts,
-            lane=self.lane,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class GivenUpOptions(PartitionOptions):
-    """The same, for partitions that gave up unless --status is passed."""
-
-    status: Status = "terminal"
-
-
-@dataclass(frozen=True, slots=True)
 class FailedOptions:
     """The options that select failed partitions."""
 
@@ -114,17 +71,45 @@ class FailedOptions:
 
     def selection(self) -> PartitionFilter:
         """Return the selection. ValueError: the options contradict each other."""
-        return PartitionOptions(
-            self.words,
-            self.source,
-            self.customers,
-            self.query,
-            self.since,
-            self.until,
-            self.on,
-            reason=self.reason,
+        return self._select(None, None)
+
+    def _select(self, status: StatusName | None, lane: LaneName | None) -> PartitionFilter:
+        if self.on is not None and (self.since is not None or self.until is not None):
+            raise ValueError("--date: pass either it, or --since and --until")
+        first, last = _day("--since", self.since), _day("--until", self.until)
+        if self.on is not None:
+            first = last = _day("--date", self.on)
+        return select_partitions(
+            self.words or (),
+            source=self.source,
+            customers=self.customers or (),
+            query=self.query,
+            since=first,
+            until=last,
+            status=status,
+            error=self.reason,
             min_attempts=self.min_attempts,
-        ).selection()
+            lane=lane,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOptions(FailedOptions):
+    """The options that select partitions."""
+
+    status: Status = None
+    lane: InLane = None
+
+    def selection(self) -> PartitionFilter:
+        """Return the selection. ValueError: the options contradict each other."""
+        return self._select(self.status, self.lane)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUpOptions(PartitionOptions):
+    """The same, for partitions that gave up unless --status is passed."""
+
+    status: Status = "terminal"
 
 
 def _day(option_name: str, text: str | None) -> date | None:
