@@ -74,7 +74,7 @@ Written by `make bench-engines`: {describe_machine(results)}.
 An empty handler receives small messages in batches of 100. All processes, the broker and Postgres share this machine, so more
 processes than cores add little. Redis syncs its log to disk every second. NATS and the Kafka mock do not wait for the disk.
 RabbitMQ has a quorum queue, and Postgres is durable (`fsync` and `synchronous_commit` on). There are {rounds} interleaved rounds
-with one process. The first of them also has several processes and the ledger. {HOW_TO_READ}
+with one process. Two of them also have several processes and the ledger. {HOW_TO_READ}
 
 A measurement has {_sizes()} messages, and {FULL.stored:,} if each is stored. It ends after {MAX_SECONDS:.0f} s, and counts the
 messages until then. The processes of a measurement start to read together, after all of them have joined the group of a topic,

@@ -38,7 +38,7 @@ class Effort:
     measure: Callable[..., Any] = run_isolated
 
 
-FULL = Effort(rounds=4, more_rounds=1, messages=None, stored=2_000, processes=PROCESSES, settings=DURABLE)
+FULL = Effort(rounds=4, more_rounds=2, messages=None, stored=10_000, processes=PROCESSES, settings=DURABLE)
 QUICK = Effort(rounds=1, more_rounds=1, messages=200, stored=200, processes=(1,), settings=SETTINGS, measure=run_inline)
 
 
