@@ -78,7 +78,8 @@ calibrate: environment ## Compare `redrive simulate` with 200 real clients and a
 wire-table: install ## Count the requests of each storage backend after failures, into docs/reference/wire.md
 	@$(RUN) -m tests.acceptance.wire.table --write
 
-bench: bench-call bench-ledger bench-commands bench-steps bench-batch bench-clients bench-storage bench-messages bench-partitions bench-console ## Run every benchmark
+bench: ## Run every benchmark, also if one misses a target
+	@$(MAKE) --no-print-directory --keep-going bench-call bench-ledger bench-commands bench-steps bench-batch bench-clients bench-storage bench-messages bench-engines bench-partitions bench-console bench-scale
 
 bench-call: ## Measure a call against the other retry libraries (in .venv-bench)
 	@$(FIND); "$$found" scripts/environment.py .venv-bench --requirements benchmarks/requirements.txt
