@@ -269,7 +269,7 @@ def _draw() -> float:
 
 
 @contextmanager
-def sandbox(app: App, /) -> Iterator[Sandbox]:
+def sandbox(app: App, /, *, at: datetime | None = None) -> Iterator[Sandbox]:
     """Run an app on a temporary SQLite ledger inside a block. Its own ledger is not opened.
 
     Time is the clock of the sandbox: `drain` moves it, and so does `box.clock.advance(3600)`. Every
@@ -281,11 +281,12 @@ def sandbox(app: App, /) -> Iterator[Sandbox]:
 
     Args:
         app: The app.
+        at: Time at the start, with a time zone. None: now.
 
     Yields:
         The sandbox.
     """
-    clock = FakeClock()
+    clock = FakeClock(at)
     outer = SIMULATION.get()
     faults = None if outer is None else outer.faults
     simulation = Simulation(clock, lambda: 0.0, faults, ledger=True)

@@ -13,14 +13,20 @@ from ..core.seconds import Seconds, seconds
 
 
 class FakeClock:
-    """A clock without waiting: sleeping moves it, and so does `advance`. Any thread may read it."""
+    """A clock without waiting: sleeping moves it, and so does `advance`. Any thread may read it.
 
-    def __init__(self) -> None:
+    Args:
+        at: Time at the start, with a time zone. None: now.
+    """
+
+    def __init__(self, at: datetime | None = None) -> None:
+        if at is not None and at.tzinfo is None:
+            raise ValueError(f"at={at!r}: pass a datetime with a time zone, such as timezone.utc")
         self.slept: list[float] = []
         """Every wait, in order."""
         # A whole number: rounding errors of the clock are then equal in every run.
         self._started_monotonic = float(int(time.monotonic()))
-        self._started_at = datetime.now(timezone.utc)
+        self._started_at = at or datetime.now(timezone.utc)
         self._passed = 0.0
 
     def monotonic(self) -> float:

@@ -172,11 +172,11 @@ def test_duckdb_reads_raw_files_by_the_documented_layout(tmp_path: Path) -> None
     def orders(_partition: Partition, out: Sink) -> None:
         out.rows(amounts.pop(0) if amounts else [{"order_id": 9, "amount": 9}])
 
-    with sandbox(app) as box:
+    with sandbox(app, at=datetime(2026, 3, 1, 12, tzinfo=timezone.utc)) as box:
         box.drain()
         box.clock.advance(24 * 3600)
         box.drain()
-        day = date.fromordinal(box.clock.now().date().toordinal() - 1)
+        day = date(2026, 3, 1)
         reading = orders.read("Acme/1", day)
         files = [str(root / file.path) for file in reading.files]
         assert len(files) == 1

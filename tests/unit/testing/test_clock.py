@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -44,6 +44,15 @@ def test_sleeping_moves_the_clock() -> None:
     assert clock.monotonic() - start == pytest.approx(6.5)
     assert clock.now() - moment == timedelta(seconds=6.5)
     assert clock.now().tzinfo is not None
+
+
+def test_a_clock_starts_at_the_given_time() -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
+    clock = FakeClock(noon)
+    clock.advance(60)
+    assert clock.now() == noon + timedelta(minutes=1)
+    with pytest.raises(ValueError, match="with a time zone"):
+        FakeClock(datetime(2026, 3, 1, 12))
 
 
 def test_waits_add_up_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
