@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from redrive import App
-from redrive.console.render.heat_map import NO_PARTITIONS, DayCell, day_cell
+from redrive.console.render.heat_map import NO_PARTITIONS, DatasetRow, DayCell, day_cell, draw_cells
 from redrive.ops.operator import Operator
 from redrive.partitions.control.plane import ControlPlane
 from redrive.partitions.control.sweeps import Grid
@@ -216,3 +216,10 @@ def test_a_day_cell_shows_the_worst_status_and_its_share() -> None:
     assert day_cell({"success": 9, "failed": 1}).css == "f n2"
     assert day_cell({"pending": 1, "terminal": 1}).css == "t n3"
     assert day_cell({"success": 1, "refresh_failed": 1}).title == "1 accepted, 1 newer run rejected"
+
+
+def test_cells_are_drawn_with_their_day_only_if_they_have_a_title() -> None:
+    cells = (NO_PARTITIONS, day_cell({"success": 3}), day_cell({"failed": 2}))
+    days = [TODAY - timedelta(days=back) for back in (2, 1, 0)]
+    drawn = draw_cells(DatasetRow("crm", "orders", {}, cells), days)
+    assert drawn == f'<td><td class="s"><td class="f n3" title="{TODAY}: 2 failed">'

@@ -10,7 +10,13 @@ from fastapi import APIRouter, Response
 
 from ...ops.health.overview_rules import OverviewFinding
 from ..queries import ActivityQuery, FailureQuery, JournalQuery, RecordType
-from ..render.charts import Chart, activity_charts, duration_charts, step_name, throughput_chart
+from ..render.charts import (
+    activity_charts,
+    cause_rows,
+    duration_charts,
+    point_rows,
+    throughput_chart,
+)
 from ..render.errors import require
 from ..view import CurrentView
 
@@ -87,20 +93,14 @@ def activity(view: CurrentView) -> Response:
         report=report,
         query=query,
         charts=charts,
-        cause_rows=_cause_rows(charts[-1]),
+        point_rows=point_rows(report),
+        cause_rows=cause_rows(charts[-1]),
         ranges=RANGES,
         range=since if since in RANGES and query.until is None else None,
         kinds=sorted(names),
         known=bool(known),
         max_kinds=MAX_BUSY_TYPES,
     )
-
-
-def _cause_rows(chart: Chart) -> list[tuple[str, tuple[float | None, ...]]]:
-    """Return the steps with failures, and the counts of each cause, the latest first."""
-    names = [step_name(time, chart.step) for time in chart.times]
-    columns = zip(*(series.values for series in chart.series), strict=True)
-    return [pair for pair in zip(names, columns, strict=False) if any(pair[1])][::-1]
 
 
 def _cause_url(view: CurrentView, kind: str, signature: str) -> str:

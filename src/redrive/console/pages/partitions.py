@@ -28,6 +28,7 @@ from ..render.heat_map import (
     customer_rows,
     dataset_rows,
     days_of,
+    draw_cells,
     select_days,
 )
 from ..view import CurrentView, View
@@ -68,6 +69,7 @@ def partitions(view: CurrentView) -> Response:
         rows=rows[:max_rows],
         hidden_rows=max(0, len(rows) - max_rows),
         days=days,
+        draw_cells=draw_cells,
         status_css=STATUS_CSS,
         status_names=STATUS_NAMES,
         lane_css=LANE_CSS,

@@ -182,6 +182,15 @@ def dataset_rows(calendar: Calendar, selection: DayRange | None = None, /) -> li
     return sorted(rows, key=lambda row: (not row.problems, row.source, row.query))
 
 
+def draw_cells(row: DatasetRow, days: list[date], /) -> Markup:
+    """Return the cells of a dataset as HTML. A loop in a template takes three times as long."""
+    cells = []
+    for day, cell in zip(days, row.cells, strict=True):
+        css = f' class="{cell.css}"' if cell.css else ""
+        cells.append(f'<td{css} title="{day}: {cell.title}">' if cell.title else f"<td{css}>")
+    return Markup("".join(cells))  # noqa: S704  # numbers and our own words
+
+
 def _cells(row: Row, days: list[date], selection: DayRange | None) -> tuple[DayCell, ...]:
     cells = [
         day_cell(row.days.get(day), row.lanes.get(day), row.never_requested.get(day, 0))

@@ -130,7 +130,6 @@ def _create_environment() -> Environment:
         "short": short,
         "state_name": state_name,
         "status": fragments.status,
-        "step_name": charts.step_name,
         "tone": tone,
         "trend": fragments.trend,
         "utc": utc,

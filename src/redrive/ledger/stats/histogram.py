@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import log2
 from typing import TypeAlias
 
@@ -19,6 +20,8 @@ BUCKET_COUNT = 144
 """The last bucket begins at 42 days. Longer durations are in it, too."""
 LAST_BUCKET = BUCKET_COUNT - 1
 MICROS = 1_000_000
+MAX_CACHED_CHARS = 20_000
+"""Length of a cached text. A step with more has the minutes of many workers, and still changes."""
 
 Histogram: TypeAlias = dict[int, int]
 """Counts by bucket."""
@@ -42,8 +45,8 @@ def percentile(histogram: Mapping[int, int], share: float, /) -> float | None:
     if not total:
         return None
     rank, passed = share * total, 0
-    for bucket in sorted(histogram):
-        passed += histogram[bucket]
+    for bucket, count in sorted(histogram.items()):
+        passed += count
         if passed >= rank:
             return seconds_of(bucket)
     return seconds_of(max(histogram))
@@ -82,10 +85,18 @@ def from_text(text: str, /) -> Histogram:
 def sum_texts(joined: str, /) -> Histogram:
     """Return the sum of stored forms that were joined by commas, without their brackets.
 
-    Charts sum up hundreds of histograms. Parsing them one by one takes longer.
+    Charts sum up hundreds of histograms. Parsing them one by one takes longer. Do not change the
+    result: open pages read a chart every few seconds, and all of its steps but the last are cached.
     """
+    return (_sum_cached if len(joined) <= MAX_CACHED_CHARS else _sum_numbers)(joined)
+
+
+def _sum_numbers(joined: str) -> Histogram:
     numbers = json.loads(f"[{joined}]")
     counts = [0] * BUCKET_COUNT
     for bucket, count in zip(numbers[::2], numbers[1::2], strict=True):
         counts[bucket] += count
     return from_counts(counts)
+
+
+_sum_cached = lru_cache(maxsize=512)(_sum_numbers)

@@ -7,7 +7,17 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from redrive.console.render.charts import Chart, Series, Shape, count_ticks, draw, duration_ticks, short_duration, time_labels
+from redrive.console.render.charts import (
+    Chart,
+    Series,
+    Shape,
+    cause_rows,
+    count_ticks,
+    draw,
+    duration_ticks,
+    short_duration,
+    time_labels,
+)
 
 START = datetime(2026, 1, 31, 6, 0, tzinfo=timezone.utc)
 
@@ -35,6 +45,14 @@ def test_names_are_escaped() -> None:
     svg = str(draw(chart(Series('<script>"x"', "c1", [2]))))
     assert "<script>" not in svg
     assert "&lt;script&gt;" in svg
+
+
+def test_rows_of_causes_begin_with_the_latest_step_that_has_failures() -> None:
+    rows = str(cause_rows(chart(Series("<a>", "c1", [1000, 0, 2]), Series("b", "c2", [0, 0, 3]))))
+    assert rows == (
+        '<tr><th scope="row">2026-01-31 06:02 to 06:03</th><td>2</td><td>3</td></tr>\n'
+        '<tr><th scope="row">2026-01-31 06:00 to 06:01</th><td>1,000</td><td>0</td></tr>\n'
+    )
 
 
 def test_a_step_without_a_value_is_a_gap() -> None:

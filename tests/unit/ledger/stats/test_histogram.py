@@ -52,3 +52,12 @@ def test_the_stored_form_is_lossless(counts: dict[int, int]) -> None:
 def test_joined_texts_have_the_sum_of_their_histograms(histograms: list[dict[int, int]]) -> None:
     joined = ",".join(to_text(each)[1:-1] for each in histograms if each)
     assert sum_texts(joined) == merge(histograms)
+
+
+def test_a_sum_of_a_long_text_is_correct_and_not_cached() -> None:
+    joined = ",".join(["3,1,70,2"] * (histogram.MAX_CACHED_CHARS // 9 + 1))
+    count = (joined.count(",") + 1) // 4
+    before = histogram._sum_cached.cache_info().currsize
+    assert len(joined) > histogram.MAX_CACHED_CHARS
+    assert sum_texts(joined) == {3: count, 70: 2 * count}
+    assert histogram._sum_cached.cache_info().currsize == before
