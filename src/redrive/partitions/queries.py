@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import date
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -144,7 +144,7 @@ class PartitionQueries:
         """Count the partitions of each dataset by display status. Reads the rollup only."""
         counts: dict[tuple[str, str], dict[DisplayStatus, int]] = {}
         for name, query, shade, count in self._read(
-            _load_rollup, (), source, query_name, since, until
+            _load_rollup, False, source, query_name, since, until
         ):
             if count:
                 counts.setdefault((name, query), {})[DISPLAY_STATUSES[shade]] = int(count)
@@ -161,9 +161,8 @@ class PartitionQueries:
     ) -> list[Cell]:
         """Count the partitions of each dataset and day by display status. Reads the rollup only."""
         cells: dict[tuple[str, str, date], dict[DisplayStatus, int]] = {}
-        by_day = (rollup.c.logical_date,)
         days = parse_range(since, until)
-        rows = self._read(_load_rollup, by_day, source, query_name, *days)
+        rows = self._read(_load_rollup, True, source, query_name, *days)
         for name, query, shade, count, day in rows:
             if count:
                 cells.setdefault((name, query, day), {})[DISPLAY_STATUSES[shade]] = int(count)
@@ -304,7 +303,7 @@ class PartitionQueries:
 
 def _load_rollup(
     connection: Connection,
-    by: Iterable[Any],
+    by_day: bool,
     source: str | None,
     query_name: str | None,
     since: date | None,
@@ -312,7 +311,10 @@ def _load_rollup(
 ) -> list[Any]:
     at = rollup.c
     keys = (at.source, at.query_name, at.shade)
-    query = select(*keys, func.sum(at.n), *by).group_by(*keys, *by)
+    if by_day:  # a day and a status of a dataset are one row
+        query = select(*keys, at.n, at.logical_date)
+    else:
+        query = select(*keys, func.sum(at.n)).group_by(*keys)
     query = of_dataset(query, rollup, source, query_name)
     query = in_range(query, at.logical_date, since, until)
     return list(connection.execute(query.order_by(at.source, at.query_name)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -50,10 +49,11 @@ class Row:
     @property
     def counts(self) -> dict[DisplayStatus, int]:
         """Number of partitions of all days by state."""
-        total: Counter[DisplayStatus] = Counter()
+        total: dict[DisplayStatus, int] = {}
         for statuses in self.days.values():
-            total.update(statuses)
-        return dict(total)
+            for status, count in statuses.items():
+                total[status] = total.get(status, 0) + count
+        return total
 
 
 @dataclass(frozen=True, slots=True)
