@@ -62,11 +62,11 @@ def markdown(results: Results, outcomes: list[Outcome], rounds: int) -> str:
 
 Written by `make bench-console`: {machine()}.
 Each page is requested with a ledger of 1,000 jobs and 1,000 dead letters, and with a ledger of {results.large:,} each. There are
-{rounds} rounds of 20 alternating requests. The ledgers have 20 job types, 200 failure groups and jobs of three days. The small one has
-activity of one day and the large one of 90 days, so a chart of 7 days has 12 points in one and 84 in the other. Server time
-is the time from the request to the last byte in an ASGI application on one event loop, without an HTTP client. Postgres runs on
-the same machine. The figure of a round is its 95th percentile. {HOW_TO_READ} In a ratio, a base below {MIN_BASE_MS:.0f} ms counts
-as {MIN_BASE_MS:.0f} ms.
+{rounds} rounds of 20 alternating requests. The ledgers have 20 job types, 200 failure groups and jobs of three days. The
+small one has activity of one day, and the large one of 90 days: a chart of 7 days has 12 points in one, and 84 in the other.
+Server time is the time from the request to the last byte in an ASGI application on one event loop, without an HTTP client.
+Postgres runs on the same machine. The figure of a round is its 95th percentile. {HOW_TO_READ} In a ratio, a base below
+{MIN_BASE_MS:.0f} ms counts as {MIN_BASE_MS:.0f} ms.
 
 ![Bars on a logarithmic scale: pages with a small and a large ledger](console.svg)
 """

@@ -73,7 +73,7 @@ def release(session: Session, key: KeyId, /, *, actor: str, because: str, force:
         row = connection.execute(locked).first()
         if row is None:
             raise NotAllowed(
-                f"key {key.key!r} not found; nothing was stored under it, or it expired"
+                f"key {key.key!r} not found; it was never used, was released, or has expired"
             )
         record = _to_record(row, now_on(session))
         if record.status == "processing" and not record.abandoned and not force:

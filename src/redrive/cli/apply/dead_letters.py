@@ -68,7 +68,7 @@ def apply_plan(ops: Operator, plan: Plan, apply: ApplyOptions, /, **limits: Any)
         unknown = None if plan.count else _unknown_name(ops, plan)
         none = "No pending dead letter matches."
         if plan.change is not None:
-            none = "No matching job would change: due jobs start by themselves, ended jobs stay."
+            none = "No matching jobs to change. Ended jobs, and jobs as requested, are left out."
         show_plan(plan, summary, empty=unknown or none)
     if apply.confirmation.dry_run or not plan.count:
         if apply.as_json:

@@ -21,6 +21,17 @@ def test_a_limit_has_its_value_of_the_code_beside_it(ledger: Ledger) -> None:
     assert [cell.strip() for cell in cells[:3]] == ["crm.sync", "2 (code: 8)", "5"], printed
 
 
+@pytest.mark.req("Q-5")
+def test_a_reset_limit_is_not_called_unlimited_if_the_code_is_unknown(ledger: Ledger) -> None:
+    set_limit = ("limits", "set", "crm.sync", "--force", "--concurrency", "1200000", *BECAUSE)
+    assert call(*set_limit)[1] == "crm.sync: concurrency 1,200,000 (code: –), rate as in the code\n"
+    reset = ("limits", "reset", "crm.sync", *BECAUSE)
+    assert call(*reset)[1] == "crm.sync: concurrency as in the code, rate as in the code\n"
+    ledger.maintenance.heartbeat("w1", {"kinds": ["crm.sync"], "limits": {"crm.sync": {"concurrency": 8}}})
+    call(*set_limit)
+    assert call(*reset)[1] == "crm.sync: concurrency as in the code (8), rate as in the code\n"
+
+
 @pytest.mark.req("Q-4")
 def test_a_second_pause_names_the_first(ledger: Ledger) -> None:
     pause = ("pause", "job-type", "mail", "--force", "--because")

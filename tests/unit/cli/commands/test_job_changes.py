@@ -55,6 +55,12 @@ def test_a_cancel_without_selection_or_reason_is_rejected(jobs: list[int]) -> No
 
 
 @pytest.mark.req("Q-2")
+def test_a_cancel_of_no_jobs_does_not_speak_of_due_jobs(jobs: list[int]) -> None:
+    status, printed = call("jobs", "cancel", "--search", "user:nobody", *BECAUSE)
+    assert (status, printed) == (1, "No matching jobs to change. Ended jobs, and jobs as requested, are left out.\n")
+
+
+@pytest.mark.req("Q-2")
 def test_an_unknown_job_type_is_named(jobs: list[int]) -> None:
     status, printed = call("jobs", "cancel", "--kind", "crm.sink", *BECAUSE)
     assert status == 1

@@ -97,16 +97,22 @@ def reset(*, name: JobTypeName, because: Because, options: WriteOptions) -> None
 
 
 def _describe(limit: LimitLine) -> str:
-    concurrency = "no limit" if limit.concurrency is None else f"{limit.concurrency:,}"
-    rate = "no limit" if limit.rate is None else f"{limit.rate:g}/s"
-    return (
-        f"{limit.kind}: concurrency {concurrency} (code: {_number(limit.code_concurrency)}), "
-        f"rate {rate} (code: {_number(limit.code_rate)})"
-    )
+    concurrency = _in_words(limit.set_concurrency, limit.code_concurrency, "")
+    rate = _in_words(limit.set_rate, limit.code_rate, "/s")
+    return f"{limit.kind}: concurrency {concurrency}, rate {rate}"
+
+
+def _in_words(at_run_time: float | None, in_code: float | None, unit: str) -> str:
+    if at_run_time is not None:
+        return f"{_number(at_run_time)}{unit} (code: {_number(in_code)})"
+    # Without an online worker or app, the code is not known: do not call it unlimited.
+    return "as in the code" if in_code is None else f"as in the code ({_number(in_code)}{unit})"
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:g}"
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _columns(now: datetime) -> list[Column[LimitLine]]:
