@@ -22,6 +22,7 @@ from ...ops.overview.activity import Activity
 WIDTH, HEIGHT = 480, 190
 LEFT, RIGHT, TOP, BOTTOM = 54, 6, 10, 24
 PLOT_WIDTH, PLOT_HEIGHT = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+DASH_WIDTH = 4
 MAX_TICKS = 4
 MAX_LABELS = 6
 MAX_HOVER_CHARS = 24
@@ -313,14 +314,16 @@ def _lines(chart: Chart, highest: float) -> list[str]:
     """Return a path for each series. A step without a value is a gap."""
     paths = []
     for series in chart.series:
-        path, is_open = [], False
+        path, is_open, last = [], False, len(series.values) - 1
         for place, value in enumerate(series.values):
             if value is None:
                 is_open = False
                 continue
             x, y = _x(chart, place + 0.5), _y(value / highest)
-            # A line of no length is a dot: a step between two gaps.
-            path.append(f"L{x:.1f} {y:g}" if is_open else f"M{x:.1f} {y:g}h.01")
+            # A step between two gaps is a dash. A dot would be hard to see.
+            is_alone = not is_open and (place == last or series.values[place + 1] is None)
+            dash = f"M{x - DASH_WIDTH / 2:.1f} {y:g}h{DASH_WIDTH}"
+            path.append(dash if is_alone else f"{'L' if is_open else 'M'}{x:.1f} {y:g}")
             is_open = True
         paths.append(f'<path class="line {series.css}" d="{"".join(path)}"/>')
     return paths

@@ -49,6 +49,8 @@ def seconds(value: float | timedelta | None, /) -> str:
     if value is None:
         return "–"
     duration = value.total_seconds() if isinstance(value, timedelta) else value
+    if 0 < duration < 0.001:
+        return "< 1 ms"
     if 0 < duration < 1:
         return f"{1000 * duration:.0f} ms"
     return format_duration(duration if duration < 10 else round(duration))

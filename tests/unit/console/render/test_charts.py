@@ -61,6 +61,12 @@ def test_a_step_without_a_value_is_a_gap() -> None:
     assert path.count("M") == 2
 
 
+def test_a_step_between_two_gaps_is_wide_enough_to_be_seen() -> None:
+    svg = parse(chart(Series("p50", "p50", [None, 1.0, None, 2.0, 2.0, None, 3.0]), shape="lines"))
+    (path,) = (element.get("d") or "" for element in svg.iter("path") if "line" in (element.get("class") or ""))
+    assert [part.partition("h")[2] for part in path.split("M")[1:]] == ["4", "", "4"]
+
+
 @pytest.mark.parametrize("shape", ["bars", "lines"])
 def test_a_chart_without_values_is_drawn(shape: Shape) -> None:
     empty = chart(Series("Done", "good", [0, None]), shape=shape)

@@ -35,6 +35,7 @@ def test_numbers_have_separators_and_missing_ones_are_a_dash() -> None:
 def test_durations_have_a_unit() -> None:
     assert seconds(timedelta(minutes=5)) == "5 min"
     assert seconds(0.0078) == "8 ms"
+    assert seconds(0.0002) == "< 1 ms"
     assert time_between(NOW, NOW + timedelta(seconds=1.5)) == "1.5 s"
     assert time_between(None, NOW) == "–"
 
