@@ -16,7 +16,7 @@ def test_targets_are_the_requirements() -> None:
     fast = Page([0.5], [4.0], 1000, 1)  # below the threshold of a ratio
     results = Results(1_000_000, {("sqlite", "overview"): good, ("sqlite", "keys"): fast, ("postgres", "overview"): bad})
     outcomes = targets(results)
-    assert [j.target.text for j in outcomes] == ["≤ 2×", "≤ 50 ms", "≤ 150 KB", "≤ 10"] * len(DATABASES)
+    assert [j.target.text for j in outcomes] == ["≤ 2×", "≤ 25 ms", "≤ 150 KB", "≤ 10"] * len(DATABASES)
     assert [j.verdict for j in outcomes] == ["ok"] * 4 + ["MISSED"] * 4
     assert all(j.target.what.endswith("worst page (overview)") for j in outcomes)
     assert summary_line(outcomes).startswith("4 of 8 targets missed: Postgres, server time at 1,000,000 vs 1,000")
