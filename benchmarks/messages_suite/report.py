@@ -88,8 +88,9 @@ ratio is to the mean of both. A database is dropped after its measurement, befor
 
 The floor is a minimal consumer. It reads a batch, stores each message and its handler as done in one transaction, and then
 acknowledges the batch. It has no attempts, leases, fencing tokens or retries. The floor without storage only reads and
-acknowledges. Redrive stores the attempt before it starts, and then its outcome. The other libraries acknowledge a message after
-its handler, and do not store it before.
+acknowledges. Redrive stores the attempt before it starts, and then its outcome. One at a time, it reads on while its ledger
+commits, so that several messages share a transaction, and acknowledges each of them after that. The other libraries acknowledge a
+message after its handler, and do not store it before.
 
 ![Bars on a logarithmic scale: Redrive, minimal consumers and other libraries](messages.svg)
 """

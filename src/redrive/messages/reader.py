@@ -21,7 +21,7 @@ from ..ledger.events import SOURCE_ID, IncomingEvent
 from ..ledger.failpoint import crash_point
 from ..ledger.model import Lease, NewJob
 from ..ledger.queries import overview as backlog
-from ..worker.arrivals import Arrival, ArrivalQueue
+from ..worker.arrivals import MAX_BATCH_EVENTS, Arrival, ArrivalQueue
 from ..worker.job_type import JobType, Undecodable
 from .decoding import (
     LOST_HEADER,
@@ -113,7 +113,8 @@ class SourceReader:
     def do(self, _now: datetime, /) -> None:
         """Run one round."""
         # Batches that could not be stored before come before new messages.
-        self._collect_stored(MAX_BATCHES_AHEAD)
+        max_ahead = self._max_batches_ahead()
+        self._collect_stored(max_ahead)
         if self._is_paused():
             # The source keeps its messages. Another consumer gets those that are held here if this
             # process dies.
@@ -134,9 +135,20 @@ class SourceReader:
             self._held = ()
         # After a short read, the source is empty for now, and the next read may wait.
         is_full_read = len(messages) >= self._source.batch
-        self._collect_stored(MAX_BATCHES_AHEAD - 1 if is_full_read else 0)
+        self._collect_stored(max_ahead - 1 if is_full_read else 0)
         if not is_full_read or self._ack_and_read is None:
             self._acknowledge()
+
+    def _max_batches_ahead(self) -> int:
+        """Return how many batches may be on their way into the ledger.
+
+        Small batches are read ahead while the ledger commits, and share its next transaction (group
+        commit). The exceptions are sources that limit reserved messages to a few batches, and
+        direct calls: after a crash, those of unacknowledged messages are repeated.
+        """
+        if self._ack_and_read is None or self._inbox.handlers.has_direct:
+            return MAX_BATCHES_AHEAD
+        return max(MAX_BATCHES_AHEAD, MAX_BATCH_EVENTS // self._source.batch)
 
     def _is_paused(self) -> bool:
         """Return whether an operator has paused this source, or the app."""

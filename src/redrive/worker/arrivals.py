@@ -31,7 +31,9 @@ class Arrival:
     __slots__ = ("_decided", "encoded", "events", "jobs_by_type", "new", "since")
 
     def __init__(self, events: Sequence[IncomingEvent], encoded: Any = None) -> None:
-        self.events, self.encoded = events, encoded
+        self.events = events
+        self.encoded = encoded
+        """None: not encoded yet."""
         self.jobs_by_type = Counter([part.kind for event in events for part in event.jobs])
         self.since = monotonic()
         self.new: list[bool] | None = None
@@ -99,7 +101,10 @@ class ArrivalQueue:
             events: The events.
             has_more: Whether the source is reading more.
         """
-        arrival = Arrival(events, self._encode(events))
+        queued = sum(len(waiting.events) for waiting in list(self._waiting))
+        # Small arrivals are stored together, and are encoded then.
+        is_joined = 0 < queued <= MAX_BATCH_EVENTS - len(events)
+        arrival = Arrival(events, None if is_joined else self._encode(events))
         with self._lock:
             if not self._is_closed:
                 self._waiting.append(arrival)
@@ -159,7 +164,8 @@ class ArrivalQueue:
             del self._waiting[: len(batch)]
         try:
             events = [event for arrival in batch for event in arrival.events]
-            received = write(batch[0].encoded if len(batch) == 1 else self._encode(events))
+            encoded = batch[0].encoded if len(batch) == 1 else None
+            received = write(self._encode(events) if encoded is None else encoded)
         except BaseException:
             for arrival in batch:
                 arrival.refuse()

@@ -161,6 +161,8 @@ class Claimer:
         """Job types by the job that probes them."""
         self.pauses = NO_PAUSES
         """Pauses by hand, as of the last refresh."""
+        self._vain_groups: set[str] = set()
+        """Groups with limits whose last claim got no job."""
 
     def claimable_types(self) -> list[str]:
         """Return the job types that are neither parked nor paused by hand."""
@@ -242,7 +244,15 @@ class Claimer:
     def _claim_limited(
         self, request: ClaimRequest, limits: Mapping[str, limited.Limit], is_quarantined: bool
     ) -> list[Lease]:
-        """Claim jobs of types with a limit over all workers."""
+        """Claim jobs of types with a limit over all workers.
+
+        A claim locks a row for each type, in several round trips. After a claim in vain, the next
+        one first queries whether a job is due.
+        """
+        is_vain = not is_quarantined and request.group in self._vain_groups
+        if is_vain and not self._is_due(list(request.max_by_type)):
+            self._state.on_claimed(request.group, request.total, 0, monotonic())
+            return []
         self._writer.settle()  # finished jobs free their places
         with self._writer.lost_claims.new_claim() as token:
             demand = ClaimOptions(
@@ -259,6 +269,7 @@ class Claimer:
                 claim = limited.claim(session, self._ledger.connections.store, demand, limits)
             leases = self._ledger.start(claim.leases) if is_quarantined else claim.leases
         self._executors.accept(leases)
+        (self._vain_groups.discard if leases else self._vain_groups.add)(request.group)
         if not is_quarantined and len(claim.leases) < request.total:
             has_limit = self._capacity.has_concurrency_limit
             waits = [
@@ -277,8 +288,7 @@ class Claimer:
                 continue
             if self._is_paused(name):
                 continue
-            due = self._ledger.next_due([name])
-            if due is None or due > self._now() or not self._parked.reserve_probe(name):
+            if not self._is_due([name]) or not self._parked.reserve_probe(name):
                 continue
             request = ClaimRequest("probe", {name: 1}, 1, self._capacity.limits(name))
             self.probes.update((lease.job_id, name) for lease in self._claim(request))
@@ -306,9 +316,7 @@ class Claimer:
         return None if due is None else (due - self._now()).total_seconds()
 
     def _has_quarantined(self) -> bool:
-        names = self.claimable_types()
-        due = self._ledger.next_due(names, alone=True) if names else None
-        return due is not None and due <= self._now()
+        return self._is_due(self.claimable_types(), alone=True)
 
     def _has_due_jobs(self) -> bool:
         """Return whether jobs are due that are not quarantined, and that limits allow to claim."""
@@ -320,7 +328,11 @@ class Claimer:
             with self._ledger.connections.read.use() as session:
                 claimable = limited.claimable(session, limits)
             names = [name for name in names if name not in limits or name in claimable]
-        due = self._ledger.next_due(names) if names else None
+        return self._is_due(names)
+
+    def _is_due(self, names: Sequence[str], *, alone: bool = False) -> bool:
+        """Return whether a job of these types is due."""
+        due = self._ledger.next_due(names, alone=alone) if names else None
         return due is not None and due <= self._now()
 
 

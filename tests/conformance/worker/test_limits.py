@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from redrive.core.outage import Parking
 from redrive.core.token_bucket import BURST_SECONDS, refill_tokens
 from redrive.ledger import Lease, Ledger, open_ledger
+from redrive.ledger.jobs import limits
 from redrive.ledger.jobs.limits import Limit, claim
 from redrive.ledger.store.protocol import ClaimOptions
 from redrive.worker import claimer, dispatcher
@@ -130,5 +131,34 @@ def test_due_jobs_held_back_by_a_limit_do_not_count_as_other_work(shared: Ledger
             held = claim(session, shared.connections.store, ClaimOptions({"mail": 1}, "other", 60.0, 1), {"mail": Limit(**limit)})
         assert len(held.leases) == 1
         assert not idle._claimer._has_due_jobs()
+    finally:
+        idle._executors.close()
+
+
+def test_a_limited_type_without_due_jobs_is_claimed_once(shared: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each claim locks its row, and takes several round trips."""
+    claims: list[int] = []
+
+    def counted(*args: Any) -> Any:
+        found = claim(*args)
+        claims.append(len(found.leases))
+        return found
+
+    monkeypatch.setattr(limits, "claim", counted)
+    options = WorkerOptions("idle", 1, 1, 60.0, 1.0, Parking(), 60.0)
+    work = kind("mail", lambda lease: None, concurrency=2)
+    idle = dispatcher.Dispatcher(shared, shared, {"mail": work}, options, info={}, context=copy_context())
+
+    def look() -> None:
+        idle._state.empty_until.clear()
+        idle._claimer.claim_jobs(is_busy=False, defers_settlements=False)
+
+    try:
+        for _ in range(3):
+            look()
+        assert claims == [0]
+        submit(shared, "mail")
+        look()
+        assert claims == [0, 1]
     finally:
         idle._executors.close()

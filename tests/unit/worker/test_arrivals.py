@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from redrive.ledger.events import HandlerJob, IncomingEvent, StoreResult
-from redrive.worker.arrivals import MAX_WAIT_SECONDS, NEXT_BATCH_WAIT_SECONDS, ArrivalQueue
+from redrive.worker.arrivals import MAX_BATCH_EVENTS, MAX_WAIT_SECONDS, NEXT_BATCH_WAIT_SECONDS, ArrivalQueue
 
 
 def event(name: str, *kinds: str) -> IncomingEvent:
@@ -32,7 +32,7 @@ def test_a_queue_wakes_its_reader_and_keeps_the_order() -> None:
     assert (queue.next_batch(), first.wait(), first.new, second.new) == ([], True, [True, False], [True])
 
 
-def test_events_are_encoded_when_they_are_queued_and_again_if_batches_are_stored_together() -> None:
+def test_events_are_encoded_when_they_are_queued_or_when_batches_are_stored_together() -> None:
     encoded: list[int] = []
     written: list[str] = []
 
@@ -48,7 +48,14 @@ def test_events_are_encoded_when_they_are_queued_and_again_if_batches_are_stored
     queue.store([queue.put([event("a"), event("b")])], write)
     assert (encoded, written) == ([2], ["a+b"])
     queue.store([queue.put([event("c")]), queue.put([event("d")])], write)
-    assert (encoded, written) == ([2, 1, 1, 2], ["a+b", "c+d"])
+    assert (encoded, written) == ([2, 1, 2], ["a+b", "c+d"])
+    first, second = queue.put([event("e")]), queue.put([event("f")])
+    queue.store([first], write)
+    queue.store([second], write)
+    assert (encoded[3:], written[2:]) == ([1, 1], ["e", "f"])
+    queue.put([event("g")] * MAX_BATCH_EVENTS)
+    queue.put([event("h")])
+    assert encoded[5:] == [MAX_BATCH_EVENTS, 1], "they do not fit into one transaction"
 
 
 def test_events_that_cannot_be_written_are_rejected() -> None:
