@@ -337,6 +337,20 @@ def test_a_reader_that_was_busy_asks_the_leaders_which_makes_the_client_fetch_at
 
 
 @pytest.mark.req("E-5")
+def test_a_rebalance_makes_the_client_fetch_at_once_from_the_partitions_that_stay(
+    connect: Callable[[], GroupMember], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[object] = []
+    monkeypatch.setattr(group_member, "_wake", woken.append)
+    first = connect()
+    until(lambda: len(first.assignment.partitions) == 2, first)
+    before = woken.count(first._client)
+    second = connect()
+    until(lambda: list(second.read(100, 0.0)) == [] and woken.count(first._client) > before, first)
+    assert len(first.assignment.partitions) == 1
+
+
+@pytest.mark.req("E-5")
 def test_a_reader_that_was_busy_reads_on_when_the_leaders_do_not_say_their_offsets(
     cluster: MockCluster, connect: Callable[[], GroupMember]
 ) -> None:

@@ -215,8 +215,9 @@ class GroupMember:
             error, self._error = self._error, None
             raise cimpl.KafkaException(error)
         if self._is_paused:
-            _resume(self._client)
+            self._client.resume(self._client.assignment())
             self._is_paused = False
+            _wake(self._client)
         if self._out_of_range:
             self._skip_missing()
         if not self.assignment.fetched:
@@ -338,6 +339,7 @@ class GroupMember:
             if self._starts_at_end:
                 place.offset = partition.position = _end_of(client, place)
         client.incremental_assign(committed)
+        _wake(client)
 
     def _on_revoke(self, client: Any, places: list[cimpl.TopicPartition]) -> None:
         """Commit what is acknowledged, without the note of a crash, and forget the rest."""
@@ -392,13 +394,12 @@ class GroupMember:
         )
 
 
-def _resume(client: Any) -> None:
-    """Fetch again from paused partitions.
+def _wake(client: Any) -> None:
+    """Make the client fetch at once from partitions that were paused, here or by a rebalance.
 
-    The client's threads sleep for up to a second before they notice. A request wakes them.
+    Its threads sleep for up to a second before they notice. A request to the leaders wakes them.
     """
     places = client.assignment()
-    client.resume(places)
     for place in places:
         place.offset = cimpl.OFFSET_END
     with suppress(cimpl.KafkaException):  # the client fetches without it, too
