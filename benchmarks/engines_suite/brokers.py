@@ -43,8 +43,8 @@ class Broker(NamedTuple):
     """Messages of a measurement."""
     peer_messages: int
     """The same for faststream."""
-    has_joined: Callable[[Any], bool] = lambda _consumer: True
-    """Whether a consumer of Redrive gets its share of the messages."""
+    join: Callable[[Any, int], bool] = lambda _consumer, _processes: True
+    """Lets a consumer of Redrive join its group. Returns whether it has its share of this number of processes."""
 
 
 def _fill_redis(address: str, messages: int) -> str:
@@ -198,6 +198,12 @@ def _source_kafka(address: str) -> Any:
     return KafkaTopic(servers, topic, group=topic, batch=BATCH, options=QUICK)
 
 
+def _join_kafka(consumer: Any, processes: int) -> bool:
+    """Read a message more than before, and return all of them: a consumer that reads nothing pauses its partitions."""
+    consumer.nack(consumer.read(consumer.assignment.held_count + 1, 0.0), 0.0)
+    return len(consumer.assignment.partitions) * processes == PARTITIONS
+
+
 def _faststream_kafka(address: str) -> tuple[Any, dict[str, Any]]:
     faststream: Any = import_module("faststream.confluent")
     servers, _, topic = address.partition("/")
@@ -282,7 +288,7 @@ BROKERS = {
     ),
     "kafka": Broker(
         "Kafka (librdkafka's mock)", "confluent_kafka", _kafka_server, _fill_kafka, _loop_kafka, _source_kafka, _faststream_kafka,
-        messages=200_000, peer_messages=5_000, has_joined=lambda consumer: bool(consumer.assignment.partitions),
+        messages=200_000, peer_messages=5_000, join=_join_kafka,
     ),
     "rabbitmq": Broker(
         "RabbitMQ", "aio_pika", _rabbitmq_server, _fill_rabbitmq, _loop_rabbitmq, _source_rabbitmq, _faststream_rabbitmq,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from benchmarks.engines_suite.board import POLL_SECONDS, READING, STOPPED, Board
+from benchmarks.engines_suite.board import POLL_SECONDS, READING, STOPPED, Board, wait_until
 from benchmarks.engines_suite.brokers import BROKERS
 from benchmarks.isolation import print_result
 from benchmarks.messages_suite.clock import TYPE, Clock
@@ -67,11 +67,15 @@ class Timestamps(Clock):
 class GatedSource:
     """A source that joins its group at once, and is read when all processes are ready."""
 
-    def __init__(self, source: Any, board: Board, is_ready: Callable[[Any], bool], report_ready: Callable[[], None]) -> None:
+    def __init__(self, source: Any, board: Board, join: Callable[[Any, int], bool], report_ready: Callable[[], None]) -> None:
         self._source, self._board = source, board
-        self._is_ready, self._report_ready = is_ready, report_ready
+        self._join, self._report_ready = join, report_ready
         self.name, self.batch, self.announces = source.name, source.batch, source.announces
         self.to_event = source.to_event
+
+    @property
+    def _has_started(self) -> bool:
+        return self._board.phase >= READING
 
     def connect(self) -> Any:
         """Return a consumer of the source. Its first read waits for the others."""
@@ -79,15 +83,14 @@ class GatedSource:
         read = consumer.read
 
         def read_later(limit: int, wait: float, /) -> Sequence[Any]:
-            if self._is_ready(consumer):
-                self._report_ready()
-            else:
-                read(0, JOIN_SECONDS)
-            if self._board.phase < READING:
-                time.sleep(POLL_SECONDS)
-                return ()
             consumer.read = read
-            return read(limit, wait)  # type: ignore[no-any-return]
+            if self._has_started:
+                return read(limit, wait)  # type: ignore[no-any-return]
+            if self._join(consumer, len(self._board.counts)):
+                self._report_ready()
+            if not wait_until(lambda: self._has_started, JOIN_SECONDS):
+                consumer.read = read_later
+            return ()
 
         consumer.read = read_later
         return consumer
@@ -119,7 +122,7 @@ def _noop(_payload: object) -> None:
 
 
 def _own(broker: str, address: str, persist: Any, ledger: str, times: Timestamps, board: Board, process: int) -> None:
-    source = GatedSource(BROKERS[broker].source(address), board, BROKERS[broker].has_joined, lambda: board.report(process, 0))
+    source = GatedSource(BROKERS[broker].source(address), board, BROKERS[broker].join, lambda: board.report(process, 0))
     with App(ledger, sources=[source]) as app:
 
         @app.on(TYPE, name="noop", persist=persist.partition("-")[0])

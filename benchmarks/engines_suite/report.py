@@ -77,7 +77,7 @@ RabbitMQ has a quorum queue, and Postgres is durable (`fsync` and `synchronous_c
 with one process. Two of them also have several processes and the ledger. {HOW_TO_READ}
 
 A measurement has {_sizes()} messages, and {FULL.stored:,} if each is stored. It ends after {MAX_SECONDS:.0f} s, and counts the
-messages until then. The processes of a measurement start to read together, after all of them have joined the group of a topic,
+messages until then. The processes of a measurement start to read together, after each has its share of the group of a topic,
 which has {PARTITIONS} partitions. The mock of Kafka answers from the memory of the process that runs the benchmark.
 
 The loop reads and acknowledges messages, and does not look at them. The second row is the floor of any handler in Python. It

@@ -56,7 +56,7 @@ def test_selected_dead_letters_are_discarded(page: Page, app: App) -> None:
     expect(page.locator("[data-chosen]")).to_have_text("2")
     page.get_by_role("button", name="Discard selected").click()
     page.get_by_label("Because").fill("test orders")
-    page.get_by_role("button", name="Discard 2").click()
+    page.get_by_role("button", name="Discard 2", exact=True).click()
     expect(page.locator("#progress")).to_contain_text("2 of 2 discarded")
     assert {letter.status for letter in app.ledger.dead_letters(ids=numbers)} == {"discarded"}
 
@@ -69,7 +69,7 @@ def test_one_dead_letter_is_shown_and_replayed(page: Page) -> None:
     expect(page.locator(".attempts li").first).to_contain_text("attempt")
     page.get_by_role("link", name="Replay …").click()
     page.get_by_label("Because").fill("one, to see")
-    page.get_by_role("button", name="Replay 1").click()
+    page.get_by_role("button", name="Replay 1", exact=True).click()
     expect(page.locator("#progress")).to_contain_text("1 of 1 replayed")
 
 

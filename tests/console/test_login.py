@@ -24,15 +24,15 @@ def test_an_operator_and_a_viewer_sign_in_and_out(browser: Browser, app: App) ->
         assert (overflow_pixels(page), unlabelled_controls(page), low_contrast_texts(page)) == (0, [], [])
         page.get_by_label("Name").fill("ann")
         page.get_by_label("Password").fill("a guess of mine")
-        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("button", name="Sign in", exact=True).click()
         expect(page.get_by_role("alert")).to_have_text("Wrong password.")
         page.get_by_label("Password").fill(PASSWORD)
-        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("button", name="Sign in", exact=True).click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Dead letters")
         assert page.url.endswith("/dead?kind=crm.sync"), "the login returns to the requested page"
         page.goto("/dead/plan?act=discard&ids=5")
         page.get_by_label("Because").fill("a test order")
-        page.get_by_role("button", name="Discard 1").click()
+        page.get_by_role("button", name="Discard 1", exact=True).click()
         expect(page.locator("#progress")).to_contain_text("ann")
         # Exact, because the button to sign out everywhere is hidden only once the style sheet has loaded.
         page.get_by_role("button", name="Sign out", exact=True).click()
@@ -40,7 +40,7 @@ def test_an_operator_and_a_viewer_sign_in_and_out(browser: Browser, app: App) ->
 
         page.get_by_label("Name").fill("ben")
         page.get_by_label("Password").fill(VIEWER_PASSWORD)
-        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("button", name="Sign in", exact=True).click()
         expect(page.get_by_role("heading", level=1)).not_to_have_text("Sign in")  # wait for the login
         page.goto("/dead/6")
         expect(page.locator("header")).to_contain_text("read-only")

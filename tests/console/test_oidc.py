@@ -37,7 +37,7 @@ def test_a_person_signs_in_with_the_provider_and_acts(browser: Browser, app: App
         assert page.url == f"{url}/dead?kind=crm.sync", "the sign-in returns to the requested page"
         page.goto("/dead/plan?act=discard&ids=7")
         page.get_by_label("Because").fill("a test order")
-        page.get_by_role("button", name="Discard 1").click()
+        page.get_by_role("button", name="Discard 1", exact=True).click()
         expect(page.locator("#progress")).to_contain_text("ann")
         page.get_by_role("button", name="Sign out", exact=True).click()
         expect(page.get_by_role("status")).to_contain_text("You are signed out.")

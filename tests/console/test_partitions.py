@@ -187,7 +187,7 @@ def test_a_selection_becomes_a_plan_and_a_sweep(page: Page, app: App) -> None:
     expect(page.get_by_role("heading", name="Retry 1 partition?")).to_be_visible()
     expect(page.get_by_text("gave up", exact=True).first).to_be_visible()  # it is unchanged
     page.get_by_label("Because").fill("the source was fixed")
-    page.get_by_role("button", name="Retry 1").click()
+    page.get_by_role("button", name="Retry 1", exact=True).click()
     page.wait_for_url("**/sweeps/*")
     (decided, *_) = Operator(app, actor="ann").audit.find(limit=1)
     assert decided.because == "the source was fixed"

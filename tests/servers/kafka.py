@@ -81,6 +81,19 @@ class MockCluster:
         """Reply to requests of an API key as usual again."""
         self._rd.rd_kafka_mock_clear_request_errors(self._cluster, ctypes.c_int16(api))
 
+    def record_requests(self) -> None:
+        """Record requests from now on."""
+        self._rd.rd_kafka_mock_start_request_tracking(self._cluster)
+
+    def recorded_requests(self) -> list[int]:
+        """The API keys of the recorded requests."""
+        rd, count = self._rd, ctypes.c_size_t()
+        rd.rd_kafka_mock_get_requests.restype = ctypes.POINTER(ctypes.c_void_p)
+        recorded = rd.rd_kafka_mock_get_requests(self._cluster, ctypes.byref(count))
+        keys = [rd.rd_kafka_mock_request_api_key(ctypes.c_void_p(recorded[place])) for place in range(count.value)]
+        rd.rd_kafka_mock_request_destroy_array(recorded, count)
+        return keys
+
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Delete the messages below an offset, as retention does."""
         self._check(

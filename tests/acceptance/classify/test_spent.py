@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import boto3
@@ -27,6 +29,13 @@ from tests.acceptance.classify.clients import Limit, catch_fault, google_api, ha
 
 pytestmark = pytest.mark.req("C-7")
 times = pytest.mark.parametrize("retries", [0, 2])
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Report a socket that a client left open in the test that left it, not in a later one."""
+    yield
+    gc.collect()
 
 
 def session(**settings: Any) -> requests.Session:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,7 +23,7 @@ from tests.conformance.messages.shop import Shop
 from tests.servers.kafka import QUICK, MockCluster
 
 TOPIC, GROUP = "orders", "shop"
-JOIN_GROUP = 11
+LIST_OFFSETS, OFFSET_COMMIT, JOIN_GROUP, HEARTBEAT = 2, 8, 11, 12
 PATIENCE = 20.0
 
 
@@ -85,6 +86,12 @@ def until(is_met: Callable[[], bool], consumer: GroupMember | None = None) -> No
         if consumer is not None:
             assert list(consumer.read(100, 0.05)) == []
         time.sleep(0.01)
+
+
+def poll(consumer: GroupMember) -> None:
+    """Poll as the thread of a consumer does while nothing reads."""
+    consumer._last_poll = -math.inf
+    consumer.poll_if_idle()
 
 
 def crash(consumer: GroupMember) -> None:
@@ -284,6 +291,22 @@ def test_a_rebalance_moves_partitions_with_their_offsets(cluster: MockCluster, c
 
 
 @pytest.mark.req("E-5")
+def test_a_reader_whose_first_delivery_meets_a_rebalance_takes_part_in_it(
+    cluster: MockCluster, connect: Callable[[], GroupMember], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_member, "POLL_SECONDS", 3600.0)  # only reads poll
+    send(cluster, b"0")
+    send(cluster, b"1", partition=1)
+    cluster.fail(OFFSET_COMMIT, *[KafkaError.REBALANCE_IN_PROGRESS] * 10_000)
+    first = connect()
+    until(lambda: bool(first.assignment.fetched), first)
+    second = connect()
+    until(lambda: list(second.read(100, 0.0)) == [] and len(second.assignment.partitions) == 1, first)
+    cluster.forgive(OFFSET_COMMIT)
+    assert {read(first, 1)[0].body, read(second, 1)[0].body} == {b"0", b"1"}
+
+
+@pytest.mark.req("E-5")
 def test_a_busy_reader_stays_in_its_group(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_member, "POLL_SECONDS", 0.1)
     options = {**QUICK, "max.poll.interval.ms": 2000}
@@ -297,6 +320,71 @@ def test_a_busy_reader_stays_in_its_group(cluster: MockCluster, monkeypatch: pyt
     assert [message.body for message in read(consumer, 2)] == numbers(2, 2)
     consumer.close()
     assert committed_offset(cluster) == (2, "")
+
+
+@pytest.mark.req("E-5")
+def test_a_reader_that_was_busy_asks_the_leaders_which_makes_the_client_fetch_at_once(
+    cluster: MockCluster, connect: Callable[[], GroupMember]
+) -> None:
+    consumer = connect()
+    until(lambda: len(consumer.assignment.partitions) == 2, consumer)
+    poll(consumer)
+    cluster.record_requests()
+    consumer.read(100, 0.0)
+    assert LIST_OFFSETS in cluster.recorded_requests()
+    send(cluster, b"0")
+    assert [message.body for message in read(consumer, 1)] == [b"0"]
+
+
+@pytest.mark.req("E-5")
+def test_a_rebalance_makes_the_client_fetch_at_once_from_the_partitions_that_stay(
+    connect: Callable[[], GroupMember], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[object] = []
+    monkeypatch.setattr(group_member, "_wake", woken.append)
+    first = connect()
+    until(lambda: len(first.assignment.partitions) == 2, first)
+    before = woken.count(first._client)
+    second = connect()
+    until(lambda: list(second.read(100, 0.0)) == [] and woken.count(first._client) > before, first)
+    assert len(first.assignment.partitions) == 1
+
+
+@pytest.mark.req("E-5")
+def test_a_reader_that_was_busy_reads_on_when_the_leaders_do_not_say_their_offsets(
+    cluster: MockCluster, connect: Callable[[], GroupMember]
+) -> None:
+    consumer = connect()
+    until(lambda: len(consumer.assignment.partitions) == 2, consumer)
+    poll(consumer)
+    send(cluster, b"0")
+    cluster.fail(LIST_OFFSETS, *[KafkaError.UNKNOWN] * 3)
+    assert [message.body for message in read(consumer, 1)] == [b"0"]
+
+
+@pytest.mark.req("E-5")
+@pytest.mark.parametrize("cause", ["revoked", "lost"])
+def test_a_partition_that_moved_away_from_a_busy_reader_is_read_after_it_came_back(
+    cluster: MockCluster, connect: Callable[[], GroupMember], monkeypatch: pytest.MonkeyPatch, cause: str
+) -> None:
+    monkeypatch.setattr(group_member, "POLL_SECONDS", 3600.0)  # only this test polls for a busy reader
+    busy = connect()
+    until(lambda: len(busy.assignment.partitions) == 2, busy)
+    others = [connect()] if cause == "revoked" else []
+    if not others:
+        cluster.fail(HEARTBEAT, KafkaError.UNKNOWN_MEMBER_ID)
+
+    def has_moved() -> bool:
+        poll(busy)
+        assert [message for other in others for message in other.read(100, 0.05)] == []
+        return all(len(each.assignment.partitions) == len(others) for each in (busy, *others))
+
+    until(has_moved)
+    for other in others:
+        other.close()
+    send(cluster, b"0")
+    send(cluster, b"1", partition=1)
+    assert {message.body for message in read(busy, 2)} == {b"0", b"1"}
 
 
 @pytest.mark.req("E-5")

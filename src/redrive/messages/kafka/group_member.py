@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,8 @@ CONNECT_SECONDS = 2.0
 """Time to wait for a connection. The client goes on connecting until the next read."""
 POLL_SECONDS = 1.0
 """Time without a read after which the partitions are paused, and polled by a thread."""
+REBALANCE_SECONDS = 0.05
+"""Time between two attempts to note a first delivery while the group is being rebalanced."""
 MAX_HELD = 10_000
 """Number of returned messages that wait for the end of their delay. Above, no others are read."""
 
@@ -90,6 +93,8 @@ class GroupMember:
                 if self.assignment.held_count < MAX_HELD:
                     self._fetch(limit, pause)
                     can_deliver = self._note_deliveries()
+                    if not can_deliver:  # the group waits for this consumer to poll
+                        self._keep([self._poll(min(pause, REBALANCE_SECONDS), paused=True)])
                 else:
                     self._closed.wait(pause)
                 # Nothing may fail from here on: a message that is taken has to be returned.
@@ -136,9 +141,7 @@ class GroupMember:
             if not self._is_subscribed or monotonic() - self._last_poll < POLL_SECONDS:
                 return
             try:
-                self._is_paused = True
-                self._client.pause(self._client.assignment())
-                self._keep([self._poll(0.0)])
+                self._keep([self._poll(0.0, paused=True)])
             except cimpl.KafkaException as error:
                 self._error = error.args[0]
 
@@ -193,8 +196,14 @@ class GroupMember:
         finally:
             self._forget(list(self.assignment.partitions))
 
-    def _poll(self, wait: float) -> Any:
-        """Wait for a message. Take part in rebalances and learn of errors."""
+    def _poll(self, wait: float, *, paused: bool = False) -> Any:
+        """Wait for a message. Take part in rebalances and learn of errors.
+
+        The client reports a rebalance behind the messages that it has fetched. A pause drops them.
+        """
+        if paused:
+            self._is_paused = True
+            self._client.pause(self._client.assignment())
         self._last_poll = monotonic()
         record = self._client.poll(wait)
         self._last_poll = monotonic()
@@ -208,6 +217,7 @@ class GroupMember:
         if self._is_paused:
             self._client.resume(self._client.assignment())
             self._is_paused = False
+            _wake(self._client)
         if self._out_of_range:
             self._skip_missing()
         if not self.assignment.fetched:
@@ -329,6 +339,7 @@ class GroupMember:
             if self._starts_at_end:
                 place.offset = partition.position = _end_of(client, place)
         client.incremental_assign(committed)
+        _wake(client)
 
     def _on_revoke(self, client: Any, places: list[cimpl.TopicPartition]) -> None:
         """Commit what is acknowledged, without the note of a crash, and forget the rest."""
@@ -342,8 +353,10 @@ class GroupMember:
                 pass  # the messages come again, and are known as duplicates
         self._on_lost(client, places)
 
-    def _on_lost(self, _client: Any, places: list[cimpl.TopicPartition]) -> None:
+    def _on_lost(self, client: Any, places: list[cimpl.TopicPartition]) -> None:
         """Forget partitions that belong to other consumers."""
+        if self._is_paused:  # the client would keep the pause of a partition that comes back
+            client.resume(places)
         self._forget([place.partition for place in places])
 
     def _forget(self, partitions: Sequence[int]) -> None:
@@ -379,6 +392,18 @@ class GroupMember:
             group=self._options["group.id"],
             reason=self._reason if is_vague else "",
         )
+
+
+def _wake(client: Any) -> None:
+    """Make the client fetch at once from partitions that were paused, here or by a rebalance.
+
+    Its threads sleep for up to a second before they notice. A request to the leaders wakes them.
+    """
+    places = client.assignment()
+    for place in places:
+        place.offset = cimpl.OFFSET_END
+    with suppress(cimpl.KafkaException):  # the client fetches without it, too
+        client.offsets_for_times(places, timeout=RESPONSE_SECONDS)
 
 
 def _end_of(client: Any, place: cimpl.TopicPartition) -> int:
