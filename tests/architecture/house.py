@@ -393,7 +393,7 @@ class Figure(NamedTuple):
 
 FIGURES = {
     "modules": Figure("modules", count_modules, 642, 480),
-    "lines": Figure("lines", count_lines, 124_100, 47_000),
+    "lines": Figure("lines", count_lines, 124_147, 47_000),
     "statements": Figure("statements", count_statements, 60_350, 28_000),
     "longest": Figure("lines of the longest module", count_longest, 600, 600),
     "folder": Figure("modules in the largest folder", count_largest_folder, 20, 20),
