@@ -309,8 +309,8 @@ def _propose_letters(
     return _bulk(
         operator,
         lambda which: plan(wanted if which is None else which),
-        lambda made: DeadLetterFilter(ids=made.ids, limit=max(1, made.count)),
-        lambda made: letter_lines(operator, made.ids[:SAMPLE_SIZE]),
+        lambda made: DeadLetterFilter(ids=tuple(made.ids), limit=max(1, made.count)),
+        lambda made: letter_lines(operator, tuple(made.ids[:SAMPLE_SIZE])),
         {"rate": given.rate, **options},
     )
 
@@ -351,8 +351,8 @@ def _propose_jobs(operator: Operator, given: JobPlanArguments) -> Proposal:
     return _bulk(
         operator,
         make,
-        lambda plan: JobFilter(ids=plan.ids),
-        lambda plan: job_lines(operator, plan.ids[:SAMPLE_SIZE]),
+        lambda plan: JobFilter(ids=tuple(plan.ids)),
+        lambda plan: job_lines(operator, tuple(plan.ids[:SAMPLE_SIZE])),
         {"rate": given.rate},
     )
 

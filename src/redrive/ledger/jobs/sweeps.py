@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import (
@@ -57,6 +58,8 @@ from .job_changes import apply_in
 
 MAX_AUDITED_IDS = 100
 """Up to this many dead letters are listed in the audit entry."""
+MAX_INSERTED_ITEMS = 10_000
+"""Items that are inserted at once. Of a million, all together would take 460 MB."""
 CATCH_UP_SECONDS = 0.25
 """Time of the rate that a late step may make up for. More would cause a burst after every pause."""
 NEUTRAL_REASONS = ("again", "released", *UNCOUNTED_REASONS)
@@ -126,13 +129,13 @@ class Sweeps:
                 values |= {"state": "done", "ended_at": now}
             new = insert(sweep).values(values).returning(sweep.c.id)
             sweep_id = connection.execute(new).scalar_one()
-            if ids:
-                column = "dead_id" if change is None else "job_id"
-                items = [
-                    {"sweep_id": sweep_id, "position": position, column: id_}
-                    for position, id_ in enumerate(ids)
-                ]
-                connection.execute(insert(sweep_item), items)
+            column = "dead_id" if change is None else "job_id"
+            items = (
+                {"sweep_id": sweep_id, "position": position, column: id_}
+                for position, id_ in enumerate(ids)
+            )
+            while part := list(islice(items, MAX_INSERTED_ITEMS)):
+                connection.execute(insert(sweep_item), part)
             what: dict[str, Any] = {"sweep": sweep_id, "count": len(ids)}
             if change is None:
                 what |= {"letters": _ids_or_digest(ids), "rate": rate, "canary": canary}

@@ -84,6 +84,7 @@ def with_payloads(
 
 
 _SUMMARY = tuple(dead.c[name] for name in DeadLetterSummary.__slots__)
+_CAUSE = (dead.c.id, dead.c.kind, dead.c.reason, dead.c.signature)
 
 
 def summaries(
@@ -106,13 +107,39 @@ def summaries(
         limit: Maximum number.
         newest: Newest first.
     """
+    page = (after, before, limit, newest)
+    return [DeadLetterSummary(*row) for row in _read_page(connection, _SUMMARY, wanted, *page)]
+
+
+def causes(
+    connection: Connection,
+    wanted: DeadLetterConditions,
+    /,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    limit: int = 100,
+) -> Sequence[Any]:
+    """Return id, job type, reason and signature of dead letters, oldest first."""
+    return _read_page(connection, _CAUSE, wanted, after, before, limit, newest=False)
+
+
+def _read_page(
+    connection: Connection,
+    columns: Sequence[Any],
+    wanted: DeadLetterConditions,
+    after: int,
+    before: int | None,
+    limit: int,
+    newest: bool,
+) -> Sequence[Any]:
     if wanted.kind is not None:
         kinds = [wanted.kind]
     elif wanted.status is not None and wanted.ids is None:
         kinds = list(counts(connection))
     else:
         kinds = []
-    query = _narrow(select(*_SUMMARY), wanted._replace(kind=None))
+    query = _narrow(select(*columns), wanted._replace(kind=None))
     if after:
         query = query.where(dead.c.id > after)
     if before is not None:
@@ -124,9 +151,8 @@ def summaries(
         # lookup for each job type: writing the query twenty times takes longer than running it.
         ids = query.with_only_columns(dead.c.id)
         first = queries_of(connection).first_of_kinds(ids, kinds, limit, newest)
-        query = select(*_SUMMARY).join(first, first.c.id == dead.c.id)
-    rows = connection.execute(in_order(query, dead.c.id, limit, newest))
-    return [DeadLetterSummary(*row) for row in rows.all()]
+        query = select(*columns).join(first, first.c.id == dead.c.id)
+    return connection.execute(in_order(query, dead.c.id, limit, newest)).all()
 
 
 def count(

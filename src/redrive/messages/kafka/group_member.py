@@ -30,6 +30,8 @@ POLL_SECONDS = 1.0
 """Time without a read after which the partitions are paused, and polled by a thread."""
 REBALANCE_SECONDS = 0.05
 """Time between two attempts to note a first delivery while the group is being rebalanced."""
+WAKE_SECONDS = 0.2
+"""Time to wait for the response that only wakes the client."""
 MAX_HELD = 10_000
 """Number of returned messages that wait for the end of their delay. Above, no others are read."""
 
@@ -403,7 +405,7 @@ def _wake(client: Any) -> None:
     for place in places:
         place.offset = cimpl.OFFSET_END
     with suppress(cimpl.KafkaException):  # the client fetches without it, too
-        client.offsets_for_times(places, timeout=RESPONSE_SECONDS)
+        client.offsets_for_times(places, timeout=WAKE_SECONDS)
 
 
 def _end_of(client: Any, place: cimpl.TopicPartition) -> int:

@@ -334,7 +334,7 @@ class DeadLetterOperations:
             ids=tuple(ids),
             kinds=dict(kinds.most_common()),
             reasons=dict(reasons.most_common()),
-            skipped=_skip_reason(ledger, which, set(ids)),
+            skipped=_skip_reason(ledger, which, ids),
             more=beyond > 0,
             selection=which,
             errors=dict(errors.most_common()),
@@ -362,13 +362,15 @@ def _narrow(
     return query._replace(ids=[each for each in ids if not named or each in named])
 
 
-def _read_pending(ledger: Ledger, which: DeadLetterFilter, *, after: int = 0) -> Iterator[Letter]:
-    """Yield dead letters that can be replayed or discarded, oldest first, page by page."""
-    left = which.limit
+def _read_pending(ledger: Ledger, which: DeadLetterFilter) -> Iterator[Any]:
+    """Yield the causes of dead letters that can be replayed or discarded, oldest first."""
+    after, left = 0, which.limit
     before = None if which.upto is None else which.upto + 1
     while left is None or left > 0:
         limit = PAGE if left is None else min(PAGE, left)
-        page = _read_page(ledger, which, "pending", after=after, before=before, limit=limit)
+        with ledger.reading() as connection:
+            query = _narrow(connection, which, "pending")
+            page = queries.causes(connection, query, after=after, before=before, limit=limit)
         yield from page
         if len(page) < limit:
             return
@@ -384,12 +386,13 @@ def _count_beyond(ledger: Ledger, which: DeadLetterFilter, last_id: int) -> int:
         return queries.count(connection, query, most=MOST_BEYOND, after=last_id, before=before)
 
 
-def _skip_reason(ledger: Ledger, which: DeadLetterFilter, planned: set[int]) -> dict[int, str]:
+def _skip_reason(ledger: Ledger, which: DeadLetterFilter, ids: Sequence[int]) -> dict[int, str]:
     """Return the ids that were named but are not in the plan, with the reason of each."""
     if not which.ids:
         return {}
     stored = ledger.dead_letters(ids=which.numbers, limit=len(which.numbers))
     statuses: dict[int, str] = {letter.id: letter.status for letter in stored}
+    planned = set(ids)
     missing = [letter_id for letter_id in dict.fromkeys(which.numbers) if letter_id not in planned]
     return {
         letter_id: _why_skipped(statuses.get(letter_id)) for letter_id in missing[: which.limit]

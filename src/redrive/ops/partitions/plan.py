@@ -92,7 +92,7 @@ def from_picked(
     )
     return Plan(
         act=picked.act,
-        ids=tuple(picked.ids),
+        ids=picked.ids,
         kinds=kinds,
         reasons=dict(picked.reasons),
         skipped=skipped,

@@ -142,18 +142,20 @@ def missing_raw(app: Operated, act: str, ids: Sequence[int], /) -> dict[int, tup
     """
     runs: dict[int, str] = {}
     asks_stores = len(ids) <= MAX_STORE_CHECKS
+    partitions: dict[int, Partition] = {}
+    failed: set[int] = set()
     with ledger_of(app).reading() as connection:
         for chunk in chunks(ids):
-            runs |= runs_to_revalidate(connection, chunk)
-        candidates = ids if asks_stores else [row_id for row_id in ids if row_id not in runs]
-        partitions: dict[int, Partition] = {}
-        failed: set[int] = set()
-        for chunk in chunks(candidates):
+            own_runs = runs_to_revalidate(connection, chunk)
+            if asks_stores:
+                runs |= own_runs
+            else:
+                chunk = [row_id for row_id in chunk if row_id not in own_runs]
             rows = read_partitions(connection, chunk)
             partitions |= {row_id: row.partition for row_id, row in rows.items()}
             # An extraction that raised an error has a verdict, and left no raw data.
-            failed |= {row_id for row_id, row in rows.items() if row.last_verdict is not None}
-        failed -= runs.keys()
+            judged = {row_id for row_id, row in rows.items() if row.last_verdict is not None}
+            failed |= judged - own_runs.keys()
     registered = {each.limits.dataset: each for each in extractions(app)} if asks_stores else {}
 
     def look(row_id: int) -> str | None:

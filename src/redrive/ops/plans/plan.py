@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,7 @@ class Plan:
     """
 
     act: str
-    ids: tuple[int, ...]
+    ids: Sequence[int]
     kinds: Mapping[str, int]
     reasons: Mapping[str, int]
     skipped: Mapping[Any, str]

@@ -6,10 +6,11 @@ it. A plan that was applied has drifted, so it cannot be applied twice.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -20,13 +21,13 @@ from ...ledger.db.address import database_of
 from ...partitions.control.sweeps import Grid
 from ...partitions.key import Partition
 from ...partitions.model import PartitionFilter
-from ...partitions.store.frozen_selection import FrozenSelection
+from ...partitions.store.frozen_selection import FrozenIds, FrozenSelection
 from ..partitions.plan import from_grid, from_picked
 from ..render import document
 from .plan import Plan, PlanOptions
 
 LIFE = timedelta(minutes=30)
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 256 * 1024 * 1024
 """Size of the largest plan."""
 
@@ -151,7 +152,7 @@ def _body(stored: StoredPlan) -> dict[str, Any]:
         "selection": _selection(details.selection),
         "shades": dict(details.picked.shades),
         "datasets": [list(dataset) for dataset in details.picked.datasets],
-        "ids": _spans(details.picked.ids),
+        "ids": [base64.b64encode(page).decode() for page in details.picked.ids.pages],
         "validates": dict(details.validates),
         "missing_raw": dict(details.missing_raw),
     }
@@ -173,7 +174,7 @@ def _read(body: dict[str, Any], path: str) -> StoredPlan:
     else:
         picked = FrozenSelection(
             act=body["act"],
-            ids=_ids(body["ids"]),
+            ids=FrozenIds(tuple(map(base64.b64decode, body["ids"])), body["count"]),
             digest=body["digest"],
             datasets=[(source, query) for source, query in body["datasets"]],
             reasons=body["reasons"],
@@ -218,22 +219,3 @@ def _read_selection(stored: dict[str, Any]) -> PartitionFilter:
         else:
             fields[name] = tuple(value) if isinstance(value, list) else value
     return PartitionFilter(**fields)
-
-
-def _spans(ids: Iterable[int]) -> str:
-    """Return ids as ranges, such as `1-500,502`."""
-    spans: list[list[int]] = []
-    for id_ in ids:
-        if spans and id_ == spans[-1][1] + 1:
-            spans[-1][1] = id_
-        else:
-            spans.append([id_, id_])
-    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in spans)
-
-
-def _ids(text: str) -> list[int]:
-    ids: list[int] = []
-    for span in text.split(",") if text else ():
-        first, _, last = span.partition("-")
-        ids += range(int(first), int(last or first) + 1)
-    return ids

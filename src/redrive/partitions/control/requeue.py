@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlalchemy import select, update
@@ -109,7 +110,7 @@ def begin_requeue(
     lane = options.lane or ("backfill" if planned.act == "reprocess" else "retry")
     skip = options.skip
     # Skipped partitions have had their turn: they stand before the cursor.
-    ids = [*skip, *(each for each in planned.ids if each not in skip)] if skip else planned.ids
+    pages = ([each for each in page if each not in skip] for page in planned.ids.read_pages())
     sweep = insert_sweep(
         session,
         planned.act,
@@ -121,7 +122,7 @@ def begin_requeue(
         canary=min(options.canary, planned.count - len(skip)),
         lane=int(Lane.of(lane)),
         datasets=json.dumps(planned.datasets),
-        picks=pack_ids(ids),
+        picks=b"".join(map(pack_ids, chain([list(skip)], pages))),
         cursor=len(skip),
         skipped=len(skip),
         skips=json.dumps(Counter(skip.values())),

@@ -6,8 +6,9 @@ each. SQLite runs in this process, where a statement for each row is cheap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 
 from sqlalchemy import (
@@ -39,10 +40,11 @@ Rows = Sequence[Mapping[str, Any]]
 T = TypeVar("T")
 
 
-def chunks(values: Sequence[T], /, size: int = CHUNK_SIZE) -> Iterator[Sequence[T]]:
+def chunks(values: Iterable[T], /, size: int = CHUNK_SIZE) -> Iterator[list[T]]:
     """Yield some values at a time."""
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
+    left = iter(values)
+    while chunk := list(islice(left, size)):
+        yield chunk
 
 
 def upsert(session: Session, table: Table, /) -> Any:

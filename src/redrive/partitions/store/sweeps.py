@@ -199,6 +199,6 @@ def pack_ids(ids: Sequence[int], /) -> bytes:
     return struct.pack(f">{len(ids)}q", *ids)
 
 
-def unpack_ids(stored: bytes, /) -> list[int]:
+def unpack_ids(stored: bytes | bytearray, /) -> list[int]:
     """Return packed ids."""
     return list(struct.unpack(f">{len(stored) // 8}q", stored))
