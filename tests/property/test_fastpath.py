@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -159,6 +160,7 @@ def virtual_time(clock: Clock, seed: int) -> Iterator[None]:
         for module in (fastpath, timer):
             patch.setattr(module, "monotonic", clock.monotonic)
         patch.setattr(fastpath, "sleep", clock.sleep)
+        patch.setattr(timer, "asyncio", SimpleNamespace(sleep=clock.asleep))
         patch.setattr(SystemClock, "monotonic", staticmethod(clock.monotonic))
         patch.setattr(SystemClock, "sleep", staticmethod(clock.sleep))
         patch.setattr(SystemClock, "asleep", staticmethod(clock.asleep))

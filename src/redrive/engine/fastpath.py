@@ -197,7 +197,7 @@ def _wrap_untimed_async(
                 wait = run.record_failure(error, giveups_before)
                 if wait is None:
                     raise
-            await SYSTEM.asleep(wait)
+            await timer.asyncio.sleep(wait)  # without the frame of `SYSTEM.asleep`
             if run is not None and not run.may_continue(error):
                 raise
         else:
@@ -226,7 +226,7 @@ def _wrap_untimed_async(
             wait = run.record_failure(error, giveups_before)
             if wait is None:
                 raise
-            await SYSTEM.asleep(wait)
+            await timer.asyncio.sleep(wait)
             if not run.may_continue(error):
                 raise
         else:

@@ -7,6 +7,7 @@ third of a `call_later` and a `cancel` for each attempt.
 
 from __future__ import annotations
 
+import asyncio as asyncio  # noqa: PLC0414  # for the fast path
 import sys
 from asyncio import AbstractEventLoop, CancelledError, Task, TimerHandle, current_task
 from collections import deque
