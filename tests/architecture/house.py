@@ -393,8 +393,8 @@ class Figure(NamedTuple):
 
 FIGURES = {
     "modules": Figure("modules", count_modules, 642, 480),
-    "lines": Figure("lines", count_lines, 124_230, 47_000),
-    "statements": Figure("statements", count_statements, 60_380, 28_000),
+    "lines": Figure("lines", count_lines, 124_260, 47_000),
+    "statements": Figure("statements", count_statements, 60_400, 28_000),
     "longest": Figure("lines of the longest module", count_longest, 600, 600),
     "folder": Figure("modules in the largest folder", count_largest_folder, 20, 20),
     "crumbs": Figure("modules of at most 60 lines with one importer", count_crumbs, 0, 0),

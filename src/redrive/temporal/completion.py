@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Coroutine
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from random import random
+from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.client import PendingActivityState
@@ -30,6 +33,7 @@ from .client import TemporalCommands
 from .connection import TemporalConnection
 from .failure import FAILURE_TYPE, FailureDetails
 
+T = TypeVar("T")
 UTC = timezone.utc
 MIN_DELAY_SECONDS = 0.001
 UNREAD_SECONDS = 5.0
@@ -92,13 +96,15 @@ class ActivityCompleter:
         ledger_job = attempt.envelope.ledger_job
         is_unread = False
         if result.error is not None and not attempt.cancelled:
-            attempt.cancelled = is_unread = await self._is_asked_to_stop(attempt.ref)
+            is_asked = await _until_done(self._is_asked_to_stop(attempt.ref))
+            is_unread = is_asked and not is_cancel_requested()
+            attempt.cancelled = is_asked or is_cancel_requested()
         outcome = self._outcome_of(attempt, result)
         details = FailureDetails.of_outcome(outcome, attempt.lease.attempt, self.worker)
         if outcome.record in DEAD_RECORDS and not result.is_settled and ledger_job is None:
-            await self._record_failed(attempt, details)
+            await _until_done(self._record_failed(attempt, details))
         if ledger_job is not None and outcome.settlement.outcome != "again":
-            await self._wake_mirror(attempt.lease.kind, attempt.lease.key)
+            await _until_done(self._wake_mirror(attempt.lease.kind, attempt.lease.key))
         else:  # the end of a job in the ledger is counted and logged there
             self._count(attempt, result, outcome)
         if outcome.record in ("success", "recovered"):
@@ -187,6 +193,21 @@ class ActivityCompleter:
             return
         if outcome.record == "success" or is_wanted(level_of(outcome.record, outcome.reason)):
             emit(outcome.record, attempt_fields(result, outcome) | {"job_id": attempt.job_id})
+
+
+def is_cancel_requested() -> bool:
+    """Return whether the SDK has read a request to cancel this activity."""
+    details = activity.cancellation_details()
+    return details is not None and details.cancel_requested
+
+
+async def _until_done(work: Coroutine[Any, Any, T]) -> T:
+    """Await it to its end, also if the SDK cancels the activity meanwhile: attempts are counted."""
+    task = asyncio.create_task(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
+    return task.result()
 
 
 def failed_run(

@@ -32,7 +32,7 @@ from ..worker.work_source import SourceExecutors
 from ..worker.worker import with_wrappers
 from .activity import ActivityEnvelope, ActivityRef
 from .attempt import ActivityAttempt, AttemptName, Notes, run_async, run_sync, time_limit
-from .completion import ActivityCompleter, return_to_queue
+from .completion import ActivityCompleter, is_cancel_requested, return_to_queue
 from .connection import TemporalConnection
 
 UTC = timezone.utc
@@ -266,8 +266,7 @@ class TemporalRunner:
                 try:
                     await asyncio.wait([ended])
                 except asyncio.CancelledError:
-                    details = activity.cancellation_details()
-                    if details is not None and details.cancel_requested:
+                    if is_cancel_requested():
                         attempt.cancelled = True
                     elif not ended.done():  # the worker stops, or the server took it back
                         ended.set_result(None)

@@ -32,7 +32,7 @@ times = pytest.mark.parametrize("retries", [0, 2])
 
 
 @pytest.fixture(autouse=True)
-def collected() -> Iterator[None]:
+def collect_garbage() -> Iterator[None]:
     """Report a socket that a client left open in the test that left it, not in a later one."""
     yield
     gc.collect()

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
+from temporalio import activity
 
 from redrive import App, RetryPolicy, Stop, current, errors
+from redrive.journal import subscribe
 from redrive.ops import DeadLetterFilter, Operator
+from redrive.temporal.completion import ActivityCompleter, is_cancel_requested
 
 QUICK = RetryPolicy(max_attempts=3, backoff_base=0.02, backoff_max=0.05, jitter=0)
 SOON = 60.0
@@ -57,3 +63,27 @@ def test_a_failed_activity_is_a_dead_letter_that_an_operator_replays(app: App) -
         assert job.state == "done"
     (letter,) = app.ledger.dead_letters(status=None)
     assert letter.status == "replayed"
+
+
+@pytest.mark.req("E-9", "Q-2")
+def test_a_request_that_arrives_while_an_attempt_is_ended_is_recorded(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    @app.command("crm.sync", retry=QUICK)
+    def sync() -> None:
+        jobs[0].cancel()
+        raise ValueError("no answer")
+
+    async def is_asked_to_stop(*_: Any) -> bool:
+        while not is_cancel_requested():
+            activity.heartbeat()  # the request comes with its response
+            await asyncio.sleep(0.01)
+        return True
+
+    monkeypatch.setattr(ActivityCompleter, "_is_asked_to_stop", is_asked_to_stop)
+    records: list[str] = []
+    unsubscribe = subscribe(lambda record: records.append(record.kind), inline=True)
+    jobs = [sync.submit()]
+    with app.worker() as worker, pytest.raises(errors.Cancelled):
+        jobs[0].result(SOON)
+    unsubscribe()
+    assert records == ["cancelled"]
+    assert worker.status.cancelled == 1
