@@ -25,7 +25,7 @@ class Programs(Protocol):
     url: str
 
     def pids(self, role: str) -> list[int]:
-        """Return the running processes: `work`, `submit` or both with an empty text."""
+        """Return the running processes of `work` or `submit`, or all of them for an empty text."""
 
     def wait(self, seconds: float) -> None:
         """Let time pass, and start ended processes again."""
@@ -61,7 +61,7 @@ class Faults:
             "submitter killed": lambda: self._signal("submit", signal.SIGKILL),
             "worker drained": lambda: self._signal("work", signal.SIGTERM),
             "worker stalled": self._stall_worker,
-            "all workers killed": lambda: self._signal("work", signal.SIGKILL, everyone=True),
+            "workers killed together": lambda: self._signal("work", signal.SIGKILL, everyone=True),
         }
         if self._server is not None:
             kinds["server killed"] = lambda: self._server.restart(SERVER_AWAY_SECONDS)  # type: ignore[union-attr]

@@ -23,7 +23,7 @@ text { fill: #e6edf3 } .card { fill: #0d1117 } .grid { stroke: #30363d } .line {
 
 
 def measure(url: str, pids: Sequence[int]) -> dict[str, float]:
-    """Return what can grow: the largest of the workers, and the sizes in the ledger."""
+    """Return what can grow: the worker with these process ids, or the largest of them, and the sizes in the ledger."""
     figures = {"memory of a worker, MiB": 0.0, "open files of a worker": 0.0, "threads of a worker": 0.0}
     for pid in pids:
         with suppress(OSError, ValueError, IndexError):

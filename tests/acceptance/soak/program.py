@@ -1,6 +1,6 @@
 """The programs of the soak.
 
-python -m tests.acceptance.soak.program work NAME      run jobs until SIGTERM
+python -m tests.acceptance.soak.program work NAME      run jobs until SIGTERM (`steady` does the same)
 python -m tests.acceptance.soak.program submit NAME    submit jobs until the file `stop` exists
 
 SIGUSR1 sets the clock of a process ahead by 20 s, and the next one sets it back. Only a ledger on SQLite uses that clock.
@@ -207,4 +207,4 @@ def _let_clock_jump() -> None:
 
 if __name__ == "__main__":
     _let_clock_jump()
-    {"work": work, "submit": submit}[sys.argv[1]](sys.argv[2])
+    {"work": work, "steady": work, "submit": submit}[sys.argv[1]](sys.argv[2])

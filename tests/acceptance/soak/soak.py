@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -34,7 +35,9 @@ from .growth import Growth, measure
 from .program import EFFECTS_TABLE, FOLDER, LEDGER
 
 ROOT = Path(__file__).parents[3]
-ROLES = (("work", "w1"), ("work", "w2"), ("submit", "ann"), ("submit", "bob"))
+STEADY = "steady"
+"""Role of a worker that no fault kills or stops, so that its growth shows."""
+ROLES = (("work", "w1"), ("work", "w2"), (STEADY, "w3"), ("submit", "ann"), ("submit", "bob"))
 BETWEEN_FAULTS = 8.0
 """Mean seconds between two faults."""
 END_SECONDS = 180.0
@@ -53,12 +56,15 @@ class Programs:
         self._env = os.environ | {FOLDER: str(folder), LEDGER: url, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
         self._running: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
         self._is_stopping = False
+        self.restarts: Counter[str] = Counter()
+        """By role."""
 
     def start(self) -> None:
         """Start the processes that do not run."""
         for role, name in ROLES:
             child = self._running.get((role, name))
             if (child is None or child.poll() is not None) and not (self._is_stopping and role == "submit"):
+                self.restarts[role] += child is not None
                 self._running[role, name] = self._start(role, name)
 
     def _start(self, role: str, name: str) -> subprocess.Popen[bytes]:
@@ -201,7 +207,7 @@ def soak(database: str, minutes: float, seed: int, folder: Path) -> Soak:
             programs.start()
             if time.monotonic() >= next_sample:
                 next_sample = time.monotonic() + minutes * 60 / SAMPLES
-                growth.add(time.monotonic() - started, measure(direct, programs.pids("work")))
+                growth.add(time.monotonic() - started, measure(direct, programs.pids(STEADY)))
                 anchors += _operate(direct, chance)
         programs.stop_submitters()
         last = time.monotonic() + END_SECONDS
@@ -209,6 +215,8 @@ def soak(database: str, minutes: float, seed: int, folder: Path) -> Soak:
             programs.wait(1.0)
         programs.close()
         outcome = check(direct, folder, anchors=anchors)
+        if programs.restarts[STEADY]:
+            outcome.problems.append(f"the worker that is not killed ended {programs.restarts[STEADY]} times")
         if outcome.problems:
             print(programs.explain(), file=sys.stderr)
         return Soak(outcome, dict(faults.counts), growth, time.monotonic() - started)
